@@ -2,9 +2,9 @@
 # PYTHON=python3.11 conf/pack-environment.sh [ARCHIVE]      (default: python3, lance-spark-environment.tar.gz)
 #
 # Packs a virtual environment with lance_spark for spark.archives, spark-submit --archives and EMR. Needs Python with
-# pip and venv, and the network. The environment is made in a temporary directory and thrown away afterwards.
+# pip and venv, and network access. The environment is created in a temporary directory and removed afterwards.
 #
-# Run it where operating system, processor and Python are the cluster's: the archive holds compiled libraries, and its
+# Run it with the cluster's operating system, processor and Python: the archive holds compiled libraries, and its
 # bin/python is a symbolic link to the interpreter that made it, which every node must have at the same path. For EMR
 # releases with Spark 4 on x86-64 (Amazon Linux 2023, Python 3.11):
 #
@@ -30,7 +30,7 @@ environment="$work/environment"
 PYTHON="$environment/bin/python" "$conf/wheel-without-pyspark.sh" "$work/wheel"
 "$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$work"/wheel/*.whl venv-pack
 
-# A library that does not fit this Python must fail here, not in the first task on an executor.
+# A library that does not fit this Python must fail here rather than in the first task on an executor.
 "$environment/bin/python" -c 'import google.protobuf, lance, lance_spark, pyarrow, pyroaring, s3fs'
 
 "$environment/bin/venv-pack" --quiet --force --prefix "$environment" --output "$archive"

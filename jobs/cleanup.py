@@ -1,19 +1,20 @@
-"""Cleanup: removes old versions of a Lance dataset, and files that nothing needs, over main and all branches.
+"""Cleanup: removes old versions of a Lance dataset, and files that nothing needs, on main and all branches.
 
-    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d              # what would go, and why
-    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute    # delete it
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d              # what would be deleted, and
+    why spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute    # delete it
     spark-submit jobs/cleanup.py --catalog s3://lake --older-than 14d --execute          # every table of a catalog
 
-Kept: the newest version of main and of every branch, every tagged version, the version each branch was made from,
-whatever the policy keeps, and what clones need. Files that no version names go when they are 7 days old.
+Kept: the newest version of main and of every branch, every tagged version, the version that each branch was created
+from, everything that the policy keeps, and what clones need. Files that no version names are deleted at an age of 7
+days.
 
-With --catalog all tables are cleaned side by side, each a row of the report. A table that cannot be cleaned does not
-stop the others, and clones among them keep what they read. Then the catalog's own table is cleaned, and directories
-that no row names go once they are a day old.
+With --catalog, all tables are cleaned side by side, each a row of the report. A table that cannot be cleaned does not
+stop the others, and the files that clones read are kept. Then the catalog's own table is cleaned, and directories that
+no row names are deleted at an age of one day.
 
 Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
-cleaned, a next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file cannot
-be understood.
+cleaned, and the next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
+cannot be read.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_catalog(arguments: argparse.Namespace, place: Place) -> LakeReport:
     """Clean all tables of a catalog."""
     if arguments.uri is not None:
-        raise InvalidOption("A dataset and --catalog do not go together.", hint="Leave one of them out.")
+        raise InvalidOption("A dataset and --catalog cannot be combined.", hint="Leave one of them out.")
     of_one_table = ("versions", "before_version", "only_branches", "plan_dir", "apply_plan", "inventory")
     _check_plain(arguments, of_one_table, "--catalog")
     catalog = open_catalog(arguments.catalog, storage_from(arguments.storage), arguments.catalog_mode)
@@ -83,7 +84,7 @@ def run_catalog(arguments: argparse.Namespace, place: Place) -> LakeReport:
 
 
 def run(arguments: argparse.Namespace, place: Place) -> CleanupReport:
-    """Plan, store and apply, as the arguments say."""
+    """Plan, store and apply, according to the arguments."""
     if arguments.uri is None:
         raise InvalidOption(
             "No dataset was named.", hint="Give its path or URI, or --catalog ROOT for all of a catalog."
@@ -104,30 +105,30 @@ def run(arguments: argparse.Namespace, place: Place) -> CleanupReport:
 
 def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
     stored = plan.store(directory)
-    print(f"plan {plan.facts.id} is in {directory}; carry it out with --apply-plan {directory}")
+    print(f"plan {plan.facts.id} is stored in {directory}; carry it out with --apply-plan {directory}")
     return stored
 
 
 def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
-    """The policy of the file; what the command line says takes its place."""
+    """The policy of the file; options on the command line replace its values."""
     base = parse_policy(_text(arguments.policy)) if arguments.policy else CleanupPolicy()
     return replace(base, **values(at(CleanupPolicy, "job"), vars(arguments), base))
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
-    """A stored plan has its policy already: a second one on the command line would not count."""
+    """Raise InvalidOption for policy options with a stored plan: they would be ignored."""
     free = {"uri", "apply_plan", "execute", "report", "storage", "max_deletes_per_second", *_HOW}
     _check_plain(arguments, set(vars(arguments)) - free, "--apply-plan", hint="The plan has its own policy.")
 
 
 def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: str, hint: str | None = None) -> None:
-    """Raise InvalidOption for options that make no sense beside another one."""
+    """Raise InvalidOption for options that make no sense with another one."""
     plain = vars(parser().parse_args([]))
     flags = {each.name: each.flag for each in at(CleanupPolicy, "job")}
     for name, value in vars(arguments).items():
         if name in names and value != plain[name]:
             flag = flags.get(name, f"--{name.replace('_', '-')}")
-            raise InvalidOption(f"{flag} does not go with {beside}.", hint=hint)
+            raise InvalidOption(f"{flag} cannot be combined with {beside}.", hint=hint)
 
 
 def _text(path: str) -> str:
@@ -138,13 +139,13 @@ def _text(path: str) -> str:
 
 
 class Place:
-    """Where the work is done, as ``--where`` and ``--parallelism`` say."""
+    """Where the work runs, according to ``--where`` and ``--parallelism``."""
 
     def __init__(self, arguments: argparse.Namespace, session: JobSession, progress: Progress) -> None:
         self._arguments, self._session, self._progress = arguments, session, progress
 
     def engine(self) -> Engine:
-        """The engine; Spark starts when there is too much work for threads."""
+        """The engine; it starts Spark when there is too much work for threads."""
         return engine_for(self._where(), self._session, self._arguments.parallelism, self._progress.tell)
 
     def inventory(self) -> Any:
@@ -158,30 +159,30 @@ class Place:
         return reader.csv(path, header=True) if path.endswith((".csv", ".csv.gz")) else reader.parquet(path)
 
     def _where(self) -> Where:
-        """An inventory may be too large for this process: it is read on Spark, unless ``--where`` says otherwise."""
+        """An inventory may be too large for this process: Spark reads it, unless ``--where`` overrides that."""
         where: Where = self._arguments.where
         return "spark" if where == "auto" and self._arguments.inventory else where
 
 
 class Progress:
-    """Says on the terminal which stage runs, and how long each took."""
+    """Prints which stage runs, and how long each took."""
 
     def __init__(self) -> None:
         self._stage = ""
         self._since = time.monotonic()
 
     def say(self, stage: str) -> None:
-        """A stage begins; the one before has ended."""
+        """Begin a stage, and end the one before."""
         if stage != self._stage:
             self.end()
             self._stage, self._since = stage, time.monotonic()
 
     def tell(self, progress: WorkProgress) -> None:
-        """How far it is; stages are enough."""
+        """Report progress; only stages are printed."""
         self.say(progress.stage)
 
     def end(self) -> None:
-        """The last stage has ended."""
+        """End the last stage."""
         if self._stage:
             print(f"{self._stage:<22} {time.monotonic() - self._since:8.1f} s", file=sys.stderr, flush=True)
         self._stage = ""
@@ -204,9 +205,9 @@ def parser() -> argparse.ArgumentParser:
     add_arguments(which, at(CleanupPolicy, "job"))
     which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
     how = made.add_argument_group("how")
-    how.add_argument("--execute", action="store_true", help="delete; without, only say what would go")
+    how.add_argument("--execute", action="store_true", help="delete; without it, only show what would be deleted")
     how.add_argument("--plan-dir", metavar="DIR", help="store the plan there")
-    how.add_argument("--apply-plan", metavar="DIR", help="carry out a stored plan, after looking at the dataset again")
+    how.add_argument("--apply-plan", metavar="DIR", help="carry out a stored plan, after checking the dataset again")
     how.add_argument(
         "--inventory", metavar="FILE", help="path, size, last_modified as Parquet or CSV: lists only manifests"
     )

@@ -1,16 +1,16 @@
-"""Check: whether everything that the versions of a Lance dataset name is there, on main, branches, tags and clones.
+"""Check: whether everything that the versions of a Lance dataset name exists, for main, branches, tags and clones.
 
     spark-submit jobs/fsck.py s3://bucket/flights.lance             # manifests, files, sizes, refs, base paths
-    spark-submit jobs/fsck.py s3://bucket/flights.lance --deep      # also inside of files
-    spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also say what can be repaired; --execute does it
-    spark-submit jobs/fsck.py s3://bucket/flights.lance --undo last # take the last repair back
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --deep      # also inside files
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also show what can be repaired; --execute does it
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --undo last # undo the last repair
     spark-submit jobs/fsck.py --catalog s3://bucket/lake            # every table, and the catalog itself
 
-Nothing is changed without --execute and --undo. Findings are printed as a table, and written as JSON with --report.
+Changes nothing without --execute or --undo. Findings are printed as a table, and written as JSON with --report.
 
-Exit codes: 0 sound, with warnings and notes at most, or all of it repaired; 20 something could not be reached, or the
-store did not answer; 22 something is missing or damaged; 6 some of it was repaired, or only the catalog is not as it
-should be; 2 bad option; 3 a repair that may not be done; 10 there is no dataset; 12 the dataset never stopped changing;
+Exit codes: 0 sound, with at most warnings and notes, or everything was repaired; 20 something could not be reached, or
+the store did not answer; 22 something is missing or damaged; 6 part of it was repaired, or only the catalog has
+problems; 2 bad option; 3 a repair that is not allowed; 10 there is no dataset; 12 the dataset never stopped changing;
 21 no permission.
 """
 
@@ -23,14 +23,16 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from lance_spark.catalog.lookup import open_catalog
+from lance_spark.core.declared import add_arguments, at, values
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, add_log_level, add_where, engine_for
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.lake import fsck_catalog
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.resolving import dataset_at
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogFsckReport:
-    options = FsckOptions(arguments.deep, tuple(arguments.clone), tuple(arguments.clones_from))
+    options = FsckOptions(**values(at(FsckOptions, "job"), vars(arguments)))
     storage = storage_from(arguments.storage)
     if arguments.catalog:
         return fsck_catalog(open_catalog(arguments.catalog, storage), options, engine, datetime.now(timezone.utc))
@@ -73,17 +75,17 @@ def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogF
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise InvalidOption for options that do not go together."""
+    """Raise InvalidOption for options that cannot be combined."""
     if (arguments.uri is None) == (arguments.catalog is None):
-        raise InvalidOption("Either a dataset or --catalog has to be named.", hint="Give one of them.")
-    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clone or arguments.clones_from):
+        raise InvalidOption("Name either a dataset or --catalog.", hint="Give one of them.")
+    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clones or arguments.clones_from):
         raise InvalidOption(
             "--repair, --undo, --clone and --clones-from are for one dataset.", hint="Repair tables one by one."
         )
     if (arguments.execute or arguments.on_main) and not arguments.repair:
-        raise InvalidOption("--execute and --on-main go with --repair.", hint="Without it nothing is changed.")
+        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
     if arguments.undo and (arguments.repair or arguments.deep):
-        raise InvalidOption("--undo goes alone.", hint="It takes back what a repair did.")
+        raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
 
 
 def _tell(progress: WorkProgress) -> None:
@@ -102,13 +104,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("uri", metavar="URI", nargs="?", help="the dataset: a path or a URI")
     made.add_argument("--catalog", metavar="ROOT", help="instead of a dataset: all tables of the catalog there")
-    made.add_argument("--deep", action="store_true", help="open files: footers, rows, deletions, indexes, row ids")
-    made.add_argument("--repair", action="store_true", help="say what can be repaired so that it can be taken back")
+    add_arguments(made, at(FsckOptions, "job"))
+    made.add_argument("--repair", action="store_true", help="show the repairs that are possible; all can be undone")
     made.add_argument("--execute", action="store_true", help="with --repair: do it")
-    made.add_argument("--on-main", action="store_true", help="with --repair: change branches themselves, main as well")
-    made.add_argument("--undo", metavar="RECORD", help="take back the repair of that id, or the 'last' one")
-    made.add_argument("--clone", action="append", default=[], metavar="URI", help="a shallow clone (repeatable)")
-    made.add_argument("--clones-from", action="append", default=[], metavar="URI", help="all datasets below it")
+    add_arguments(made, at(RepairOptions, "job"))
+    made.add_argument("--undo", metavar="RECORD", help="undo the repair of that id, or the 'last' one")
     made.add_argument("--report", metavar="FILE", help="write the report as JSON")
     made.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
     made.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")

@@ -4,18 +4,18 @@
     spark-submit jobs/maintain.py s3://lake --policy policy.toml --execute            # do it
     spark-submit jobs/maintain.py s3://lake/flights.lance --execute --for 2h          # one table, for two hours
 
-Each table is checked when that is due, compacted, its indexes are brought up to date, refs whose time is over go, and
-then old versions and files that nothing needs. Damage that a check finds stops what deletes from that table. Nothing of
-one table stops another.
+Each table is checked when that is due and compacted, its indexes are updated, expired refs are deleted, and then old
+versions and files that nothing needs. If a check finds damage, nothing is deleted from that table. One table never
+stops another.
 
---report, --html and --metrics are written after each table, so that a job that was killed has told what it did; until
-the end they are marked as unfinished.
+--report, --html and --metrics are written after each table, so that an interrupted job still shows what it did. Until
+the end, they are marked as unfinished.
 
-With --for the most valuable tables come first, and what time does not allow is left for the next run. --state remembers
-that, and when each table was checked.
+With --for, the most valuable tables come first, and steps without enough time are left for the next run. --state
+remembers them, and when each table was checked.
 
-Exit codes: 0 done, also where time left something; 6 something went wrong, or a check found damage; 2 bad option; 10
-not found; 20 the store did not answer; 21 no permission; another code of one error that all tables ended with.
+Exit codes: 0 done, even if steps were left for lack of time; 6 a step failed, or a check found damage; 2 bad option; 10
+not found; 20 the store did not answer; 21 no permission; another code if all tables ended with that error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace, session: JobSession, now_ns: int, state: StateFile | None) -> MaintenanceReport:
-    """Plan, and carry out, as the arguments say."""
+    """Plan, and carry out, according to the arguments."""
     storage = storage_from(arguments.storage)
     dataset_at(arguments.uri, storage)  # not the directory of a branch
     catalog = open_catalog(arguments.uri, storage, arguments.catalog_mode)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, session: JobSession, now_ns: int, state: 
 
 
 def options_of(arguments: argparse.Namespace, state: StateFile | None) -> UpkeepOptions:
-    """What the arguments say."""
+    """The options in the arguments."""
     return UpkeepOptions(
         policy=_policy(arguments),
         execute=arguments.execute,
@@ -86,7 +86,7 @@ def options_of(arguments: argparse.Namespace, state: StateFile | None) -> Upkeep
 
 
 def write(arguments: argparse.Namespace, report: MaintenanceReport) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     storage = storage_from(arguments.storage)
     if arguments.report:
         write_report(arguments.report, report.to_json(), storage)
@@ -121,28 +121,28 @@ def parser() -> argparse.ArgumentParser:
         default="compatibility",
         help="what counts as a table there: directories, rows of __manifest, or both (default)",
     )
-    what = made.add_argument_group("what is done")
+    what = made.add_argument_group("what to do")
     what.add_argument(
         "--policy", metavar="FILE", help="a policy as TOML, its path or URI: rules by step, table and branch"
     )
-    what.add_argument("--execute", action="store_true", help="do it; without, only say what would be done")
+    what.add_argument("--execute", action="store_true", help="carry it out; without it, only show what would be done")
     what.add_argument("--only", choices=STEPS, action="append", default=[], help="only this step (repeatable)")
     what.add_argument("--skip", choices=STEPS, action="append", default=[], help="not this step (repeatable)")
     what.add_argument(
-        "--table", metavar="PATTERN", action="append", default=[], help="only tables of that name (repeatable)"
+        "--table", metavar="PATTERN", action="append", default=[], help="only tables with that name (repeatable)"
     )
-    what.add_argument("--skip-table", metavar="PATTERN", action="append", default=[], help="not those (repeatable)")
+    what.add_argument("--skip-table", metavar="PATTERN", action="append", default=[], help="not these (repeatable)")
     what.add_argument(
-        "--for", metavar="SPAN", dest="time", help="no step begins after this time, e.g. 2h; the most valuable first"
+        "--for", metavar="SPAN", dest="time", help="start no step after this time, e.g. 2h; most valuable first"
     )
-    told = made.add_argument_group("what is written")
+    told = made.add_argument_group("what to write")
     told.add_argument("--report", metavar="FILE", help="the report as JSON")
     told.add_argument("--html", metavar="FILE", help="the report as one page, with a chart of bytes by kind")
     told.add_argument("--metrics", metavar="FILE", help="metrics for Prometheus' textfile collector: a name in .prom")
-    told.add_argument("--state", metavar="FILE", help="what runs remember: the last checks, and what was left")
+    told.add_argument("--state", metavar="FILE", help="the memory between runs: the last checks, and steps left over")
     how = made.add_argument_group("how")
     how.add_argument("--tables-at-once", type=int, default=4, metavar="N", help="tables side by side (default 4)")
-    how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side of one step (default: the cores)")
+    how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side in one step (default: the cores)")
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tables together")
     how.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
     add_where(how)

@@ -1,13 +1,14 @@
-"""Migration of a catalog from V1 to V2: every table that is a directory only gets a row in ``__manifest``.
+"""Migration of a catalog from V1 to V2: every table that is only a directory gets a row in ``__manifest``.
 
     spark-submit jobs/migrate_catalog.py s3://lake              # which tables would get a row
     spark-submit jobs/migrate_catalog.py s3://lake --execute    # one commit
 
-No data is moved, and jobs that know only V1 may go on: run it again for the tables they make. Afterwards the
-catalog can be opened in mode v2, which lists no directories. The driver does all of it: plain Python runs it as well.
+No data is moved, and jobs that only know V1 can continue: run it again for the tables that they create. Afterwards the
+catalog can be opened in mode v2, which lists no directories. The driver does all the work, so plain Python can also run
+it.
 
 Exit codes: 0 done; 2 bad option; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
-cannot be understood.
+cannot be read.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _text(migration: Migration) -> str:
-    """A row per directory, and one line that sums it up."""
+    """A row per directory, and a one-line summary."""
     rows = [(str(name), f"{name.name}.lance", migration.state) for name in migration.tables]
     rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in migration.skipped]
     summary = migration.summary if migration.executed else f"dry run: {migration.summary}"
@@ -65,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         prog="migrate_catalog.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("root", metavar="ROOT", help="the catalog's directory: a path or a URI")
-    made.add_argument("--execute", action="store_true", help="do it; without, only say what would be done")
+    made.add_argument("--execute", action="store_true", help="carry it out; without it, only show what would be done")
     made.add_argument("--report", metavar="FILE", help="write the report as JSON")
     made.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
     return made

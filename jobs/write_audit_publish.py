@@ -2,7 +2,7 @@
 
     python jobs/write_audit_publish.py [--uri s3://bucket/flights.lance] [--storage key=value ...]
 
-Exit codes: 0 done; 2 bad arguments; the others as in lance_spark.errors.
+Exit codes: 0 done; 2 bad arguments; the others are those of lance_spark.errors.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Story:
         self.options = {f"storage.{key}": value for key, value in storage.items()}
 
     def run(self) -> None:
-        """Write main, tag it, derive on a branch, audit, publish what was audited, look after it, show the files."""
+        """Write main, tag it, derive on a branch, audit, publish the audited version, maintain it, show the files."""
         self._check_new()
         with step("load", "the flights of 2013 into a DataFrame") as say:
             flights, count = _flights(self.spark)
@@ -96,7 +96,7 @@ class Story:
         return version
 
     def _correct(self, table: LanceTable, derived: int) -> None:
-        """Rows that came late: some of them are there already, one is new."""
+        """Merge rows that came late: some of them exist already, one is new."""
         branch = table.checkout(branch=BRANCH)
         with step("merge", f"late corrections into {BRANCH}") as say:
             merge = branch.merge(self._corrections(derived), on=KEY)
@@ -109,7 +109,7 @@ class Story:
             say(kinds.total(), note=", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
 
     def _corrections(self, derived: int) -> DataFrame:
-        """What airlines reported later: delays of more than ten hours were too long, and one flight was missing."""
+        """Corrections that airlines reported later: delays over ten hours were too long, and one flight was missing."""
         delays = self._load(branch=BRANCH, version=str(derived))
         late = delays.where("arr_delay > 600").withColumn("arr_delay", F.col("arr_delay") - 60)
         late = late.withColumn("gain", F.col("dep_delay") - F.col("arr_delay"))
@@ -144,13 +144,13 @@ class Story:
             say(self._rows(), note=copied)
 
     def _look_after(self, table: LanceTable) -> None:
-        """Small fragments become large ones, old versions go but those that refs need; what it costs, is it sound."""
+        """Compact small fragments, remove versions that no ref needs, measure, and check."""
         with step("optimize", "main: large fragments in place of small ones") as say:
             optimized = table.optimize()
             became = f"{optimized.fragments_removed} fragments became {optimized.fragments_added}"
             say(self._rows(), note=f"version {optimized.version.version}, {became}")
         with step("clean", "versions that no tag and no branch needs") as say:
-            # No other process commits to the demo's table, so that no job can need the versions of the last day.
+            # No other process commits to the demo's table, so no job can need the versions of the last day.
             policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), error_if_tagged_old_versions=False)
             report = table.cleanup(policy, execute=True)
             versions = sum(counts["removed"] for counts in report.versions.values())
@@ -177,13 +177,13 @@ class Story:
         return self.spark.read.format("lance").options(**self.options, **options).load(self.uri)
 
     def _rows(self, **ref: Any) -> int:
-        """How many rows there are at a ref, from metadata: a job only to count would take a second each time."""
+        """The number of rows at a ref, from metadata: a job just to count would take a second each time."""
         table = LanceTable.for_path(self.spark, self.uri, self.storage)
         return (table.checkout(**ref) if ref else table).count_rows()
 
 
 def _flights(spark: SparkSession) -> tuple[DataFrame, int]:
-    """The 336,776 flights that left New York in 2013, and how many they are."""
+    """The 336,776 flights that left New York in 2013, and their number."""
     import pyarrow as pa
 
     with warnings.catch_warnings():
@@ -196,14 +196,14 @@ def _flights(spark: SparkSession) -> tuple[DataFrame, int]:
 
 
 def _delays(flights: DataFrame) -> DataFrame:
-    """One row per flight with its delays in minutes and what it made up in the air."""
+    """One row per flight with its delays in minutes and the time it made up in the air."""
     columns = ("time_hour", "carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay")
     return flights.select(*columns, (F.col("dep_delay") - F.col("arr_delay")).alias("gain"))
 
 
 @contextmanager
 def step(verb: str, what: str) -> Iterator[Say]:
-    """Time one step, and print it as one line: what it is when it begins, what came of it when it is done."""
+    """Time one step, and print it as one line: what it is when it begins, and its result when it is done."""
     say = Say()
     started = time.monotonic()
     print(f"{verb:<9} {what:<48} ", end="", flush=True)
@@ -216,7 +216,7 @@ def step(verb: str, what: str) -> Iterator[Say]:
 
 
 class Say:
-    """Collects what a step has to report."""
+    """Collects what a step reports."""
 
     text = ""
 
@@ -227,7 +227,7 @@ class Say:
 
 
 def _verdict(report: FsckReport) -> str:
-    """Sound, or what is not."""
+    """Sound, or the number of findings."""
     return "sound" if report.sound else f"{len(report.findings)} findings"
 
 

@@ -1,8 +1,8 @@
 """Lance datasets in PySpark: any branch, tag or version, with nothing but pip.
 
 ``register``, ``LanceDataSource``, ``LanceTable``, ``LanceCatalog`` and ``CleanupPolicy`` are the entry points;
-``lance_spark.errors`` holds what they raise. They are looked up on first use, so that importing the package costs
-nothing.
+``lance_spark.errors`` defines the errors that they raise. They are imported on first use, so that importing the
+package is cheap.
 """
 
 from __future__ import annotations

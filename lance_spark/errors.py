@@ -1,20 +1,20 @@
-"""Every error this package raises on purpose, split by what the caller would do about it.
+"""Every error this package raises on purpose, grouped by how the caller should react.
 
     LanceSparkError            1
-    ├── InvalidOption          2   what was typed is wrong; nothing was touched (also ValueError)
+    ├── InvalidOption          2   the input is wrong; nothing was touched (also ValueError)
     │   └── InvalidName        2   a branch or tag name breaks a rule of the specification
     ├── Refused                3   legal, but it would lose data or strand files
-    │   └── NotCommittable     3   a change that cannot be one commit; in smaller steps it may go
+    │   └── NotCommittable     3   a change that cannot be one commit; smaller steps might work
     ├── SchemaMismatch         5   columns or types do not fit (also ValueError)
-    ├── NotFound              10   the store answered: it is not there (also LookupError)
+    ├── NotFound              10   the store answered: the object does not exist (also LookupError)
     ├── AlreadyExists         11   the name is taken
-    ├── Conflict              12   another process committed first; trying again may help
+    ├── Conflict              12   another process committed first; a retry can help
     ├── StorageFailure        20   the store did not answer; says nothing about existence
     │   └── PermissionDenied  21   the store answered: not allowed
     └── CorruptData           22   the store answered with bytes that are not a Lance dataset
 
-"Absent" (NotFound) and "unreachable" (StorageFailure) are never converted into one another: a caller that
-reads a network fault as "does not exist" creates a second dataset over the first.
+"Absent" (NotFound) and "unreachable" (StorageFailure) are never converted into one another: a caller that reads a
+network fault as "does not exist" creates a second dataset over the first.
 
 The number is the exit code that jobs and command lines return.
 """
@@ -25,7 +25,7 @@ from lance_spark.hints import Language, said
 
 
 class LanceSparkError(Exception):
-    """Root of the tree: a message that says what is wrong and, where there is one, a hint that says what to do."""
+    """Root of the tree: a message that states the problem and, if possible, a hint that states the remedy."""
 
     exit_code = 1
 
@@ -35,11 +35,11 @@ class LanceSparkError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """The message, then the hint on a line of its own, as Python says it."""
+        """The message, then the Python hint on its own line."""
         return self.told("python")
 
     def told(self, language: Language, catalog: str | None = None, table: str | None = None) -> str:
-        """Message and hint for somebody who typed that language; see :mod:`lance_spark.hints`."""
+        """Message and hint for a user of that language; see :mod:`lance_spark.hints`."""
         return f"{self.message}\n  hint: {said(self.hint, language, catalog, table)}" if self.hint else self.message
 
 
@@ -60,10 +60,10 @@ class Refused(LanceSparkError):
 
 
 class NotCommittable(Refused):
-    """What another version changed cannot be one commit here.
+    """A change from another version cannot be one commit here.
 
-    pylance has no operation for it, or the versions that the change is counted from are gone. Whoever has another way,
-    such as one version after the other, catches this and nothing else: other refusals go through.
+    pylance has no operation for it, or the versions that define the change are gone. A caller with a fallback, such as
+    one version at a time, catches this error only; other refusals propagate.
     """
 
 
@@ -74,19 +74,19 @@ class SchemaMismatch(LanceSparkError, ValueError):
 
 
 class NotFound(LanceSparkError, LookupError):
-    """The store was reached and the dataset, branch, tag, version or column is not there."""
+    """The store was reached, and the dataset, branch, tag, version or column does not exist."""
 
     exit_code = 10
 
 
 class AlreadyExists(LanceSparkError):
-    """A dataset, branch or tag of that name is already there."""
+    """A dataset, branch or tag of that name already exists."""
 
     exit_code = 11
 
 
 class Conflict(LanceSparkError):
-    """A concurrent commit cannot be combined with this one; nothing of this one was committed."""
+    """A concurrent commit cannot be combined with this one; this commit changed nothing."""
 
     exit_code = 12
 
@@ -102,15 +102,15 @@ class PermissionDenied(StorageFailure):
 
     exit_code = 21
     missing: str | None = None
-    """The permission that is missing and where, ``s3:PutObject on s3://bucket/x.lance/_refs/tags/``; None if the store
-    did not say it."""
+    """The missing permission and its place, ``s3:PutObject on s3://bucket/x.lance/_refs/tags/``; None if the store did
+    not report it."""
     before_commit = False
-    """Whether files of a version, or its manifest, could not be written: then that version was never committed."""
+    """Whether the files or the manifest of a version could not be written: that version was never committed."""
     of_change = False
-    """Whether something could not be written or deleted, rather than read."""
+    """Whether a write or delete was denied, rather than a read."""
 
     def saying(self, outcome: str) -> PermissionDenied:
-        """The same error, which also says what became of the verb; the first one who knows that is believed."""
+        """The same error plus the outcome of the operation; only the first outcome is kept."""
         if self._outcome:
             return self
         made = self.reworded(f"{self.message} {outcome}", self.hint)
@@ -118,7 +118,7 @@ class PermissionDenied(StorageFailure):
         return made
 
     def reworded(self, message: str, hint: str | None) -> PermissionDenied:
-        """The same denial in other words."""
+        """The same denial with another message."""
         made = PermissionDenied(message, hint)
         made.missing, made.before_commit, made.of_change = self.missing, self.before_commit, self.of_change
         return made
@@ -127,7 +127,7 @@ class PermissionDenied(StorageFailure):
 
 
 def may_have_happened(failure: LanceSparkError) -> bool:
-    """Whether what failed may have been committed all the same: a request whose answer was lost may have arrived."""
+    """Whether a failed operation might still have been committed: perhaps only the answer to its request was lost."""
     denied = isinstance(failure, PermissionDenied) and failure.before_commit
     return isinstance(failure, StorageFailure) and not denied
 

@@ -1,10 +1,10 @@
-"""Hints in the language of the reader: Python, SQL or the shell.
+"""Hints for three kinds of user: Python, SQL and the shell.
 
-An error is raised where a rule is, and one rule serves all three: a branch that a tag needs cannot be deleted by
-``t.branches.delete``, by ``CALL lake.system.drop_branch`` or by ``lance-git branch -d``. Who shows the error knows what
-was typed, and says the hint in that language: :func:`said`. To everybody else a hint is its text in Python.
+One rule can raise its error in all three: ``t.branches.delete``, ``CALL lake.system.drop_branch`` and
+``lance-git branch -d`` all refuse to delete a branch that a tag needs. The caller that displays the error knows which
+language the user typed, and renders the hint in it with :func:`said`. Everywhere else, a hint is its Python text.
 
-Each verb that hints name is spelled here once, in all three. A verb that a language lacks says where there is one.
+Each verb is spelled here once, in all three languages. If a language lacks a verb, the hint names one that has it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Literal
 Language = Literal["python", "sql", "shell"]
 
 CATALOG, TABLE = "<catalog>", "<table>"
-"""In SQL, what only the statement tells: its catalog's name, and the table's name in it."""
+"""In SQL, placeholders that only the statement can fill: the catalog's name, and the table's name in it."""
 
 
 class Hint(str):
-    """What to do. The value itself is the text for Python; beside it are those for SQL and the shell."""
+    """What to do. The value itself is the Python text; attributes hold the SQL and shell texts."""
 
     __slots__ = ("shell", "sql")
 
@@ -27,7 +27,7 @@ class Hint(str):
     shell: str
 
     def __new__(cls, python: str, sql: str | None = None, shell: str | None = None) -> Hint:
-        """A language that is left out says what Python says."""
+        """A language that is left out uses the Python text."""
         made = super().__new__(cls, python)
         made.sql = str(python) if sql is None else sql
         made.shell = str(python) if shell is None else shell
@@ -38,12 +38,12 @@ class Hint(str):
 
 
 def of(*parts: str) -> Hint:
-    """A sentence of texts and verbs; the verbs in each language."""
+    """A sentence of plain texts and verbs; each verb is rendered in each language."""
     return Hint(*("".join(_in(part, language) for part in parts) for language in ("python", "sql", "shell")))
 
 
 def said(text: str, language: Language, catalog: str | None = None, table: str | None = None) -> str:
-    """A hint in a language; a plain text as it is. In SQL with the names of catalog and table where they are known."""
+    """A hint in one language; plain text is unchanged. SQL hints get the catalog and table names if they are known."""
     told = _in(text, language)
     for mark, name in ((CATALOG, catalog), (TABLE, table)):
         told = told.replace(mark, name) if name is not None else told
@@ -87,7 +87,7 @@ def quoted(*words: str) -> str:
 
 
 def create_branch(name: str, source: str | None = None) -> Hint:
-    """``source`` is another branch than main, or None for main."""
+    """``source`` is a branch other than main, or None for main."""
     given = {} if source is None else {"from": source}
     beside = "" if source is None else f", branch={source!r}"
     words = [name] if source is None else [name, source]
@@ -99,31 +99,31 @@ def create_branch(name: str, source: str | None = None) -> Hint:
 
 
 def delete_branch(name: str) -> Hint:
-    """A branch and its files."""
+    """Delete a branch and its files."""
     return Hint(
         f"t.branches.delete({name!r})", call("drop_branch", name=name), quoted("lance-git", "branch", "-d", name)
     )
 
 
 def restore_branch(name: str) -> Hint:
-    """A branch that was deleted with its files kept."""
+    """Restore a deleted branch whose files were kept."""
     python = f"t.branches.restore({name!r})"
     return Hint(python, f"{python} in Python", quoted("lance-git", "branch", "--restore", name))
 
 
 def unprotect_branch(name: str) -> Hint:
-    """Take the protection of a branch away."""
+    """Remove the protection of a branch."""
     python = f"t.branches.alter({name!r}, protected=False)"
     return Hint(python, f"{python} in Python", quoted("lance-git", "branch", "--alter", name, "--no-protected"))
 
 
 def create_tag(name: str) -> Hint:
-    """A tag of the newest version."""
+    """Tag the newest version."""
     return Hint(f"t.tags.create({name!r})", call("create_tag", name=name), quoted("lance-git", "tag", name))
 
 
 def move_tag(name: str, branch: str | None = None, version: int | None = None) -> Hint:
-    """To a version; without one, to any."""
+    """Move a tag to a version; without one, the text leaves the version open."""
     if version is None:
         python, ref = f"t.tags.move({name!r}, branch=..., version=...)", "REF"
     else:
@@ -133,7 +133,7 @@ def move_tag(name: str, branch: str | None = None, version: int | None = None) -
 
 
 def delete_tag(name: str, force: bool = False) -> Hint:
-    """With ``force``, one that something needs by all that is known."""
+    """``force`` deletes a tag even if something is known to need it."""
     forced = {"force": True} if force else {}
     return Hint(
         f"t.tags.delete({name!r}{', force=True' if force else ''})",
@@ -143,17 +143,17 @@ def delete_tag(name: str, force: bool = False) -> Hint:
 
 
 def unfreeze(name: str) -> Hint:
-    """Delete a frozen set, not its rows."""
+    """Delete a frozen set but keep its rows."""
     return python_only(f"t.unfreeze({name!r})")
 
 
 def rename_branch(name: str) -> Hint:
-    """Only one without versions of its own; Python has no verb for it."""
+    """Only for a branch without versions of its own; Python has no verb for it."""
     return shell_only(quoted("lance-git", "branch", "-m", name, "NEW"))
 
 
 def own_branch(name: str, following: str) -> Hint:
-    """A branch to work on, in place of one that follows a remote's."""
+    """A branch to work on, instead of one that follows a remote's branch."""
     if name == "main":
         return Hint("t.checkout(branch='main')", f"{CATALOG}.{TABLE}", "lance-git switch main")
     made = create_branch(name, following)
@@ -184,7 +184,7 @@ DIFF = shell_only("lance-git diff A..B")
 
 
 def on_branch(root: str, branch: str) -> Hint:
-    """Name a branch of a dataset at a place."""
+    """Name a branch of the dataset at ``root``."""
     sql = f"`{root}@{branch}`"
     return Hint(f"option('branch', {branch!r})", sql, quoted("lance-git", "-C", root, "log", branch))
 
@@ -199,7 +199,7 @@ def optimize(**arguments: object) -> Hint:
 
 
 def create_index(column: str | None = None, **arguments: object) -> Hint:
-    """An index; ``arguments`` are Python's. SQL has some of them: where one is missing, it says Python."""
+    """Create an index; ``arguments`` are Python's. SQL supports some of them; for the others the hint uses Python."""
     given = "".join(f", {name}={value!r}" for name, value in arguments.items())
     python = f"t.indexes.create({column!r}{given})" if column is not None else "t.indexes.create(...)"
     known = arguments.keys() <= {"kind", "name", "replace"}
@@ -212,7 +212,7 @@ REPLACE = Hint("replace=True", "replace => true")
 
 
 def rename_column(name: str) -> Hint:
-    """Give a column another name."""
+    """Rename a column."""
     python = f"t.rename_columns({{{name!r}: ...}})"
     return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} RENAME COLUMN `{name}` TO ...", f"{python} in Python")
 
@@ -224,7 +224,7 @@ def widen_column(name: str, type_name: str) -> Hint:
 
 
 def write_new_branch(name: str) -> Hint:
-    """Write to a branch that is made for it, or before it."""
+    """Create the branch in the write itself, or before it."""
     made = create_branch(name)
     return Hint("option('create_branch', 'true')", made.sql, made.shell)
 
@@ -256,7 +256,7 @@ RELOCATE_DRY_RUN = Hint(
 
 
 def undo_repair(record: str) -> Hint:
-    """Take back a repair."""
+    """Undo a repair."""
     python = f"t.undo_repair({record!r})"
     return Hint(python, f"{python} in Python", quoted("lance-git", "fsck", "--undo", record))
 
@@ -286,6 +286,6 @@ def push(remote: str, branch: str) -> Hint:
 
 
 def set_url(remote: str) -> Hint:
-    """Say where a remote is now. In Python a remote is named by its URI."""
+    """Change a remote's URI. Python names a remote by its URI."""
     python = "t.remotes.at(uri, name=...)"
     return Hint(python, f"{python} in Python", quoted("lance-git", "remote", "set-url", remote, "URI"))

@@ -1,1 +1,1 @@
-"""The directory namespace as decisions: names, rows of ``__manifest``, changes to them, directories. No I/O."""
+"""The directory namespace: catalogs of tables and namespaces, found, created, changed, removed and checked."""

@@ -1,4 +1,4 @@
-"""Table directories: listed and looked at in parallel, taken away, copied to another name."""
+"""Directories of tables: lists and inspects them in parallel, erases and copies them, and writes their marker files."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from lance_spark.storage.files import THREADS, bucket_and_prefix, entries, open_
 from lance_spark.storage.listing import list_range
 
 _FEW = 8
-"""Directories that one thread looks at, one after another, before another thread is worth it."""
+"""Number of directories that justifies another thread: each thread looks at them one after another."""
 _PAGE_KEYS = 1000
 
 
 def list_root(root: DatasetLocation) -> tuple[list[str], list[str]]:
-    """Names of the directories and of the files directly in the catalog; none where a local root is not there.
+    """Names of the directories and of the files directly in the catalog; none if a local root does not exist.
 
-    Raises NotFound for a bucket that is not there.
+    Raises NotFound if the bucket does not exist.
     """
     if root.is_local:
         with reachable(root):
@@ -65,24 +65,24 @@ def _names_on_s3(root: DatasetLocation) -> Iterator[tuple[str, bool]]:
 
 
 def check_reachable(root: DatasetLocation) -> None:
-    """Raise NotFound for a bucket that is not there: a misspelled one is no empty catalog."""
+    """Raise NotFound if the bucket does not exist: a misspelled one is not an empty catalog."""
     if root.uri.startswith("s3://"):
         bucket, prefix = bucket_and_prefix(root)
         _page(root, {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1})
 
 
 def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, DirectoryState]:
-    """What is in some directories of the root: as much as tells whether each is a table.
+    """The contents of some directories of the root, as far as needed to decide whether each is a table.
 
-    On S3 a request lists 1,000 files, whichever directories they are in, so that many small tables take one request,
-    and a large one never takes more than one or two. pylance asks once for each directory.
+    On S3 a request lists 1,000 files, whichever directories they are in. So many small tables take one request,
+    and a large one never takes more than one or two. pylance sends one request for each directory.
     """
     ordered = sorted(set(directories), key=lambda name: f"{name}/")
     states: dict[str, DirectoryState] = {}
     search: Callable[[Sequence[str]], dict[str, DirectoryState]]
     search, least, rest = partial(_look_on_disk if root.is_local else _look_elsewhere, root), _FEW, ordered
     if root.uri.startswith("s3://"):
-        # How many directories the first page tells of is how many are worth a request of their own.
+        # The number of directories covered by the first page is the number that justifies separate requests.
         states, rest = _pages_on_s3(root, ordered, 1) if ordered else ({}, [])
         search, least = lambda part: _pages_on_s3(root, part)[0], max(1, len(ordered) - len(rest))
     size = max(least, -(-len(rest) // THREADS))
@@ -98,7 +98,7 @@ def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, Directo
 
 
 def look_at(root: DatasetLocation, directory: str) -> DirectoryState:
-    """What is in one directory of the root."""
+    """The contents of one directory of the root."""
     return look(root, [directory])[directory]
 
 
@@ -120,7 +120,7 @@ def _inside_on_disk(directory: str) -> list[tuple[str, bool]]:
 
 
 def _some_files(list_inside: Callable[[str], list[tuple[str, bool]]], directory: str) -> list[str]:
-    """The files directly in a directory; where it has none, the first one below it."""
+    """The files directly in a directory; if there are none, the first one below it."""
     inside = list_inside(directory)
     direct = [name for name, is_directory in inside if not is_directory and name]
     for name, is_directory in inside:
@@ -134,7 +134,7 @@ def _some_files(list_inside: Callable[[str], list[tuple[str, bool]]], directory:
 def _pages_on_s3(
     root: DatasetLocation, names: Sequence[str], most: int | None = None
 ) -> tuple[dict[str, DirectoryState], list[str]]:
-    """What at most so many requests tell, and the names that they do not tell of.
+    """The results of at most this many requests, and the names that they do not cover.
 
     ``names`` are in the order of their keys. A page that ends inside a directory is followed by the next one.
     """
@@ -150,8 +150,8 @@ def _pages_on_s3(
             key = file["Key"][len(prefix) :]
             if key <= last:
                 raise StorageFailure(
-                    f"The store of {root.uri} does not list keys in the order of their bytes.",
-                    hint="Directory buckets (S3 Express One Zone) do not; a catalog cannot be there.",
+                    f"The store of {root.uri} does not list keys in byte order.",
+                    hint="Directory buckets (S3 Express One Zone) do not; they cannot hold a catalog.",
                 )
             last = key
             directory, _, path = key.partition("/")
@@ -167,11 +167,11 @@ def _pages_on_s3(
 
 
 def _next_start(last: str, starts: Sequence[str]) -> str | None:
-    """After which key to go on; None when all directories are known."""
+    """The key after which to continue; None once all directories are known."""
     directory, slash, path = last.partition("/")
     own = bisect_right(starts, directory + slash) - 1
     if slash and own >= 0 and starts[own] == directory + slash and path < DEREGISTERED:
-        return last  # its mark, if it has one, is still to come
+        return last  # its mark, if any, has not been listed yet
     position = bisect_right(starts, directory + slash) if slash else bisect_right(starts, last)
     return None if position == len(starts) else max(last, starts[position])
 
@@ -186,7 +186,7 @@ def _page(root: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
                 hint="Check the bucket name and the endpoint.",
             ) from None
     if not isinstance(page.get("IsTruncated"), bool):
-        raise StorageFailure(f"The store of {root.uri} answered with something that is no listing.")
+        raise StorageFailure(f"The store of {root.uri} did not respond with a listing.")
     return page
 
 
@@ -196,25 +196,25 @@ def exists_below(root: DatasetLocation, path: str) -> bool:
 
 
 def is_link(root: DatasetLocation, directory: str) -> bool:
-    """Whether a directory is a symbolic link, behind which may be anybody's data."""
+    """Whether a directory is a symbolic link, whose target may hold anyone's data."""
     return root.is_local and os.path.islink(whole_path(root, directory))
 
 
-# --- Marker files: of several processes that make one at once, exactly one does
+# --- Marker files: of several processes that create one at once, exactly one succeeds
 
 _TRIES = 5
 _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("ConditionalRequestConflict", "409")
-"""S3's answer where two requests make one key at the same time; the next try tells which one did it."""
+"""S3's response if two requests create one key at the same time; a retry shows which one did."""
 
 
 def put_new(location: DatasetLocation, path: str, content: bytes, parents: bool = True) -> bool:
-    """Write a file that must not be there; False, and nothing is changed, where it is.
+    """Create a file; False, without any change, if it exists.
 
-    Without ``parents`` also False where a local directory for it is missing.
+    Without ``parents``, also False if its local directory is missing.
 
-    Exactly one of several that try at once gets True: on local disks, on S3, and wherever fsspec offers the mode
-    "create". Elsewhere two that try in the same moment may both get it.
+    Exactly one of several simultaneous calls returns True: on local disks, on S3, and wherever fsspec offers the mode
+    "create". Elsewhere, two calls at the same moment can both return True.
     """
     with reachable(location):
         if location.is_local:
@@ -225,12 +225,12 @@ def put_new(location: DatasetLocation, path: str, content: bytes, parents: bool 
 
 
 def content_of(location: DatasetLocation, path: str) -> bytes | None:
-    """What a marker holds; None where it is not there."""
+    """The content of a marker; None if it does not exist."""
     return files.read(location, path)
 
 
 def remove(location: DatasetLocation, path: str) -> None:
-    """Delete a marker, if it is there."""
+    """Delete a marker, if it exists."""
     with reachable(location):
         try:
             open_filesystem(location).rm_file(whole_path(location, path))
@@ -239,7 +239,7 @@ def remove(location: DatasetLocation, path: str) -> None:
 
 
 def remove_if(location: DatasetLocation, path: str, content: bytes) -> bool:
-    """Delete a marker if it holds just this; whether it did.
+    """Delete a marker if it has exactly this content; returns whether it did.
 
     No store can compare and delete in one step. Another process's marker is deleted only if it was put there between
     the two requests.
@@ -251,7 +251,7 @@ def remove_if(location: DatasetLocation, path: str, content: bytes) -> bool:
 
 
 def replace(location: DatasetLocation, path: str, content: bytes) -> bool:
-    """Write a marker, in one step, whether it is there or not; False where the local directory is missing."""
+    """Write a marker, in one step, whether or not it exists; False if the local directory is missing."""
     with reachable(location):
         whole = whole_path(location, path)
         if not location.is_local:
@@ -322,7 +322,7 @@ def _elsewhere(location: DatasetLocation, path: str, content: bytes) -> bool:
     return True
 
 
-# --- Takes a table's directory away, or makes a complete copy of it under another name, inside one catalog
+# --- Erasing a table's directory, and copying it completely to another name, inside one catalog
 
 Stamps = dict[str, tuple[int, int]]
 """Files by path: size in bytes, and microseconds since 1970 of the last change."""
@@ -332,7 +332,7 @@ _EVERYTHING = KeyRange(None, None)
 def list_directory(location: DatasetLocation) -> list[tuple[str, int, int]]:
     """All files of a directory: path relative to it, size in bytes, and microseconds since 1970 of its last change.
 
-    A time that the store does not tell is given as that of the latest file possible.
+    If the store does not report a time, it is that of the latest possible file.
     """
     listed = []
     for batch in list_range(location, _EVERYTHING):
@@ -343,7 +343,7 @@ def list_directory(location: DatasetLocation) -> list[tuple[str, int, int]]:
 
 
 def changed_at(location: DatasetLocation) -> int:
-    """When a local directory was last changed, in microseconds since 1970; 0 on object stores, which have none."""
+    """Time of the last change of a local directory, in microseconds since 1970; 0 on object stores, which have none."""
     if not location.is_local:
         return 0
     with reachable(location):
@@ -354,13 +354,13 @@ def changed_at(location: DatasetLocation) -> int:
 
 
 def erase(root: DatasetLocation, location: DatasetLocation, directory: str, aside: str) -> bool:
-    """Delete a directory of the catalog with all that is in it; False if a local one was not there any more.
+    """Delete a directory of the catalog with its contents; False if a local one no longer exists.
 
-    On a local disk it first gets the name ``aside``, in one step: from then on its old name is free, and nothing that
-    is put there is taken for what was there before. Object stores have no such step. There versions go first, and the
-    markers last: they keep the name from being used while files are left.
+    A local directory is first renamed to ``aside``, in one step. From then on its old name is free, and anything
+    created there is not mistaken for the old contents. Object stores have no such step. There, versions are deleted
+    first, and the markers last: they keep the name from being used while files are left.
 
-    Raises StorageFailure for files that are left.
+    Raises StorageFailure if files are left.
     """
     if not root.is_local:
         _erase_keys(location)
@@ -373,7 +373,7 @@ def erase(root: DatasetLocation, location: DatasetLocation, directory: str, asid
                 return True
             if new != old:
                 os.rename(old, new)
-            shutil.rmtree(f"{new}/{VERSIONS}", ignore_errors=True)  # without them it is a remainder
+            shutil.rmtree(f"{new}/{VERSIONS}", ignore_errors=True)  # without versions it counts as a remainder
             _remove_tree(new)
         except FileNotFoundError:
             return False
@@ -381,9 +381,10 @@ def erase(root: DatasetLocation, location: DatasetLocation, directory: str, asid
 
 
 def _remove_tree(path: str) -> None:
-    """Others may delete in it at the same time: a rename takes its own mark away from what it has just copied.
+    """Other processes may delete in it at the same time: a rename removes its own mark from its fresh copy.
 
-    Markers go last: without one, what a killed process leaves is taken for a table, or for what nobody may delete.
+    Markers are deleted last. Without one, the remains of a killed process would pass for a table, or for a directory
+    that must not be deleted.
     """
     for left in reversed(range(_TRIES)):
         try:
@@ -410,7 +411,7 @@ def _erase_keys(location: DatasetLocation) -> None:
     for paths in (versions, rest):
         _delete(location, [path for path in paths if not path.endswith("/")])
         for path in paths:
-            if path.endswith("/"):  # an empty object with which a tool marked a directory
+            if path.endswith("/"):  # an empty object by which a tool marked a directory
                 remove(location, path)
     for name in markers:
         remove(location, name)
@@ -424,7 +425,7 @@ def _delete(location: DatasetLocation, paths: Iterable[str]) -> None:
         path, reason = failed[0]
         raise StorageFailure(
             f"{len(failed)} files of {location.uri} could not be deleted, such as {path}: {reason}",
-            hint="Run it again; the catalog's job for orphans finds them as well.",
+            hint="Run it again, or let the catalog's job for orphans remove them.",
         )
 
 
@@ -435,10 +436,10 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def copy_new_files(root: DatasetLocation, source: str, target: str, known: frozenset[str]) -> Stamps:
-    """Copy the files of a directory that are not known yet to another one; all files that it has now.
+    """Copy the files of a directory that are not yet known to another one; returns all its current files.
 
-    Inside of the store: object stores copy by themselves, and on a local disk a file just gets a second name.
-    Versions come last: what is copied is a dataset only when its files are there.
+    The copy runs inside the store: object stores copy by themselves, and on a local disk a file just gets a second
+    name. Versions come last, so that the copy becomes a dataset only when its files exist.
     """
     listed = list_directory(Catalog(root).at(source))
     paths = {path: (size, time) for path, size, time in listed if not path.endswith("/")}
@@ -455,11 +456,11 @@ def _copy(root: DatasetLocation, source: str, target: str) -> None:
         if not (root.is_local and _link(root, source, target)):
             copying.copy_file(root, source, root, target)
     except FileNotFoundError:
-        raise NotFound(f"{root.uri}/{source} is not there any more.") from None
+        raise NotFound(f"{root.uri}/{source} no longer exists.") from None
 
 
 def _link(root: DatasetLocation, source: str, target: str) -> bool:
-    """Give a local file a second name; False on a file system that has no such thing."""
+    """Give a local file a second name; False on a file system without hard links."""
     with reachable(root):
         whole = whole_path(root, target)
         os.makedirs(os.path.dirname(whole), exist_ok=True)

@@ -1,4 +1,4 @@
-"""Examines a catalog, and mends what can be mended so that it could be undone."""
+"""Examines a catalog, and repairs the problems whose repair is reversible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import exists_below, list_root, look
 from lance_spark.catalog.doctor_rules import (
     DEAD_ROW,
@@ -25,14 +25,14 @@ from lance_spark.catalog.doctor_rules import (
     table_findings,
 )
 from lance_spark.catalog.entry_rules import DEREGISTERED, SUFFIX, Entry, RowFilter, read_mark
-from lance_spark.catalog.manifest_lance import newest, older_columns, read_rows
+from lance_spark.catalog.manifest_pylance import newest, older_columns, read_rows
 from lance_spark.catalog.removing import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
 from lance_spark.catalog.rules import DELIMITER, Catalog, is_inside
 from lance_spark.storage.files import THREADS
 
 
 def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
-    """Everything that is not as it should be, sorted. Changes nothing; directories younger than a day are left out."""
+    """All problems, sorted. Changes nothing; leaves out directories younger than a day."""
     findings: list[Finding] = []
     entries: Sequence[Entry] = ()
     snapshot = newest(catalog.manifest) if catalog.reads_manifest else None
@@ -41,7 +41,7 @@ def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE
         entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries
         findings += row_findings(entries)
         findings += dead_rows(entries, _have_files(catalog, entries, directories))
-        findings += table_findings(snapshot.schema, manifest_lance.index_names(snapshot), older_columns(snapshot))
+        findings += table_findings(snapshot.schema, manifest_pylance.index_names(snapshot), older_columns(snapshot))
         for orphan in find_orphans(catalog):
             if orphan.newest <= now - older_than:
                 findings.append(_orphan(orphan))
@@ -58,7 +58,7 @@ def _orphan(orphan: Orphan) -> Finding:
 
 
 def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequence[str]) -> dict[str, bool]:
-    """Of each table's directory, whether it has files; those that lead out of the root are left out."""
+    """Whether each table's directory has files; leaves out directories outside the root."""
     locations = {entry.location for entry in entries if entry.is_table and entry.location and is_inside(entry.location)}
     direct = {location for location in locations if "/" not in location}
     there = direct & set(directories)
@@ -71,10 +71,10 @@ def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequenc
 
 
 def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Mend those findings that can be; returns them. Each is looked at again first, so that old findings do no harm.
+    """Repair the findings that can be repaired; returns them. Each is checked again first, so old findings do no harm.
 
-    Dead rows and rows of versions of a table that is gone are removed, missing namespaces and indexes are made, marks
-    that hide a registered table from V1 are taken away, and the primary key is marked.
+    Removes dead rows and rows of versions of dropped tables, creates missing namespaces and indexes, removes marks
+    that hide a registered table from V1, and marks the primary key.
     """
     chosen = [finding for finding in findings if finding.mendable]
     entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries if chosen else ()
@@ -84,17 +84,17 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     }
     rows = [entry for entry in entries if _is_wanted(entry, chosen, still)]
     if rows:
-        manifest_lance.apply(catalog.manifest, RemoveRows(tuple(rows)))
+        manifest_pylance.apply(catalog.manifest, RemoveRows(tuple(rows)))
     parents = {finding.subject.rpartition(DELIMITER)[0] for finding in chosen if finding.kind == MISSING_PARENT}
     if parents:
-        manifest_lance.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
+        manifest_pylance.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
     for finding in chosen:
         if finding.kind == HIDDEN and _is_hidden(catalog, finding.subject, entries):
             directories.remove(catalog.at(finding.subject), DEREGISTERED)
     if any(finding.kind == MISSING_KEY for finding in chosen):
-        manifest_lance.upgrade(catalog.manifest)
+        manifest_pylance.upgrade(catalog.manifest)
     if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in chosen):
-        manifest_lance.ensure_indexes(catalog.manifest)
+        manifest_pylance.ensure_indexes(catalog.manifest)
     return tuple(chosen)
 
 

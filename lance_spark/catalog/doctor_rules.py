@@ -1,4 +1,4 @@
-"""What can be wrong with a catalog, told from its rows and from a listing of its directories. Pure."""
+"""Problems of a catalog, found in its rows and a listing of its directories, and changes that repair them. Pure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ UNREGISTERED = "not registered"
 GHOST = "ghost"
 ORPHAN = "orphan directory"
 MENDABLE = frozenset({DEAD_ROW, MISSING_PARENT, STRAY_ROW, MISSING_INDEX, MISSING_KEY, HIDDEN})
-"""What can be mended so that it could be undone."""
+"""The kinds that can be repaired reversibly."""
 
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem."""
 
     kind: str
     subject: str
@@ -53,12 +53,12 @@ class Finding:
 
     @property
     def mendable(self) -> bool:
-        """Whether the doctor can mend it."""
+        """Whether the doctor can repair it."""
         return self.kind in MENDABLE
 
 
 def row_findings(entries: Collection[Entry]) -> Iterator[Finding]:
-    """What the rows tell by themselves."""
+    """Problems in the rows themselves."""
     ids = Counter(entry.object_id for entry in entries)
     kinds = {entry.object_id: entry.object_type for entry in entries}
     namespaces = {object_id for object_id, kind in kinds.items() if kind == "namespace"}
@@ -68,7 +68,7 @@ def row_findings(entries: Collection[Entry]) -> Iterator[Finding]:
             locations.setdefault(entry.location, []).append(entry.object_id)
     for object_id, count in ids.items():
         if count > 1:
-            yield Finding(DUPLICATE_ID, object_id, f"{count} rows have this id; no tool can tell which one is meant.")
+            yield Finding(DUPLICATE_ID, object_id, f"{count} rows have this id, so it is ambiguous for every tool.")
     for location, owners in locations.items():
         if len(owners) > 1:
             names = " and ".join(f"'{owner}'" for owner in sorted(owners))
@@ -81,25 +81,25 @@ def _of_row(entry: Entry, kinds: Mapping[str, str], namespaces: Collection[str])
     parent = entry.object_id.rpartition(DELIMITER)[0]
     if not entry.is_table and not entry.is_namespace:
         if parent and parent not in kinds:
-            yield Finding(STRAY_ROW, entry.object_id, f"'{entry.object_type}' of something that is not there any more.")
+            yield Finding(STRAY_ROW, entry.object_id, f"'{entry.object_type}' of something that no longer exists.")
         return
     if parent and parent not in namespaces:
         yield Finding(MISSING_PARENT, entry.object_id, f"There is no namespace '{parent}': pylance does not check it.")
     if not is_sound(entry.object_id):
-        yield Finding(ODD_NAME, entry.object_id, "Nothing new may be called so; rename it.")
+        yield Finding(ODD_NAME, entry.object_id, "New objects cannot have such a name; rename it.")
     if entry.is_table and not is_inside(entry.location):
-        yield Finding(OUTSIDE, entry.object_id, f"'{entry.location}' is no path below the root; it is never touched.")
+        yield Finding(OUTSIDE, entry.object_id, f"'{entry.location}' is not below the root; it is never touched.")
 
 
 def dead_rows(entries: Collection[Entry], states: Mapping[str, bool]) -> Iterator[Finding]:
-    """Rows whose directory has no file. ``states`` tells of each location whether it has one."""
+    """Rows whose directory has no file. ``states`` is, by location, whether it has one."""
     for entry in entries:
         if entry.is_table and entry.location and not states.get(entry.location, True):
             yield Finding(DEAD_ROW, entry.object_id, f"There is no file in its directory '{entry.location}'.")
 
 
 def table_findings(schema: pa.Schema, indexes: Collection[str], older: Mapping[str, int]) -> Iterator[Finding]:
-    """What the table itself lacks. ``older`` are columns of older versions, with the newest one that has each."""
+    """Parts that the table itself lacks. ``older`` are columns of older versions, with the newest one that has each."""
     for name, column, _ in INDEXES:
         if name not in indexes:
             yield Finding(MISSING_INDEX, name, f"pylance's namespace removes the index on '{column}' with every write.")
@@ -112,14 +112,14 @@ def table_findings(schema: pa.Schema, indexes: Collection[str], older: Mapping[s
             yield Finding(
                 LOST_COLUMN,
                 name,
-                f"Version {version} of __manifest has this column; pylance's namespace drops what it does not know.",
+                f"Version {version} of __manifest has this column; pylance's namespace drops columns it does not know.",
             )
 
 
 def directory_findings(
     entries: Collection[Entry], states: Mapping[str, DirectoryState], plain: Collection[str], reads_directories: bool
 ) -> Iterator[Finding]:
-    """What directories called ``<name>.lance`` tell. ``plain`` are files directly in the root."""
+    """Problems of directories named ``<name>.lance``. ``plain`` are files directly in the root."""
     owners = {entry.location: entry for entry in entries if entry.location}
     for name in plain:
         if name.endswith(SUFFIX):
@@ -128,7 +128,7 @@ def directory_findings(
         owner = owners.get(directory)
         if v1_name(directory) is None:
             if directory.endswith(SUFFIX):
-                yield Finding(GHOST, directory, "It is a table without a name to pylance.")
+                yield Finding(GHOST, directory, "pylance lists it as a table without a name.")
         elif owner is not None:
             if reads_directories and state.deregistered:
                 yield Finding(HIDDEN, directory, f"The table '{owner.object_id}' is marked as deregistered in V1.")
@@ -138,12 +138,12 @@ def directory_findings(
             yield Finding(UNREGISTERED, directory, "It is a table of V1 only; migrate the catalog.")
 
 
-# --- Changes that mend what other tools, or crashes, left behind
+# --- Changes that repair damage by other tools or crashes
 
 
 @dataclass(frozen=True)
 class AddNamespaces:
-    """Namespaces that rows are in, but that were never created."""
+    """Adds namespaces that contain rows but were never created."""
 
     object_ids: tuple[str, ...]
     doing: str = "add missing namespaces"
@@ -161,7 +161,7 @@ class AddNamespaces:
 
 @dataclass(frozen=True)
 class RemoveRows:
-    """Rows of some ids go, as they are; for repairs."""
+    """Removes the rows of some ids as they are; for repairs."""
 
     entries: tuple[Entry, ...]
     doing: str = "remove dead rows"
@@ -172,6 +172,6 @@ class RemoveRows:
         return RowFilter(ids=tuple(entry.object_id for entry in self.entries))
 
     def edit(self, rows: Rows) -> Edit:
-        """Rows that were changed since stay."""
+        """Rows that were changed since are kept."""
         gone = tuple(entry for entry in self.entries if entry in rows.entries)
         return Edit(remove=tuple(entry.object_id for entry in gone), before=gone)

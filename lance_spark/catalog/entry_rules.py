@@ -1,4 +1,8 @@
-"""Rows of ``__manifest`` as values, and the columns it has (specification "Manifest Table Schema")."""
+"""Rows of ``__manifest`` as values, and the changes to them. Pure.
+
+Rows of one version and a change come in; rows to delete and to add come out, or a refusal. Also the names and marks of
+directories, and names of tables with a ref (specification "Manifest Table Schema", "V1", "V2").
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ SCHEMA = pa.schema(
         pa.field(OBJECT_TYPE, pa.string(), nullable=False),
         pa.field(LOCATION, pa.string()),
         pa.field(METADATA, pa.string()),
-        # The name of the list's child is the one pylance gives: another one makes it refuse to write.
+        # The list's child must have the name that pylance gives it, or pylance refuses to write.
         pa.field(BASE_OBJECTS, pa.list_(pa.field(OBJECT_ID, pa.string()))),
     ]
 )
@@ -50,13 +54,13 @@ INDEXES = (
     ("object_type_bitmap", OBJECT_TYPE, "BITMAP"),
     ("base_objects_label_list", BASE_OBJECTS, "LABEL_LIST"),
 )
-"""Name, column and type of the indexes that the specification asks for; the names are pylance's."""
+"""Name, column and type of the indexes that the specification requires; the names are pylance's."""
 _TEXTS = (OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row, of whatever type."""
+    """One row, of any type."""
 
     object_id: str
     object_type: str
@@ -67,22 +71,22 @@ class Entry:
 
     @property
     def identifier(self) -> Identifier:
-        """The name the row is for."""
+        """The name that the row is for."""
         return from_object_id(self.object_id)
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table's."""
+        """Whether the row is for a table."""
         return self.object_type == TABLE
 
     @property
     def is_namespace(self) -> bool:
-        """Whether it is a namespace's."""
+        """Whether the row is for a namespace."""
         return self.object_type == NAMESPACE
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties. What another tool wrote that is not text is given as JSON."""
+        """The properties. Values of other tools that are not text are given as JSON."""
         return {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in decode_metadata(self.metadata, self.object_id).items()
@@ -98,7 +102,7 @@ def decode_metadata(text: str | None, object_id: str) -> dict[str, Any]:
     except ValueError:
         decoded = None
     if not isinstance(decoded, dict):
-        raise CorruptData(f"The metadata of '{object_id}' in the catalog is no JSON object.")
+        raise CorruptData(f"The metadata of '{object_id}' in the catalog is not a JSON object.")
     return decoded
 
 
@@ -108,7 +112,7 @@ def encode_properties(properties: Mapping[str, Any]) -> str | None:
 
 
 def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """The properties, if they are text. pylance cannot describe what has any other value."""
+    """The properties, if they are text: pylance cannot describe other values."""
     given: Iterable[tuple[Any, Any]] = (properties or {}).items()
     for key, value in given:
         if not isinstance(key, str) or not isinstance(value, str) or not key:
@@ -117,10 +121,10 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 class Rows:
-    """Some rows of ``__manifest``, with all the columns it has."""
+    """Some rows of ``__manifest``, with all its columns."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Raises CorruptData for a table that lacks a column that nothing can be told without."""
+        """Raises CorruptData for a table that lacks an essential column."""
         for name in (OBJECT_ID, OBJECT_TYPE, LOCATION):
             if name not in table.column_names:
                 raise CorruptData(
@@ -138,17 +142,17 @@ class Rows:
         return self._entries
 
     def find(self, object_id: str) -> Entry | None:
-        """The row of an id; None where there is none. Raises CorruptData for an id that has several."""
+        """The row of an id; None if there is none. Raises CorruptData for an id with several rows."""
         rows = [entry for entry in self.entries if entry.object_id == object_id]
         if len(rows) > 1:
             raise CorruptData(
                 f"The catalog has {len(rows)} rows for '{from_object_id(object_id)}'.",
-                hint="Another tool wrote them without checking; the catalog's doctor tells more.",
+                hint="Another tool wrote them without a check; see the catalog's doctor.",
             )
         return rows[0] if rows else None
 
     def below(self, object_id: str) -> list[Entry]:
-        """Rows of any type whose id goes on from this one."""
+        """Rows of any type whose id continues this one."""
         prefix = object_id + DELIMITER
         return [entry for entry in self.entries if entry.object_id.startswith(prefix)]
 
@@ -163,7 +167,7 @@ class Rows:
 
 
 def column_text(table: pa.Table, name: str) -> list[str | None]:
-    """A column's values; nulls for a column that is not there."""
+    """A column's values; nulls for a missing column."""
     if name not in table.column_names:
         return [None] * table.num_rows
     values: list[str | None] = table[name].to_pylist()
@@ -177,7 +181,7 @@ def no_rows() -> Rows:
 
 
 def new_rows(schema: pa.Schema, entries: Iterable[Entry]) -> pa.Table:
-    """Rows with the columns of a table; null in those that are not known here."""
+    """Rows with the columns of a table; columns unknown here are null."""
     given = list(entries)
     values = {
         OBJECT_ID: [entry.object_id for entry in given],
@@ -193,7 +197,7 @@ def new_rows(schema: pa.Schema, entries: Iterable[Entry]) -> pa.Table:
 
 
 def changed_rows(table: pa.Table, column: str, values: Iterable[str | None]) -> pa.Table:
-    """Rows with other values in one column; all other columns as they are."""
+    """Rows with other values in one column; all other columns are unchanged."""
     position = table.schema.get_field_index(column)
     field = table.schema.field(position)
     return table.set_column(position, field, pa.array(list(values), field.type))
@@ -202,8 +206,8 @@ def changed_rows(table: pa.Table, column: str, values: Iterable[str | None]) -> 
 def upgraded(schema: pa.Schema) -> pa.Schema:
     """The columns ``__manifest`` should have: all it has, those it lacks, and the mark of the primary key.
 
-    A column of another tool may be null: its value in a new row is unknown here. pylance makes columns that are added
-    with an expression such that they may not.
+    Columns of other tools must be nullable: their value in a new row is unknown here. pylance makes columns that are
+    added with an expression not nullable.
     """
     fields = []
     for each_field in schema:
@@ -232,11 +236,11 @@ def upgraded_rows(table: pa.Table) -> pa.Table:
     return table.cast(schema)
 
 
-# --- Changes to a catalog: (rows of ``__manifest``, wish) -> rows to delete and to add, or an error of ours
+# --- Changes to a catalog
 # Pure.
 #
-# A change says which rows it has to see. It is decided on one version and committed on just that version, so that what
-# it saw is still so: a parent exists, an id is free (specification "Manifest Table Commits").
+# A change declares which rows it needs. It is decided on one version and committed on exactly that version, so that its
+# preconditions still hold: a parent exists, an id is free (specification "Manifest Table Commits").
 
 
 @dataclass(frozen=True)
@@ -245,12 +249,12 @@ class RowFilter:
 
     ids: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
-    """Ids; all rows are needed whose ids go on from one of them."""
+    """Ids; all rows are needed whose ids continue one of them."""
     locations: tuple[str, ...] = ()
     everything: bool = False
 
     def predicate(self) -> str | None:
-        """For pylance; None for all rows."""
+        """The predicate for pylance; None for all rows."""
         if self.everything:
             return None
         parts = []
@@ -263,35 +267,35 @@ class RowFilter:
 
 
 def quoted(text: str) -> str:
-    """Text inside a predicate. Names of other tools may hold quotes."""
+    """Text inside a predicate. Names of other tools may contain quotes."""
     return "'{}'".format(text.replace("'", "''"))
 
 
 def below(object_id: str) -> str:
-    """A predicate for all rows whose ids go on from one: a range, which the index on the ids can serve."""
+    """A predicate for all rows whose ids continue this one: a range, which the index on the ids can serve."""
     after = chr(ord(DELIMITER) + 1)
     return f"({OBJECT_ID} >= {quoted(object_id + DELIMITER)} AND {OBJECT_ID} < {quoted(object_id + after)})"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """What a change does to the rows. The ids in ``remove`` go, then the rows in ``add`` come."""
+    """The effect of a change on the rows. The ids in ``remove`` are deleted, then the rows in ``add`` are added."""
 
     remove: tuple[str, ...] = ()
     add: pa.Table | None = None
     before: tuple[Entry, ...] = ()
-    """The rows that go or change, as they were."""
+    """The deleted or changed rows, as they were."""
     shared: frozenset[str] = field(default=frozenset())
-    """Directories of rows that go, which rows that stay name as well."""
+    """Directories of deleted rows that remaining rows also name."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether there is nothing to do."""
         return not self.remove and (self.add is None or self.add.num_rows == 0)
 
 
 class CatalogChange(Protocol):
-    """A wish."""
+    """A requested change."""
 
     @property
     def doing(self) -> str:
@@ -299,19 +303,19 @@ class CatalogChange(Protocol):
 
     @property
     def needs(self) -> RowFilter:
-        """The rows it is decided on."""
+        """The rows on which it is decided."""
 
     def edit(self, rows: Rows) -> Edit:
-        """The decision. Raises an error of ours where the wish cannot be granted."""
+        """The decision. Raises an error of ours if the change is not possible."""
 
 
 def refusal(kind: type[LanceSparkError], doing: str, why: str, hint: str | None = None) -> LanceSparkError:
-    """An error that tells the operation, the id and the reason, in the same words everywhere."""
+    """An error with the operation, the id and the reason, in the same words everywhere."""
     return kind(f"Cannot {doing}: {why}.", hint=hint)
 
 
 def check_parent(rows: Rows, identifier: Identifier, doing: str) -> None:
-    """Raise NotFound unless the namespace that something is to be put into exists."""
+    """Raise NotFound unless the parent namespace exists."""
     parent = identifier.parent
     if parent.is_root:
         return
@@ -321,17 +325,17 @@ def check_parent(rows: Rows, identifier: Identifier, doing: str) -> None:
 
 
 def check_free(rows: Rows, identifier: Identifier, doing: str) -> None:
-    """Raise AlreadyExists if the id is taken, whatever by."""
+    """Raise AlreadyExists if the id is taken by anything."""
     entry = rows.find(identifier.object_id)
     if entry is not None:
-        raise refusal(AlreadyExists, doing, f"there is a {entry.object_type} of that name already")
+        raise refusal(AlreadyExists, doing, f"a {entry.object_type} of that name already exists")
 
 
 def check_unclaimed(rows: Rows, location: str, doing: str) -> None:
     """Raise AlreadyExists if a row names the directory: with two, dropping one table deletes the other's rows."""
     entry = rows.at(location)
     if entry:
-        raise refusal(AlreadyExists, doing, f"the directory '{location}' is that of '{entry[0].identifier}'")
+        raise refusal(AlreadyExists, doing, f"the directory '{location}' belongs to '{entry[0].identifier}'")
 
 
 def find_table(rows: Rows, identifier: Identifier, doing: str) -> Entry:
@@ -343,7 +347,7 @@ def find_table(rows: Rows, identifier: Identifier, doing: str) -> Entry:
 
 
 def missing_table(rows: Rows, identifier: Identifier, doing: str) -> LanceSparkError:
-    """NotFound, which tells if there is a namespace of that name."""
+    """NotFound; its hint mentions a namespace of that name."""
     entry = rows.find(identifier.object_id)
     hint = "There is a namespace of that name." if entry is not None and entry.is_namespace else None
     return refusal(NotFound, doing, "there is no such table", hint=hint)
@@ -359,18 +363,18 @@ def find_namespace(rows: Rows, identifier: Identifier, doing: str) -> Entry:
 
 
 def check_same(entry: Entry, location: str | None, doing: str) -> None:
-    """Raise Conflict when a table is not in the directory any more where it was when it was looked up."""
+    """Raise Conflict if a table is no longer in the directory where it was looked up."""
     if entry.location != location:
-        raise refusal(Conflict, doing, "it was moved or created again in the meantime", hint="Run it again.")
+        raise refusal(Conflict, doing, "it was moved or created again meanwhile", hint="Run it again.")
 
 
-# --- Directories of tables: which are tables in V1, and what the ones of V2 are called (specification "V1", "V2")
+# --- Directories of tables: recognizing those of V1, and naming those of V2 (specification "V1", "V2")
 
 SUFFIX = ".lance"
 RESERVED = ".lance-reserved"
 DEREGISTERED = ".lance-deregistered"
 INCOMPLETE = ".lance-incomplete"
-"""This package's own mark: the directory is being copied to, and nothing in it is anybody's only copy."""
+"""This package's own mark: a copy is running into the directory, and nothing in it is an only copy."""
 MARKERS = frozenset({RESERVED, DEREGISTERED, INCOMPLETE})
 VERSIONS = "_versions"
 _WRITER = "lance_spark"
@@ -379,7 +383,7 @@ _HASHED = re.compile(r"([0-9a-f]{8})_(.+)", re.S)
 
 @dataclass(frozen=True)
 class DirectoryState:
-    """What a table's directory holds."""
+    """The contents of a table's directory."""
 
     names: frozenset[str] = frozenset()
     """Names directly in it, as far as they were looked at."""
@@ -391,7 +395,7 @@ class DirectoryState:
 
     @property
     def deregistered(self) -> bool:
-        """Whether it is marked so."""
+        """Whether it is marked as deregistered."""
         return DEREGISTERED in self.names
 
     @property
@@ -404,22 +408,22 @@ ABSENT = DirectoryState()
 
 
 def state_of(paths: Iterable[str]) -> DirectoryState:
-    """From paths of files, relative to the directory. Empty objects that mark a directory are no files."""
+    """From paths of files, relative to the directory. Empty objects that mark a directory do not count as files."""
     return DirectoryState(frozenset(path.partition("/")[0] for path in paths if path and not path.endswith("/")))
 
 
 def v1_directory(identifier: Identifier) -> str:
-    """The directory of a table in the root, as V1 calls it."""
+    """The directory of a table in the root, as V1 names it."""
     return identifier.name + SUFFIX
 
 
 def v1_name(directory: str) -> str | None:
-    """The table that V1 takes a directory for; None for other directories."""
+    """The table for which V1 takes a directory; None for other directories."""
     return directory[: -len(SUFFIX)] if directory.endswith(SUFFIX) and directory != SUFFIX else None
 
 
 def hashed_directory(identifier: Identifier, entropy: int) -> str:
-    """The directory of a table in V2, ``<hash>_<object_id>``. Each call gives another number."""
+    """The directory of a table in V2, ``<hash>_<object_id>``, with a different hash each time."""
     return f"{entropy % 2**32:08x}_{identifier.object_id}"
 
 
@@ -431,14 +435,14 @@ def hashed_id(directory: str) -> str | None:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a ``.lance-deregistered`` file says that this package wrote; other tools' files say nothing."""
+    """The content that this package writes to a ``.lance-deregistered`` file; other tools' files have none."""
 
     why: str
-    """``deregister``, ``drop``, ``rename``, or ``keep`` for what a rename left behind."""
+    """``deregister``, ``drop``, ``rename``, or ``keep`` for the remains of a rename."""
     token: str
-    """Tells which process wrote it."""
+    """Identifies the process that wrote it."""
     to: str = ""
-    """The directory that a renamed table gets."""
+    """The new directory of a renamed table."""
 
     def encode(self) -> bytes:
         """The file's content."""
@@ -455,24 +459,24 @@ def read_mark(content: bytes | None) -> Mark | None:
 
 
 def is_leaving(mark: Mark | None) -> bool:
-    """Whether a process is dropping or renaming the table in a marked directory, or was interrupted at that."""
+    """Whether a process is dropping or renaming the table in a marked directory, or was interrupted while doing so."""
     return mark is not None and mark.why in ("drop", "rename")
 
 
 def is_dropped(mark: Mark | None) -> bool:
-    """Whether nothing needs what is in a marked directory any more."""
+    """Whether nothing needs the contents of a marked directory."""
     return mark is not None and mark.why == "drop"
 
 
 def is_remainder(mark: Mark | None, named: Collection[str]) -> bool:
-    """Whether a marked directory that no row names is to be deleted; ``named`` are the directories that rows name.
+    """Whether to delete a marked directory that no row names; ``named`` are the directories that rows name.
 
-    A table that was to be renamed may still be the only copy there is, unless its new directory has a row.
+    A table in the middle of a rename may still be the only copy, unless its new directory has a row.
     """
     return mark is not None and (mark.why == "drop" or (mark.why == "rename" and mark.to in named))
 
 
-# --- Changes of namespaces: add, remove
+# --- Changes of namespaces
 
 
 @dataclass(frozen=True)
@@ -502,12 +506,12 @@ class AddNamespace:
 
 @dataclass(frozen=True)
 class RemoveNamespace:
-    """A namespace's row goes, with all that is in it if ``cascade``."""
+    """Removes a namespace's row, with everything in it if ``cascade``."""
 
     identifier: Identifier
     cascade: bool
     known: tuple[str, ...] | None = None
-    """Ids of the rows that may go; None for all. What was created since a plan is not what its reader agreed to."""
+    """Ids of the rows that may be removed; None for all. The user did not agree to rows created after the plan."""
 
     @property
     def doing(self) -> str:
@@ -516,12 +520,12 @@ class RemoveNamespace:
 
     @property
     def needs(self) -> RowFilter:
-        """The namespace and all that is in it; for a cascade, all rows, as any may name a directory."""
+        """The namespace and everything in it; for a cascade, all rows, since any may name a directory."""
         own = self.identifier.object_id
         return RowFilter(everything=True) if self.cascade else RowFilter((own,), (own,))
 
     def edit(self, rows: Rows) -> Edit:
-        """Raises NotFound, Refused for a namespace that is not empty, Conflict for rows that came since the plan."""
+        """Raises NotFound, Refused for a namespace that is not empty, Conflict for rows newer than the plan."""
         entry = find_namespace(rows, self.identifier, self.doing)
         inside = rows.below(entry.object_id)
         if inside and not self.cascade:
@@ -530,13 +534,13 @@ class RemoveNamespace:
                 Refused,
                 self.doing,
                 f"it is not empty: {shown}{', ...' if len(inside) > 3 else ''}",
-                hint="Drop what is in it first, or ask for a cascade.",
+                hint="Drop its contents first, or use a cascade.",
             )
         gone = (entry, *inside)
         ids = {row.object_id for row in gone}
         if self.known is not None and (new := sorted(ids.difference(self.known))):
             name = from_object_id(new[0])
-            raise refusal(Conflict, self.doing, f"'{name}' was created in it in the meantime", hint="Run it again.")
+            raise refusal(Conflict, self.doing, f"'{name}' was created in it meanwhile", hint="Run it again.")
         staying = {row.location for row in rows.entries if row.object_id not in ids and row.location}
         return Edit(
             remove=tuple(ids),
@@ -545,7 +549,7 @@ class RemoveNamespace:
         )
 
 
-# --- Changes of tables: add, remove, rename
+# --- Changes of tables
 
 _KNOWN = (TABLE, NAMESPACE)
 
@@ -559,7 +563,7 @@ class AddTable:
     properties: Mapping[str, str]
     verb: str = "create"
     unique: bool = False
-    """Whether no other process can have made up this location."""
+    """Whether no other process can have generated this location."""
 
     @property
     def doing(self) -> str:
@@ -573,14 +577,14 @@ class AddTable:
 
     @property
     def needs(self) -> RowFilter:
-        """The id, its parent, and whoever names the directory."""
+        """The id, its parent, and any row that names the directory."""
         return RowFilter((self.identifier.object_id, self.identifier.parent.object_id), locations=(self.location,))
 
     def edit(self, rows: Rows) -> Edit:
         """Raises AlreadyExists, NotFound for a missing parent."""
         same = rows.find(self.identifier.object_id)
         if self.unique and same is not None and same.location == self.location:
-            return Edit()  # an attempt that seemed to fail had arrived
+            return Edit()  # an attempt that seemed to fail had succeeded
         check_free(rows, self.identifier, self.doing)
         check_parent(rows, self.identifier, self.doing)
         check_unclaimed(rows, self.location, self.doing)
@@ -589,7 +593,7 @@ class AddTable:
 
 @dataclass(frozen=True)
 class AddTables:
-    """Rows for many directories of tables in the root, in one commit; what is there already stays as it is."""
+    """Rows for many directories of tables in the root, in one commit; existing rows stay as they are."""
 
     locations: Mapping[str, str]
     """Directory by name of the table."""
@@ -601,7 +605,7 @@ class AddTables:
         return RowFilter(everything=True)
 
     def edit(self, rows: Rows) -> Edit:
-        """Raises nothing: two that migrate at once have the same wish."""
+        """Raises nothing: two concurrent migrations want the same."""
         taken = set(rows.table[OBJECT_ID].to_pylist())
         claimed = set(rows.table[LOCATION].to_pylist())
         entries = [
@@ -614,7 +618,7 @@ class AddTables:
 
 @dataclass(frozen=True)
 class RemoveTable:
-    """A table's row goes, with the rows that belong to it."""
+    """Removes a table's row, with the rows that belong to it."""
 
     identifier: Identifier
     location: str | None
@@ -628,7 +632,7 @@ class RemoveTable:
 
     @property
     def needs(self) -> RowFilter:
-        """The id, what belongs to it, and whoever names the same directory."""
+        """The id, the rows that belong to it, and any row that names the same directory."""
         own = self.identifier.object_id
         return RowFilter((own,), (own,), () if self.location is None else (self.location,))
 
@@ -647,7 +651,7 @@ class RemoveTable:
 
 @dataclass(frozen=True)
 class RenameTable:
-    """A table gets another name, maybe in another namespace, and maybe another directory."""
+    """Gives a table another name, possibly in another namespace, and possibly another directory."""
 
     old: Identifier
     new: Identifier
@@ -662,7 +666,7 @@ class RenameTable:
 
     @property
     def needs(self) -> RowFilter:
-        """Both ids, the new parent, what belongs to the table, and whoever names the new directory."""
+        """Both ids, the new parent, the rows that belong to the table, and any row that names the new directory."""
         ids = (self.old.object_id, self.new.object_id, self.new.parent.object_id)
         return RowFilter(ids, (self.old.object_id,), (self.location, self.new_location))
 
@@ -670,7 +674,7 @@ class RenameTable:
         """Raises NotFound, AlreadyExists, and Conflict for a table that was created again."""
         renamed = rows.find(self.new.object_id)
         if rows.find(self.old.object_id) is None and renamed is not None and self._is_done(renamed):
-            return Edit()  # an attempt that seemed to fail had arrived
+            return Edit()  # an attempt that seemed to fail had succeeded
         entry = find_table(rows, self.old, self.doing)
         check_same(entry, self.location, self.doing)
         check_free(rows, self.new, self.doing)
@@ -698,7 +702,7 @@ class RenameTable:
 def _family(rows: Rows, entry: Entry) -> list[Entry]:
     """A table's row, and the rows of other types that belong to it: ``table_version`` has the id ``<table>$<n>``.
 
-    Left behind, they would be taken for those of the next table of that name.
+    If they were left behind, the next table of that name would inherit them.
     """
     return [entry, *(row for row in rows.below(entry.object_id) if row.object_type not in _KNOWN)]
 
@@ -730,7 +734,7 @@ class AlterProperties:
         return {key: value for key, value in {**before, **self.put}.items() if key not in self.unset}
 
     def edit(self, rows: Rows) -> Edit:
-        """Raises NotFound. What another tool wrote beside the properties stays as it is."""
+        """Raises NotFound. Other metadata that another tool wrote stays as it is."""
         find = find_table if self.kind == TABLE else find_namespace
         entry = find(rows, self.identifier, self.doing)
         before = decode_metadata(entry.metadata, entry.object_id)
@@ -741,23 +745,23 @@ class AlterProperties:
         return Edit(remove=(entry.object_id,), add=altered, before=(entry,))
 
 
-# --- Names of tables with a ref in them, ``flights@exp/delays@7``, and of their metadata tables, ``flights.branches``
-# A table may be called ``a@b`` as well: other tools make what they like. So a name with ``@`` has several readings, and
-# which one holds is told by the tables that are there (see lance_spark.catalog.lookup).
+# --- Names of tables with a ref, ``flights@exp/delays@7``, and of their metadata tables, ``flights.branches``
+# A table can also be called ``a@b``, since other tools do not restrict names. So a name with ``@`` has several
+# readings; the existing tables decide which one holds (see lance_spark.catalog.lookup).
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to understand the name of a table."""
+    """One way to read the name of a table."""
 
     table: Identifier
     ref: TypedRef = DEFAULT
 
 
 def readings(identifier: Identifier) -> tuple[Reading, ...]:
-    """All ways to understand a name: as it is, then split at each ``@`` with a ref behind it, the first ``@`` first.
+    """All ways to read a name: as it is, then split at each ``@`` that precedes a ref, the first ``@`` first.
 
-    A name as it is can be none, ``flights@exp/delays``. Raises InvalidName if there is no way at all.
+    The name as it is may be invalid, as ``flights@exp/delays``. Raises InvalidName if there is no valid reading.
     """
     found = []
     for name, ref in split_refs(identifier.name):
@@ -772,9 +776,10 @@ def readings(identifier: Identifier) -> tuple[Reading, ...]:
 
 
 def metadata_reading(identifier: Identifier) -> tuple[Identifier, str] | None:
-    """The table and the metadata table that a name means, if it can mean one: ``ns1.flights`` and ``branches``.
+    """The table and the metadata table that a name can mean, if any: ``ns1.flights`` and ``branches``.
 
-    Spark does not tell ``flights.branches`` from a table ``branches`` in a namespace ``flights``; a table comes first.
+    Spark does not distinguish ``flights.branches`` from a table ``branches`` in a namespace ``flights``; a table comes
+    first.
     """
     if len(identifier.parts) < 2 or identifier.name.lower() not in METADATA_TABLES:
         return None
@@ -782,6 +787,6 @@ def metadata_reading(identifier: Identifier) -> tuple[Identifier, str] | None:
 
 
 def spelled(table: Identifier, ref: str) -> str:
-    """A table at a ref as SQL takes it: with backticks, which ``@`` needs."""
+    """A table at a ref as SQL spells it: with backticks, which ``@`` needs."""
     name = f"{table.name}{MARK}{ref}".replace("`", "``")
     return f"{table.parent}.`{name}`" if table.parent.parts else f"`{name}`"

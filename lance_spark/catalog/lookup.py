@@ -1,4 +1,7 @@
-"""Which catalog a URI means."""
+"""Finding tables and namespaces in a catalog, listing them, and reading names with refs.
+
+A catalog and a name come in. Locations, descriptions and pages come out; errors suggest similar names.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import list_root, look, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -40,7 +43,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
-from lance_spark.catalog.manifest_lance import CatalogVersion, read, read_rows
+from lance_spark.catalog.manifest_pylance import CatalogVersion, read, read_rows
 from lance_spark.catalog.rules import (
     DELIMITER,
     NAMESPACE,
@@ -75,37 +78,37 @@ from lance_spark.storage.resolving import Candidate, NamedTable, choose, find_sp
 
 
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
-    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write.
+    """The catalog in a directory. Sends no request, and creates nothing before the first write.
 
-    Raises InvalidOption for what cannot be the place of a catalog.
+    Raises InvalidOption for a URI that cannot hold a catalog.
     """
     return Catalog(locate_typed(uri, storage_options), mode)
 
 
 def check_root(catalog: Catalog) -> None:
-    """Raise NotFound for a local catalog whose directory is not there: a misspelt one must not look like an empty one.
+    """Raise NotFound if a local catalog's directory does not exist: a misspelled one must not look empty.
 
-    Another store has no directories, only what is in them.
+    Object stores have no directories, only files.
     """
     if catalog.root.is_local and not is_directory(catalog.uri):
         raise NotFound(
             f"There is no directory {catalog.uri}.",
-            hint=hints.of("Check the catalog's path", hints.CATALOG_ROOT, "; the first table or namespace makes it."),
+            hint=hints.of("Check the catalog's path", hints.CATALOG_ROOT, "; the first table or namespace creates it."),
         )
 
 
 def catalog_of(table: NamedTable) -> Catalog:
-    """The catalog that has a table. Raises InvalidOption for an unknown mode."""
+    """The catalog that contains a table. Raises InvalidOption for an unknown mode."""
     return Catalog(table.root, cast("Mode", table.mode or "compatibility"))
 
 
 def need_manifest(catalog: Catalog, doing: str) -> None:
-    """Raise Refused for what V1 cannot do."""
+    """Raise Refused for operations that V1 does not support."""
     if not catalog.reads_manifest:
-        from lance_spark.catalog.entry_rules import refusal  # pulls in pyarrow, for which commands do not wait
+        from lance_spark.catalog.entry_rules import refusal  # imports pyarrow, which would slow every command down
 
         raise refusal(
-            Refused, doing, "a catalog of directories (V1) has no such thing", hint="Open it in compatibility mode."
+            Refused, doing, "a catalog of directories (V1) does not support it", hint="Open it in compatibility mode."
         )
 
 
@@ -118,11 +121,11 @@ class FoundTable:
 
     identifier: Identifier
     path: str | None
-    """Its directory, relative to the root; None where another tool wrote a row without one."""
+    """Its directory, relative to the root; None if another tool wrote a row without one."""
     entry: Entry | None
     """Its row; None for a table that is a directory only."""
     state: DirectoryState | None = None
-    """What is in the directory; None where there is a row: then the directory is not looked at."""
+    """The directory's contents; None if there is a row: then the directory is not looked at."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -138,14 +141,14 @@ class FoundTable:
 def locate_table(catalog: Catalog, name: Name) -> DatasetLocation:
     """Where a table's data is. Raises InvalidName, NotFound.
 
-    One look into ``__manifest``; whether there is data in that place is not looked at.
+    Reads ``__manifest`` once; does not check whether there is any data.
     """
     identifier = identify_table(name)
     return located(catalog, find_table(catalog, identifier, f"open table '{identifier}'"))
 
 
 def table_exists(catalog: Catalog, name: Name) -> bool:
-    """Whether there is such a table, with data or only declared. Raises InvalidName."""
+    """Whether the table exists, with data or only declared. Raises InvalidName."""
     identifier = identify_table(name)
     try:
         find_table(catalog, identifier, f"look for table '{identifier}'")
@@ -161,14 +164,14 @@ def describe_table(catalog: Catalog, name: Name) -> TableInfo:
 
 
 def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
-    """A table that was found, described."""
+    """The description of a table that was found."""
     location = located(catalog, table)
     declared = not files.list_names(location, VERSIONS)
     return TableInfo(table.identifier, location, table.path or "", table.properties, table.entry is not None, declared)
 
 
 def located(catalog: Catalog, table: FoundTable) -> DatasetLocation:
-    """The location of a table that was found. Raises CorruptData for a row that leads nowhere."""
+    """The location of a table that was found. Raises CorruptData for a row without a location."""
     if table.path is None:
         raise CorruptData(
             f"The row of table '{table.identifier}' in the catalog has no location.",
@@ -178,7 +181,7 @@ def located(catalog: Catalog, table: FoundTable) -> DatasetLocation:
 
 
 def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistered: bool = False) -> FoundTable:
-    """A table by its name; with ``deregistered`` also one that is a directory only and marked so.
+    """A table by its name; with ``deregistered`` also one that is only a directory marked as deregistered.
 
     Raises NotFound, and Refused for a namespace in V1.
     """
@@ -186,7 +189,7 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
         need_manifest(catalog, doing)
     directory = v1_directory(identifier) if catalog.reads_directories and identifier.in_root else None
     rows = no_rows()
-    # Which row names the directory is asked last: there is no index on locations.
+    # Looking for a row that names the directory comes last: locations have no index.
     for locations in _asked(catalog, directory):
         rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=locations))
         entry = rows.find(identifier.object_id)
@@ -210,7 +213,7 @@ def _find_directory(catalog: Catalog, rows: Rows, identifier: Identifier, doing:
     directory = v1_directory(identifier)
     if claimed := rows.at(directory):
         raise _claimed(claimed[0], doing)
-    if rows.find(identifier.object_id) is not None:  # a namespace: it comes first, as everything in the manifest
+    if rows.find(identifier.object_id) is not None:  # a namespace: entries of the manifest come first
         raise missing_table(rows, identifier, doing)
     state = look_at(catalog.root, directory)
     if not state.has_files:
@@ -221,26 +224,26 @@ def _find_directory(catalog: Catalog, rows: Rows, identifier: Identifier, doing:
 
 
 def being_taken(doing: str) -> LanceSparkError:
-    """NotFound for a directory that another process has marked, to drop or to rename it."""
+    """NotFound for a directory that another process has marked, to drop or rename it."""
     return refusal(
         NotFound,
         doing,
         "another process is dropping or renaming it",
-        hint="If that was interrupted: the job for orphans collects the rest of a drop, and the doctor shows a table "
-        "again that was to be renamed.",
+        hint="If that was interrupted: the job for orphans removes the remains of a drop, and the doctor restores a "
+        "table whose rename was interrupted.",
     )
 
 
 def _claimed(entry: Entry, doing: str) -> LanceSparkError:
     return refusal(
-        NotFound, doing, "there is no such table", hint=f"Its directory is that of table '{entry.identifier}' by now."
+        NotFound, doing, "there is no such table", hint=f"Its directory now belongs to table '{entry.identifier}'."
     )
 
 
 def look_again(catalog: Catalog, table: FoundTable, doing: str) -> FoundTable:
-    """A table that was a directory only, after the directory was marked: with its row, if it got one just before.
+    """A table that was only a directory, looked up after marking it: with its row, if it just got one.
 
-    From the mark on no process gives the directory a row any more. Raises NotFound if it is another table's by now.
+    Once marked, no process gives the directory a row. Raises NotFound if it now belongs to another table.
     """
     if table.entry is not None or not catalog.reads_manifest or table.path is None:
         return table
@@ -252,12 +255,12 @@ def look_again(catalog: Catalog, table: FoundTable, doing: str) -> FoundTable:
     return FoundTable(table.identifier, table.path, claimed[0], table.state)
 
 
-# --- Whether something new can have a name: what is looked at before a change is decided and committed
+# --- Checking names for new tables and namespaces
 
 
 @dataclass(frozen=True)
 class NewTable:
-    """A name that keeps the rules, for a table."""
+    """A valid name for a table."""
 
     identifier: Identifier
     properties: dict[str, str]
@@ -266,7 +269,7 @@ class NewTable:
 
 
 def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None, verb: str) -> NewTable:
-    """Raises InvalidName, InvalidOption for bad properties, and Refused for what V1 cannot keep."""
+    """Raises InvalidName, InvalidOption for bad properties, and Refused for anything V1 cannot store."""
     identifier = identify_table(name)
     check_new(identifier, TABLE)
     given = check_properties(properties)
@@ -277,16 +280,16 @@ def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None
 
 
 def check_no_table(catalog: Catalog, identifier: Identifier, doing: str) -> None:
-    """Raise AlreadyExists if a directory has the name that something is to get."""
+    """Raise AlreadyExists if a directory already has the new name."""
     if not catalog.reads_directories or not identifier.in_root:
         return
     rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
     if rows.find(identifier.object_id) is None and not check_no_directory(catalog, rows, identifier):
-        raise refusal(AlreadyExists, doing, "there is a table of that name already")
+        raise refusal(AlreadyExists, doing, "a table of that name already exists")
 
 
 def check_no_directory(catalog: Catalog, rows: Rows, identifier: Identifier) -> bool:
-    """Whether no directory has the name of something new, by itself. V1 would show two things of one name."""
+    """Whether no directory by itself has the new name. Otherwise V1 would show two things of one name."""
     if not catalog.reads_directories or not identifier.in_root:
         return True
     directory = v1_directory(identifier)
@@ -299,12 +302,12 @@ def check_no_directory(catalog: Catalog, rows: Rows, identifier: Identifier) -> 
 def create_namespace(
     catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None, exist_ok: bool = False
 ) -> bool:
-    """Create a namespace; False if ``exist_ok`` and it was there, which then keeps the properties it has.
+    """Create a namespace; False if it exists and ``exist_ok``: then it keeps its properties.
 
     Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
     """
     try:
-        manifest_lance.apply(catalog.manifest, plan_namespace(catalog, name, properties))
+        manifest_pylance.apply(catalog.manifest, plan_namespace(catalog, name, properties))
     except AlreadyExists:
         if exist_ok and namespace_exists(catalog, name):
             return False
@@ -313,20 +316,20 @@ def create_namespace(
 
 
 def plan_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> AddNamespace:
-    """The change that makes a namespace. Nothing is committed. Raises as :func:`create_namespace`."""
+    """The change that creates a namespace. Commits nothing. Raises the errors of :func:`create_namespace`."""
     identifier = identify_namespace(name)
     check_new(identifier, NAMESPACE)
     change = AddNamespace(identifier, check_properties(properties))
     need_manifest(catalog, change.doing)
     if identifier.is_root:
-        raise refusal(AlreadyExists, change.doing, "the root is always there")
+        raise refusal(AlreadyExists, change.doing, "the root always exists")
     check_no_table(catalog, identifier, change.doing)
-    manifest_lance.decide(catalog.manifest, change)
+    manifest_pylance.decide(catalog.manifest, change)
     return change
 
 
 def namespace_exists(catalog: Catalog, name: Name) -> bool:
-    """Whether there is such a namespace; the root always is. Raises InvalidName."""
+    """Whether the namespace exists; the root always does. Raises InvalidName."""
     try:
         describe_namespace(catalog, name)
     except NotFound:
@@ -339,7 +342,7 @@ def describe_namespace(catalog: Catalog, name: Name) -> NamespaceInfo:
     identifier = identify_namespace(name)
     doing = f"describe namespace '{identifier}'"
     if identifier.is_root:
-        properties = manifest_lance.root_properties(catalog.manifest) if catalog.reads_manifest else {}
+        properties = manifest_pylance.root_properties(catalog.manifest) if catalog.reads_manifest else {}
         return NamespaceInfo(identifier, properties)
     need_manifest(catalog, doing)
     rows = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))
@@ -351,7 +354,7 @@ def describe_namespace(catalog: Catalog, name: Name) -> NamespaceInfo:
 _COLUMNS = (OBJECT_ID, OBJECT_TYPE, LOCATION)
 _NOTHING = pa.schema([(name, pa.string()) for name in _COLUMNS]).empty_table()
 _AT_ONCE = 256
-"""Directories that are looked at for one page before it is known how many of them are tables."""
+"""How many directories to look at for one page before it is known which of them are tables."""
 
 
 def list_tables(
@@ -361,10 +364,10 @@ def list_tables(
     limit: int | None = None,
     page_token: str | None = None,
 ) -> Page:
-    """The tables in a namespace, or also those in the namespaces in it; in the order of their ids' bytes.
+    """The tables in a namespace, with ``recursive`` also those in nested namespaces; in the order of their ids' bytes.
 
-    In compatibility mode directories in the root that no row names are tables as well. Raises NotFound for a namespace
-    that is not there, InvalidOption for a limit below 1.
+    In compatibility mode, directories in the root that no row names are also tables. Raises NotFound if the namespace
+    does not exist, InvalidOption for a limit below 1.
     """
     within = identify_namespace(namespace)
     rows = _rows(catalog, within, f"list the tables of '{within}'", limit)
@@ -381,16 +384,16 @@ def list_namespaces(
     limit: int | None = None,
     page_token: str | None = None,
 ) -> Page:
-    """The namespaces in a namespace, or also those in them. V1 has none. Errors as of :func:`list_tables`."""
+    """The namespaces in a namespace, or also nested ones. V1 has none. Raises the errors of :func:`list_tables`."""
     within = identify_namespace(parent)
     rows = _rows(catalog, within, f"list the namespaces of '{within}'", limit)
     return _page(_ids(rows, NAMESPACE, within, recursive), page_token, limit)
 
 
 def _rows(catalog: Catalog, within: Identifier, doing: str, limit: int | None) -> pa.Table:
-    """Ids, types and locations of what is in a namespace, however deep. Raises as :func:`list_tables`."""
+    """Ids, types and locations of everything in a namespace, at any depth. Raises the errors of :func:`list_tables`."""
     if limit is not None and limit < 1:
-        raise InvalidOption(f"A page of {limit} entries is none.", hint="Give a limit of 1 or more, or none at all.")
+        raise InvalidOption(f"limit must be 1 or more, not {limit}.", hint="Omit it to list everything.")
     if not within.is_root:
         need_manifest(catalog, doing)
     if not catalog.reads_manifest:
@@ -434,7 +437,7 @@ def _page(ids: pa.ChunkedArray, token: str | None, limit: int | None) -> Page:
 def _with_directories(
     catalog: Catalog, rows: pa.Table, registered: pa.ChunkedArray, token: str | None, limit: int | None
 ) -> Page:
-    """Rows and directories, merged by name. A directory that a row names, whatever its id, is that row's alone."""
+    """Rows and directories, merged by name. A directory that a row names, under any id, belongs only to that row."""
     taken = {*rows[OBJECT_ID].to_pylist()}
     claimed = set(rows[LOCATION].to_pylist())
     directories, _ = list_root(catalog.root)
@@ -453,7 +456,7 @@ def _after(names: Sequence[str], token: str | None) -> list[str]:
 
 
 def _existing(catalog: Catalog, names: Sequence[str], limit: int | None) -> Iterator[str]:
-    """Those of the names whose directories are tables. For a page only as many are looked at as it takes."""
+    """The names whose directories are tables. For a page, looks at only as many as needed."""
     size = len(names) if limit is None else max(limit + 1, _AT_ONCE)
     for start in range(0, len(names), max(size, 1)):
         part = names[start : start + size]
@@ -461,14 +464,14 @@ def _existing(catalog: Catalog, names: Sequence[str], limit: int | None) -> Iter
         yield from (name for name in part if states[f"{name}.lance"].is_table)
 
 
-# --- Reading a table of a catalog: found by its name, at a ref, with errors that speak of the catalog
+# --- Opening a table of a catalog by name and ref, with errors that name the catalog
 
 _NEAR = 1000
-"""Tables among which a misspelt name is looked for."""
+"""How many tables are searched for a misspelled name."""
 
 
 def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLocation, PinnedVersion]:
-    """Where a table is, and the version that a ref means right now.
+    """A table's location, and the version to which a ref currently points.
 
     Raises InvalidName, and NotFound for an unknown table, one that has no data yet, and an unknown branch, tag or
     version.
@@ -487,7 +490,7 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
         NotFound,
         f"open table '{identifier}'",
         "it has no data yet, only its name was taken",
-        hint=f"A job is writing it, or was killed at that. Append to it, or drop it. The catalog is {catalog.uri}.",
+        hint=f"A job is writing it, or was killed at it. Append to it, or drop it. The catalog is {catalog.uri}.",
     )
 
 
@@ -497,39 +500,39 @@ def _hint(catalog: Catalog, identifier: Identifier) -> str:
         known = [str(table) for table in list_tables(catalog, identifier.parent, limit=_NEAR)]
     near = difflib.get_close_matches(str(identifier), known, n=3)
     if near:
-        return f"Near names in the catalog {catalog.uri}: {', '.join(near)}."
+        return f"Similar names in the catalog {catalog.uri}: {', '.join(near)}."
     within = "" if identifier.in_root else f"namespace '{identifier.parent}' of "
-    return f"It was looked for in {within}the catalog {catalog.uri}."
+    return f"Searched {within}the catalog {catalog.uri}."
 
 
-# --- From a table's name with a ref in it to a table of a catalog and a ref that are there
+# --- Names with a ref: finding the table and the ref
 
 
 @dataclass(frozen=True)
 class NamedRef:
-    """A table of a catalog at a ref, and maybe one of its metadata tables."""
+    """A table of a catalog at a ref, and possibly one of its metadata tables."""
 
     table: Identifier
     location: DatasetLocation
     spec: RefSpec
-    """A branch, which moves; or a tag, version or moment. It was there when the name was read."""
+    """A branch, which moves; or a tag, version or moment. It existed when the name was read."""
     metadata_table: str | None = None
 
 
 def read_name(catalog: Catalog, name: Name, travel: TypedRef = DEFAULT) -> NamedRef:
-    """What a name means: a table, a table at a ref, or a metadata table of either.
+    """The meaning of a name: a table, a table at a ref, or a metadata table of either.
 
-    ``travel`` is what stands behind ``VERSION AS OF`` or ``TIMESTAMP AS OF``. A table that is called just so comes
-    before a metadata table. Raises NotFound with near names, InvalidName, InvalidOption, and Refused where a name means
+    ``travel`` is the ref of ``VERSION AS OF`` or ``TIMESTAMP AS OF``. A table of exactly that name takes precedence
+    over a metadata table. Raises NotFound with similar names, InvalidName, InvalidOption, and Refused if a name means
     both a table and a ref of another one.
     """
     identifier = split_name(name)
     inside = metadata_reading(identifier)
-    if inside is not None and not catalog.reads_manifest:  # without namespaces it can mean nothing else
+    if inside is not None and not catalog.reads_manifest:  # without namespaces this is the only meaning
         return _metadata_table(catalog, inside, travel, None)
     try:
         return _table_at(catalog, identifier, travel)
-    except (NotFound, InvalidName) as missing:  # no namespace can be called as a table at a ref is
+    except (NotFound, InvalidName) as missing:  # no namespace can have the name of a table at a ref
         if inside is None:
             raise
         return _metadata_table(catalog, inside, travel, missing)
@@ -547,7 +550,7 @@ def _metadata_table(
 
 
 def _table_at(catalog: Catalog, identifier: Identifier, travel: TypedRef) -> NamedRef:
-    """The one reading of a name that holds."""
+    """The only reading of a name that holds."""
     ways = readings(identifier)
     doing = f"open table '{identifier}'"
     if len(ways) == 1 and ways[0].ref.is_default:

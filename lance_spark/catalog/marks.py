@@ -1,4 +1,4 @@
-"""Marks a directory as deregistered, and takes that back."""
+"""Marks directories as deregistered, and removes such marks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lance_spark.catalog import directories
 from lance_spark.catalog.entry_rules import DEREGISTERED, Mark, RowFilter, refusal
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.rules import Catalog
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, LanceSparkError, StorageFailure
@@ -31,9 +31,9 @@ class Hidden:
     directory: str
     mark: Mark
     mine: bool
-    """Whether it was this call that marked it: exactly one of several at once does."""
+    """Whether this call marked it: exactly one of several simultaneous calls does."""
     seen: bytes | None
-    """The mark that is there; None where there is none, because the directory is gone."""
+    """The existing mark; None if there is none because the directory is gone."""
 
     @property
     def location(self) -> DatasetLocation:
@@ -41,51 +41,51 @@ class Hidden:
         return self.catalog.at(self.directory)
 
     def check(self, doing: str) -> None:
-        """Raise Conflict unless the same mark is still there.
+        """Raise Conflict unless the same mark still exists.
 
-        Where it is, the directory is that of the same table all along: whoever drops one takes the mark away with it,
-        and no process makes a table in a directory that is marked.
+        If it does, the directory has belonged to the same table all along: dropping a table removes its mark, and no
+        process creates a table in a marked directory.
         """
         content = directories.content_of(self.location, DEREGISTERED)
-        being_written = self.seen == b"" and content is not None  # seen between its creation and its first byte
+        being_written = self.seen == b"" and content is not None  # read between its creation and its first byte
         if content != self.seen and not being_written:
             raise refusal(
                 Conflict, doing, "another process is dropping, renaming or registering it", hint="Run it again."
             )
 
     def is_alone(self) -> bool:
-        """Whether only the mark is there: another process removed the table just before."""
+        """Whether only the mark is left: another process just removed the table."""
         return files.list_names(self.location, "") == [DEREGISTERED]
 
     def keep(self) -> None:
-        """Let the directory stay hidden; no job collects it."""
+        """Keep the directory hidden; no job collects it."""
         content = Mark("keep", self.mark.token).encode()
         directories.replace(self.location, DEREGISTERED, content)
-        if is_named(self.catalog, self.directory):  # another process registered it again just before
+        if is_named(self.catalog, self.directory):  # another process just registered it again
             directories.remove_if(self.location, DEREGISTERED, content)
 
     def taken_over(self) -> Hidden:
-        """The same with this call's mark in the place of the one there is."""
+        """The same directory, with this call's mark in place of the existing one."""
         mine = self.mine or directories.replace(self.location, DEREGISTERED, self.mark.encode())
         return dataclasses.replace(self, mine=mine, seen=self.mark.encode() if mine else self.seen)
 
     def take_back(self) -> None:
-        """Show it again, if it was this call that hid it."""
+        """Show it again, if this call hid it."""
         if self.mine:
             self.discard()
 
     def discard(self) -> None:
-        """Take the mark away that was seen, whoever made it."""
+        """Remove the mark that was read, whichever process made it."""
         if self.seen is not None and directories.remove_if(self.location, DEREGISTERED, self.seen):
             remove_empty_directories(self.catalog.root, [self.directory])
 
 
 @contextmanager
 def shown_again_on_failure(hidden: Hidden, had_row: bool) -> Iterator[None]:
-    """Take the mark back if what it was made for failed for certain; a store that did not answer may have done it.
+    """Remove the mark if its operation definitely failed; if the store did not respond, it may have succeeded.
 
-    The mark stays on a directory whose row another process took since, to delete it or to keep it hidden. Shown
-    again, it would be a table of V1 until then.
+    The mark stays if another process has removed the directory's row meanwhile, to delete the directory or keep it
+    hidden. Without the mark it would be a table of V1 until then.
     """
     try:
         yield
@@ -98,9 +98,9 @@ def shown_again_on_failure(hidden: Hidden, had_row: bool) -> Iterator[None]:
 
 
 def _is_being_taken(hidden: Hidden) -> bool:
-    """Whether the process that took the row deletes the directory, or puts its own mark there.
+    """Whether the process that removed the row deletes the directory, or puts its own mark there.
 
-    A process that had just added the row, and withdrew it because of the mark, does neither. Waiting a moment tells.
+    A process that just added the row and withdrew it because of the mark does neither. A short wait shows which it is.
     """
     for _ in range(_LOOKS):
         if hidden.is_alone() or is_named(hidden.catalog, hidden.directory):
@@ -117,7 +117,7 @@ def is_named(catalog: Catalog, directory: str) -> bool:
 
 
 def hide(catalog: Catalog, directory: str, why: str, to: str = "") -> Hidden:
-    """Mark a directory; ``why`` is kept in the mark, so that a job that collects remains knows what to do with it."""
+    """Mark a directory; ``why`` is kept in the mark, and tells a job that collects remains how to treat it."""
     location, mark = catalog.at(directory), Mark(why, uuid.uuid4().hex, to)
     mine = directories.put_new(location, DEREGISTERED, mark.encode(), parents=False)
     seen = mark.encode() if mine else directories.content_of(location, DEREGISTERED)

@@ -1,7 +1,7 @@
 """From V1 to V2: all directories that are tables get a row, in one commit (specification "Migration from V1 to V2").
 
-Afterwards compatibility can be switched off. Writers of V1 may go on: what they create later is found by the
-next run, which adds only what is missing.
+Afterwards compatibility can be switched off. Writers of V1 may continue: the next run finds the tables that they
+create, and adds only missing rows.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lance_spark.catalog import manifest_lance
+from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import RemoveRows
 from lance_spark.catalog.entry_rules import LOCATION, OBJECT_ID, AddTables, Entry, RowFilter, v1_name
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.rules import DELIMITER, TABLE, Catalog, Identifier, is_sound
 from lance_spark.core.show import Card, Grid, Shown
 
@@ -28,29 +28,29 @@ class Skipped:
 
 @dataclass(frozen=True, repr=False)
 class Migration(Shown):
-    """What a migration would do, or did."""
+    """The effects of a migration, planned or executed."""
 
     catalog: Catalog
     tables: tuple[Identifier, ...]
     """Tables that get a row."""
     registered: int
-    """Directories called ``<name>.lance`` that a row names already."""
+    """Directories named ``<name>.lance`` that a row already names."""
     skipped: tuple[Skipped, ...]
     executed: bool = False
 
     @property
     def state(self) -> str:
-        """What the tables are now, or would be."""
+        """The state of the tables, now or after execution."""
         return "registered" if self.executed else "would be registered"
 
     @property
     def summary(self) -> str:
-        """How many there were, in a line."""
+        """The counts, in one line."""
         tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables):,} tables"
         return f"{tables} {self.state}, {self.registered:,} before, {len(self.skipped):,} skipped"
 
     def __str__(self) -> str:
-        """What happened, in a few lines."""
+        """The result, in a few lines."""
         lines = [self.summary]
         lines += [f"skipped {skipped.directory}: {skipped.why}" for skipped in self.skipped]
         return "\n".join(lines)
@@ -85,38 +85,40 @@ def plan_migration(catalog: Catalog) -> Migration:
 
 def _why_not(name: str, taken: set[str]) -> str | None:
     if name in taken:
-        return f"there is something else called '{name}' in the catalog"
+        return f"something else in the catalog is called '{name}'"
     if DELIMITER in name or not is_sound(name):
-        return "its name is none that a catalog can have; rename the directory"
+        return "its name is not valid in a catalog; rename the directory"
     return None
 
 
 def migrate(catalog: Catalog, dry_run: bool = False) -> Migration:
-    """Give every table that is a directory only a row, in one commit; returns what was done.
+    """Give every table that is only a directory a row, in one commit; returns the result.
 
-    Running it again adds what came in the meantime. Of two runs at once each adds what the other has not.
+    Running it again adds tables created meanwhile. Of two simultaneous runs, each adds the rows that the other has not.
     """
     plan = plan_migration(catalog)
     return plan if dry_run else apply_migration(plan)
 
 
 def apply_migration(plan: Migration) -> Migration:
-    """Carry out a plan. Tables that got a row since it was made are left as they are."""
+    """Execute a plan. Leaves tables unchanged that got a row since it was made."""
     if not plan.tables:
         return Migration(plan.catalog, (), plan.registered, plan.skipped, executed=True)
     locations = {table.name: f"{table.name}.lance" for table in plan.tables}
-    edit = manifest_lance.apply(plan.catalog.manifest, AddTables(locations))
+    edit = manifest_pylance.apply(plan.catalog.manifest, AddTables(locations))
     added = [] if edit.add is None else edit.add[OBJECT_ID].to_pylist()
     gone = _withdraw_dropped(plan.catalog, added)
     tables = tuple(Identifier((name,)) for name in added if name not in gone)
-    skipped = tuple(Skipped(f"{name}.lance", "it was dropped or deregistered in the meantime") for name in sorted(gone))
+    skipped = tuple(Skipped(f"{name}.lance", "it was dropped or deregistered meanwhile") for name in sorted(gone))
     return Migration(plan.catalog, tables, plan.registered, (*plan.skipped, *skipped), executed=True)
 
 
 def _withdraw_dropped(catalog: Catalog, names: Sequence[str]) -> frozenset[str]:
-    """Take the rows back of tables that a writer of V1 dropped, or deregistered, between the scan and the commit."""
+    """Remove the rows of tables that a writer of V1 dropped or deregistered between the scan and the commit."""
     states = look(catalog.root, [f"{name}.lance" for name in names])
     gone = [name for name in names if not states[f"{name}.lance"].is_table]
     if gone:
-        manifest_lance.apply(catalog.manifest, RemoveRows(tuple(Entry(name, TABLE, f"{name}.lance") for name in gone)))
+        manifest_pylance.apply(
+            catalog.manifest, RemoveRows(tuple(Entry(name, TABLE, f"{name}.lance") for name in gone))
+        )
     return frozenset(gone)

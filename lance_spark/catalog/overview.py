@@ -1,4 +1,4 @@
-"""What a namespace holds, of both kinds, with the directories of its tables."""
+"""Overviews: the items of a namespace, the root of a catalog as a card, and the metadata tables of a dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
 from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.rules import (
     NAMESPACE,
     SHOWN,
@@ -42,7 +42,7 @@ from lance_spark.format.metadata import (
     version_rows,
 )
 from lance_spark.format.operations import VersionDetail
-from lance_spark.indexes.lance import describe_segments
+from lance_spark.indexes.pylance import describe_segments
 from lance_spark.log.log import or_why, show
 from lance_spark.storage import datasets, refs, versions
 from lance_spark.storage.datasets import find_latest
@@ -59,14 +59,14 @@ class Item:
     kind: str
     """``namespace`` or ``table``."""
     path: str | None = None
-    """A table's directory, relative to the catalog's root; None where another tool wrote a row without one."""
+    """A table's directory, relative to the catalog's root; None if another tool wrote a row without one."""
     registered: bool = True
-    """Whether it has a row in ``__manifest``; else it is a directory only."""
+    """Whether it has a row in ``__manifest``; otherwise it is only a directory."""
 
 
 @dataclass(frozen=True)
 class TableContents:
-    """What is in a table that has data."""
+    """The contents of a table that has data."""
 
     newest: VersionDetail
     branches: tuple[str, ...]
@@ -83,7 +83,7 @@ def look_into(table: TableInfo) -> TableContents | None:
 def overview(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> tuple[Item, ...]:
     """The namespaces and tables in a namespace, or also those below them, by name. Raises NotFound.
 
-    However many there are, ``__manifest`` is read a few times, not once for each.
+    However many there are, ``__manifest`` is read only a few times.
     """
     within = identify_namespace(namespace)
     items = [Item(identifier, NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
@@ -106,9 +106,9 @@ def _paths(catalog: Catalog, within: Identifier) -> dict[str, str | None]:
 
 
 def kind_of(catalog: Catalog, name: Name) -> str:
-    """Whether a name is a ``table``'s or a ``namespace``'s; the root is a namespace. Raises InvalidName, NotFound.
+    """Whether a name belongs to a ``table`` or a ``namespace``; the root is a namespace. Raises InvalidName, NotFound.
 
-    A table that is deregistered, but that V1 could drop, counts as one.
+    A deregistered table that V1 could drop counts as a table.
     """
     identifier = identify_namespace(name)
     if identifier.is_root:
@@ -122,7 +122,7 @@ def kind_of(catalog: Catalog, name: Name) -> str:
         entry = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,))).find(identifier.object_id)
         if entry is not None and entry.is_namespace:
             return NAMESPACE
-        if missing.hint is not None:  # it tells what has become of the table
+        if missing.hint is not None:  # it explains what happened to the table
             raise
         raise refusal(
             NotFound, doing, f"there is no such table or namespace in {catalog.uri}", _nearest(catalog, identifier)
@@ -131,17 +131,17 @@ def kind_of(catalog: Catalog, name: Name) -> str:
 
 
 def _nearest(catalog: Catalog, identifier: Identifier) -> str | None:
-    """A hint that names what is called much like it, in the same namespace."""
+    """A hint with a similar name in the same namespace."""
     try:
         names = [item.identifier.name for item in overview(catalog, identifier.parent)]
     except NotFound:
-        return f"There is no namespace '{identifier.parent}' either."
+        return f"The namespace '{identifier.parent}' does not exist either."
     near = get_close_matches(identifier.name, names, n=1)
     return f"Did you mean '{identifier.parent.child(near[0])}'?" if near else None
 
 
-# --- Looks at the root of a catalog to show it: a page of its names
-# It does not raise.
+# --- The root of a catalog as a card
+# Does not raise.
 
 
 def look_at_catalog(what: str, catalog: Catalog) -> Card:
@@ -155,21 +155,21 @@ def look_at_catalog(what: str, catalog: Catalog) -> Card:
     return or_why(look, lambda why: catalog_card(what, catalog, [], [], why))
 
 
-# --- Metadata tables of a dataset at a ref: what refs, manifests and listings say, as Arrow batches
+# --- Metadata tables of a dataset at a ref: refs, manifests and listings as Arrow batches
 
 
 def metadata_schema(table: str) -> pa.Schema:
-    """The columns of a metadata table. Raises NotFound for one that there is not."""
+    """The columns of a metadata table. Raises NotFound if it does not exist."""
     if table not in SCHEMAS:
         raise NotFound(f"There is no metadata table '{table}'.", hint=f"There are {', '.join(METADATA_TABLES)}.")
     return SCHEMAS[table]
 
 
 def read_metadata_table(location: DatasetLocation, spec: RefSpec, table: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a metadata table of the version that a ref means right now, batch by batch.
+    """The rows of a metadata table of the version to which a ref currently points, batch by batch.
 
     Branches and tags are those of the whole dataset; ``versions`` are those of the ref's branch up to the ref.
-    Raises NotFound, CorruptData, StorageFailure; some only while batches are taken.
+    Raises NotFound, CorruptData, StorageFailure; some only while batches are consumed.
     """
     metadata_schema(table)
     return _READERS[table](location, resolve(location, spec))

@@ -1,4 +1,7 @@
-"""Dropping a table, or a namespace: names are free in one commit, then files go."""
+"""Dropping, renaming and moving tables, dropping namespaces, and collecting directories without a row.
+
+Names become free in one commit; files are deleted after that.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import Stamps, changed_at, copy_new_files, erase, list_directory, list_root
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -37,7 +40,7 @@ from lance_spark.catalog.entry_rules import (
     v1_name,
 )
 from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
-from lance_spark.catalog.manifest_lance import newest, read_rows
+from lance_spark.catalog.manifest_pylance import newest, read_rows
 from lance_spark.catalog.marks import Hidden, hide, shown_again_on_failure
 from lance_spark.catalog.rules import (
     NAMESPACE,
@@ -75,16 +78,16 @@ from lance_spark.survey.survey import recorded_clones
 
 @dataclass(frozen=True)
 class DropPlan:
-    """What dropping a table, or a namespace, takes, as the catalog is now."""
+    """The effects of dropping a table or a namespace, given the catalog's current state."""
 
     catalog: Catalog
     change: RemoveTable | RemoveNamespace
     tables: tuple[Removed, ...]
-    """The tables that go, by name."""
+    """The tables to drop, by name."""
     force: bool
-    """Whether tables go although clones read their files, or nobody knows; never one with a protected branch."""
+    """Whether to drop tables whose files clones read, or might read; never one with a protected branch."""
     namespaces: tuple[Identifier, ...] = ()
-    """The namespaces in the one that goes, by name."""
+    """The nested namespaces to drop, by name."""
     table: FoundTable | None = None
     """The table; None for a namespace."""
 
@@ -100,7 +103,7 @@ class DropPlan:
 
 
 def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
-    """Find a table to drop; one that is a directory only may be deregistered. Changes nothing.
+    """Find a table to drop; a table that is only a directory may be deregistered. Changes nothing.
 
     Raises InvalidName, NotFound, and Refused if a branch is protected, or if clones read its files, unless ``force``.
     """
@@ -110,14 +113,14 @@ def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
     if table.entry is None:
         removed = Removed(identifier, table.path, {}, data_kept=False)
     else:
-        removed = _removed(table.entry, manifest_lance.decide(catalog.manifest, change))
+        removed = _removed(table.entry, manifest_pylance.decide(catalog.manifest, change))
     plan = DropPlan(catalog, change, (removed,), force, table=table)
     _check_may_go(plan)
     return plan
 
 
 def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> DropPlan:
-    """What dropping a namespace takes; with ``cascade`` all namespaces and tables in it. Changes nothing.
+    """The effects of dropping a namespace; with ``cascade``, of all namespaces and tables in it. Changes nothing.
 
     Raises NotFound, and Refused for the root, for a namespace that is not empty, if a table in it has a protected
     branch, and, without ``force``, if clones read the files of a table in it.
@@ -126,7 +129,7 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
     need_manifest(catalog, change.doing)
     if change.identifier.is_root:
         raise refusal(Refused, change.doing, "the root cannot be dropped")
-    edit = manifest_lance.decide(catalog.manifest, change)
+    edit = manifest_pylance.decide(catalog.manifest, change)
     tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
     namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
     known = replace(change, known=tuple(entry.object_id for entry in edit.before))
@@ -136,16 +139,16 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
 
 
 def drop(plan: DropPlan) -> tuple[Removed, ...]:
-    """Execute the plan: all rows go in one commit, then the files of the tables; returns the tables that went.
+    """Execute the plan: remove all rows in one commit, then the files of the tables; returns the dropped tables.
 
-    Of several processes that drop the same, one does; the others get NotFound. Raises Refused for a clone or a
-    protection, and Conflict for what was created in the namespace, since the plan.
+    If several processes drop the same table, one succeeds; the others get NotFound. Raises Refused for a clone or a
+    protection, and Conflict if something was created in the namespace since the plan.
     """
     _check_may_go(plan)
     catalog, table = plan.catalog, plan.table
     if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
         return (_drop_directory(catalog, table, table.path, plan.change.doing),)
-    edit = manifest_lance.apply(catalog.manifest, plan.change)
+    edit = manifest_pylance.apply(catalog.manifest, plan.change)
     tables = tuple(_removed(entry, edit) for entry in edit.before if entry.is_table)
     for removed in tables:
         if removed.path is not None and not removed.data_kept:
@@ -159,7 +162,7 @@ def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
 
 
 def drop_namespace(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
-    """Plan and drop. Nobody has agreed to a list here, so what is created in the meantime goes as well."""
+    """Plan and drop. There is no plan that the user has agreed to, so objects created meanwhile are dropped."""
     plan = plan_namespace_drop(catalog, name, cascade, force)
     return drop(replace(plan, change=RemoveNamespace(plan.identifier, cascade)))
 
@@ -171,9 +174,9 @@ def _check_may_go(plan: DropPlan) -> None:
 
 
 def _check_unprotected(plan: DropPlan) -> None:
-    """Raise Refused if a branch of a table whose files go is protected: they would all go at once, with ``force``, too.
+    """Raise Refused if a branch of a table whose files would be deleted is protected, even with ``force``.
 
-    Raises CorruptData where a ref cannot be understood, unless ``force``.
+    Raises CorruptData if a ref cannot be decoded, unless ``force``.
     """
     going = [table for table in plan.tables if table.path is not None and not table.data_kept]
     locations = [plan.catalog.at(table.path) for table in going if table.path is not None and is_inside(table.path)]
@@ -185,7 +188,7 @@ def _check_unprotected(plan: DropPlan) -> None:
                     plan.change.doing,
                     f"branch '{names[0]}' of {location.uri} is protected",
                     hint=hints.of(
-                        "If it has to go: ",
+                        "To delete it anyway: ",
                         hints.unprotect_branch(names[0]),
                         ". To keep the files: deregister the table.",
                     ),
@@ -202,7 +205,7 @@ def _protected(plan: DropPlan, location: DatasetLocation) -> list[str]:
 
 
 def _removed(entry: Entry, edit: Edit) -> Removed:
-    """A table whose row goes. Its files stay if another row names them or they are outside the catalog."""
+    """A table whose row is removed. Its files stay if another row names them or they are outside the catalog."""
     kept = entry.location in edit.shared or not is_inside(entry.location)
     return Removed(entry.identifier, entry.location, entry.properties, kept)
 
@@ -213,15 +216,15 @@ def shows_in_v1(catalog: Catalog, directory: str) -> bool:
 
 
 def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> Removed:
-    """First it is marked as deregistered: V1 does not see it any more, and no process takes its directory for free."""
+    """It is first marked as deregistered: V1 no longer sees it, and no process treats its directory as free."""
     hidden = hide(catalog, directory, "drop")
-    if not hidden.mine and table.was_deregistered:  # an old mark does not say that it is being dropped
+    if not hidden.mine and table.was_deregistered:  # an old mark does not mean that it is being dropped
         hidden = hidden.taken_over()
     with shown_again_on_failure(hidden, table.entry is not None):
         table = look_again(catalog, table, doing)
     if table.entry is not None:
         with shown_again_on_failure(hidden, had_row=True):
-            edit = manifest_lance.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
+            edit = manifest_pylance.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
         if directory in edit.shared:
             hidden.take_back()
             return Removed(table.identifier, directory, table.properties, data_kept=True)
@@ -236,11 +239,11 @@ def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: 
 
 
 def _too_late(doing: str) -> LanceSparkError:
-    return refusal(NotFound, doing, "another process dropped or deregistered it in the meantime")
+    return refusal(NotFound, doing, "another process dropped or deregistered it meanwhile")
 
 
 def erase_table(catalog: Catalog, directory: str) -> bool:
-    """Delete the files of a table that nothing names any more; False if another process was faster."""
+    """Delete the files of a table that nothing names; False if another process was faster."""
     parent, slash, name = directory.rpartition("/")
     aside = directory
     if hashed_id(name) is None:
@@ -259,21 +262,21 @@ def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str
                     Refused,
                     doing,
                     f"{location.uri} is read by the clone {min(clones.values())}",
-                    hint="Drop the clone first, or say force.",
+                    hint="Drop the clone first, or use force.",
                 )
 
 
-# --- Moves a table's directory: it is copied whole, the row goes over to the copy at once, then the old one goes
+# --- Moving a table's directory: a complete copy, then the row is switched to it at once, then the old one is deleted
 
 _PASSES = 20
-"""How often what others wrote in the meantime is copied, before it is given up."""
+"""How often concurrent writes are copied before giving up."""
 
 
 def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> str | None:
     """Give a table in the root another name, and a directory ``<hash>_<id>`` (specification "Compatibility Mode", 4).
 
     A crash leaves the old table, or the new one, and a directory that the job for orphans collects. Returns the old
-    directory if it was kept, because a job committed to it while the row went over; else None.
+    directory if it was kept because a job committed to it during the switch; else None.
     """
     source, target = v1_directory(table.identifier), hashed_directory(new, secrets.randbits(32))
     check_movable(catalog, source, doing)
@@ -287,12 +290,12 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
         with shown_again_on_failure(hidden, table.entry is not None):
             _check_mine(table, hidden, doing)
             known = _copied(catalog, source, target, known)
-            if token is not None:  # a table that has only been declared stays one
+            if token is not None:  # a table that is only declared remains so
                 directories.put_new(catalog.at(target), RESERVED, token)
             check = partial(_check_copy, hidden, known, token, doing)
-            edit = manifest_lance.apply(catalog.manifest, change_of_move(table, new, target), check)
+            edit = manifest_pylance.apply(catalog.manifest, change_of_move(table, new, target), check)
     except StorageFailure:
-        raise  # the row may have gone over
+        raise  # the row may have been switched
     except LanceSparkError:
         erase_table(catalog, target)
         raise
@@ -301,25 +304,25 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
 
 
 def change_of_move(table: FoundTable, new: Identifier, target: str) -> CatalogChange:
-    """The row goes over to the copy; a table that was a directory only gets one."""
+    """Switches the row to the copy; a table that was only a directory gets one."""
     if table.entry is None:
         return AddTable(new, target, {}, "rename to", unique=True)
     return RenameTable(table.identifier, new, table.path or "", target)
 
 
 def _copied(catalog: Catalog, source: str, target: str, known: Stamps) -> Stamps:
-    """Copy until nothing new has come; returns all files."""
+    """Copy until there are no new files; returns all files."""
     for _ in range(_PASSES):
         try:
             files = copy_new_files(catalog.root, source, target, frozenset(known))
-        except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will tell
+        except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will detect
             continue
         if any(_is_version(path) and files.get(path, stamp) != stamp for path, stamp in known.items()):
-            raise Conflict(f"'{source}' was dropped and created again while it was copied.", hint="Run it again.")
+            raise Conflict(f"'{source}' was dropped and created again during the copy.", hint="Run it again.")
         if files.keys() - MARKERS <= known.keys():
             return files
         known = files
-    raise Conflict(f"'{source}' is written to, or deleted, while it is copied.", hint="Run it again later.")
+    raise Conflict(f"'{source}' was written to, or deleted, during the copy.", hint="Run it again later.")
 
 
 def _is_version(path: str) -> bool:
@@ -327,21 +330,21 @@ def _is_version(path: str) -> bool:
 
 
 def _check_copy(hidden: Hidden, known: Stamps, token: bytes | None, doing: str) -> None:
-    """Raise Conflict unless what was copied is the table that is there.
+    """Raise Conflict unless the copied table is still the existing one.
 
-    Asked after the rows were read and before they are changed: a table that is dropped, withdrawn or created again
-    has lost its row by then, or its mark. Without that an empty copy was given a row.
+    Called after the rows were read and before they are changed: a table that is dropped, withdrawn or created again
+    has lost its row, or its mark, by then. Without this check an empty copy was given a row.
     """
     hidden.check(doing)
     if directories.content_of(hidden.location, RESERVED) != token:
         raise refusal(Conflict, doing, "another process withdrew it, or created it again", hint="Run it again.")
     if token is None and not known.keys() - MARKERS:
-        raise refusal(NotFound, doing, f"there is no file in its directory '{hidden.directory}'")
+        raise refusal(NotFound, doing, f"its directory '{hidden.directory}' has no files")
 
 
 def _check_mine(table: FoundTable, hidden: Hidden, doing: str) -> None:
     if table.entry is None and (not hidden.mine or hidden.is_alone()):
-        raise refusal(NotFound, doing, "another process dropped or renamed it in the meantime")
+        raise refusal(NotFound, doing, "another process dropped or renamed it meanwhile")
 
 
 def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str | None:
@@ -359,7 +362,7 @@ def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str |
 
 
 def check_movable(catalog: Catalog, source: str, doing: str) -> None:
-    """Raise Refused if anything names the files by where they are now: branches, clones, base paths."""
+    """Raise Refused if branches, clones or base paths refer to the files by their current location."""
     location = catalog.at(source)
     check_unused(catalog, [source], doing)
     branches = refs.list_ref_names(location, BRANCHES)
@@ -367,9 +370,9 @@ def check_movable(catalog: Catalog, source: str, doing: str) -> None:
         raise refusal(
             Refused,
             doing,
-            "its branches name its files by where they are now, and a table in the root moves when it is renamed",
+            "its branches refer to its files by their current location, and renaming a table in the root moves it",
             hint=hints.of(
-                "Deregister it, move the directory while no job writes, then ",
+                "Deregister it, move the directory while no job writes to it, then ",
                 hints.RELOCATE,
                 ", and register it; or open the catalog in V2 mode, where only the name changes.",
             ),
@@ -389,13 +392,13 @@ def _names_itself(location: DatasetLocation) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class Renamed(Shown):
-    """What a rename did."""
+    """The result of a rename."""
 
     old: Identifier
     new: Identifier
     left_behind: str | None = None
-    """The old directory, relative to the root, where files stayed that could not be taken along: another table names
-    them, or a job committed to them at the same time."""
+    """The old directory, relative to the root, if files stayed there: another table names them, or a job committed to
+    them at the same time."""
 
     def _card(self) -> Card:
         left = f"files stayed in {self.left_behind}" if self.left_behind else ""
@@ -405,7 +408,7 @@ class Renamed(Shown):
 
 @dataclass(frozen=True)
 class RenamePlan:
-    """A table that can be renamed, as the catalog is now."""
+    """A table that can be renamed, given the catalog's current state."""
 
     catalog: Catalog
     table: FoundTable
@@ -413,44 +416,44 @@ class RenamePlan:
     doing: str
     """Completes "Cannot ..."."""
     moves: bool
-    """Whether the files have to be copied to another directory: theirs would go on to be a table of the old name."""
+    """Whether the files must be copied to another directory: theirs would remain a table of the old name."""
 
 
 def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
-    """Give a table another name, maybe in another namespace. Its data, properties and versions stay.
+    """Give a table another name, possibly in another namespace. Its data, properties and versions stay.
 
     A commit changes the row; the directory stays where it is. Only a table in the root of a catalog that reads
-    directories moves from ``<name>.lance`` to ``<hash>_<id>``, as its directory would go on to be a table of the old
-    name. Of several that rename it at once, one does.
+    directories moves from ``<name>.lance`` to ``<hash>_<id>``, since its directory would remain a table of the old
+    name. If several processes rename it at once, one succeeds.
 
-    Raises InvalidName, NotFound, AlreadyExists, and Refused in V1 and for a table whose directory has to move, but
-    which branches or clones read.
+    Raises InvalidName, NotFound, AlreadyExists, and Refused in V1 and for a table whose directory must move although
+    branches or clones read it.
     """
     return rename(plan_rename(catalog, old, new))
 
 
 def rename(plan: RenamePlan) -> Renamed:
-    """Execute the plan. Raises as :func:`rename_table`, and Conflict for what other processes did since."""
+    """Execute the plan. Raises the errors of :func:`rename_table`, and Conflict for other processes' changes since."""
     catalog, table, target = plan.catalog, plan.table, plan.target
     if plan.moves:
         return Renamed(table.identifier, target, move(catalog, table, target, plan.doing))
-    manifest_lance.apply(catalog.manifest, _change(table, target))
+    manifest_pylance.apply(catalog.manifest, _change(table, target))
     return Renamed(table.identifier, target)
 
 
 def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
-    """Whether and how a table can be renamed. Changes nothing. Raises as :func:`rename_table`."""
+    """Whether and how a table can be renamed. Changes nothing. Raises the errors of :func:`rename_table`."""
     source, target = identify_table(old), identify_table(new)
     check_new(target, TABLE)
     doing = f"rename table '{source}' to '{target}'"
     need_manifest(catalog, doing)
     table = find_table(catalog, source, doing)
     if target == source:
-        raise refusal(AlreadyExists, doing, "it is called so already")
+        raise refusal(AlreadyExists, doing, "it already has that name")
     check_no_table(catalog, target, doing)
     moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
-    directory = hashed_directory(target, 0)  # any: the real one is chosen when the files are copied
-    manifest_lance.decide(
+    directory = hashed_directory(target, 0)  # a placeholder: the real one is chosen when the files are copied
+    manifest_pylance.decide(
         catalog.manifest, change_of_move(table, target, directory) if moves else _change(table, target)
     )
     if moves:
@@ -459,7 +462,7 @@ def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
 
 
 def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
-    """Put a table into another namespace, under its own name. Errors as of :func:`rename_table`."""
+    """Move a table to another namespace, under its own name. Raises the errors of :func:`rename_table`."""
     identifier = identify_table(name)
     return rename_table(catalog, identifier, identify_namespace(namespace).child(identifier.name))
 
@@ -471,11 +474,11 @@ def _change(table: FoundTable, target: Identifier) -> RenameTable:
     return RenameTable(table.identifier, target, table.path, table.path)
 
 
-# --- Directories that no row names: what a killed job left behind
+# --- Directories that no row names: the remains of killed jobs
 # They are collected after a day.
 
 DEFAULT_AGE = timedelta(days=1)
-"""A job that creates a table makes its row first; but a pylance client may be at work for as long."""
+"""A job that creates a table adds its row first, but a pylance client may be at work for as long."""
 UNFINISHED, DATASET, REMAINDER, INTERRUPTED = "unfinished", "dataset", "remainder", "interrupted rename"
 
 
@@ -485,32 +488,32 @@ class Orphan:
 
     directory: str
     kind: str
-    """``unfinished``: no version in it, or a copy that was not completed; ``remainder``: of a drop or a rename that
-    ended half way; ``dataset``: whole, so another tool may have deregistered it; ``interrupted rename``:
-    a table that is hidden, maybe its only copy, which is never collected."""
+    """``unfinished``: it has no version, or is an incomplete copy; ``remainder``: of an interrupted drop or rename;
+    ``dataset``: complete, so another tool may have deregistered it; ``interrupted rename``: a hidden table, possibly
+    the only copy, which is never collected."""
     files: int
     bytes: int
     newest: datetime
-    """When a file in it was last changed."""
+    """Time of the last change of a file in it."""
 
 
 @dataclass(frozen=True)
 class OrphanPlan:
-    """What may be collected."""
+    """The directories that may be collected."""
 
     catalog: Catalog
     orphans: tuple[Orphan, ...]
     kept: tuple[Orphan, ...]
-    """Those that are too young, and whole datasets unless they were asked for."""
+    """Those that are too young, and complete datasets unless they were requested."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What became of a plan."""
+    """The result of executing a plan."""
 
     deleted: tuple[str, ...]
     spared: tuple[str, ...]
-    """Directories that a row names by now, or that were written to."""
+    """Directories that a row now names, or that were written to."""
     failed: tuple[tuple[str, str], ...]
     """Directory and reason."""
 
@@ -520,8 +523,8 @@ def plan_orphans(
 ) -> OrphanPlan:
     """Find directories ``<hash>_<id>`` that no row names, and remainders of drops and renames; changes nothing.
 
-    Whole datasets are only collected with ``datasets``: pylance's namespace deregisters a table without leaving a mark.
-    Where there is no ``__manifest``, no row can name anything, so only remainders are found.
+    Complete datasets are only collected with ``datasets``: pylance's namespace deregisters a table without a mark.
+    Without a ``__manifest`` no row can name anything, so only remainders are found.
     """
     if older_than < timedelta(0):
         raise InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
@@ -532,8 +535,8 @@ def plan_orphans(
 
 
 def find_orphans(catalog: Catalog) -> list[Orphan]:
-    """All directories that no row names, however young; not those that this package deregistered."""
-    # Directories first: a table that is created in between has its row before its directory.
+    """All directories that no row names, of any age; not those that this package deregistered."""
+    # Directories first: a table created meanwhile has its row before its directory.
     directories, _ = list_root(catalog.root)
     has_manifest = newest(catalog.manifest) is not None
     named = named_directories(catalog)
@@ -547,7 +550,7 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
 
 
 def named_directories(catalog: Catalog) -> frozenset[str]:
-    """Directories directly in the root that rows name, or that hold what rows name."""
+    """Directories directly in the root that rows name, or that contain directories named by rows."""
     locations = read_rows(catalog.manifest, RowFilter(everything=True)).table[LOCATION].to_pylist()
     return frozenset(location.partition("/")[0] for location in locations if location)
 
@@ -562,13 +565,13 @@ def _look(catalog: Catalog, directory: str, named: frozenset[str]) -> Orphan | N
     if kind is None or (not files and v1_name(directory)):
         return None
     latest = max((time for _, _, time in files), default=0)
-    latest = max(latest, changed_at(catalog.at(directory)))  # a copy on a local disk has the times of its source
+    latest = max(latest, changed_at(catalog.at(directory)))  # files copied on a local disk keep their source's times
     moment = datetime.fromtimestamp(min(latest / 1_000_000, 2**37), timezone.utc)
     return Orphan(directory, kind, len(files), sum(size for _, size, _ in files), moment)
 
 
 def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None:
-    """What a directory without a row is; None for one that must not be collected."""
+    """The kind of a directory without a row; None for one that must not be collected."""
     names = {path.partition("/")[0] for path in paths}
     if mark is not None and mark.why == "rename":
         return INTERRUPTED
@@ -578,7 +581,7 @@ def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None
 
 
 def collect_orphans(plan: OrphanPlan) -> Collected:
-    """Delete what a plan says, unless a row names it by now or it was written to since."""
+    """Delete the directories of a plan, unless a row now names them or they were written to since."""
     named = named_directories(plan.catalog)
     deleted, spared, failed = [], [], []
     for orphan in plan.orphans:

@@ -1,7 +1,7 @@
-"""Names of namespaces and tables: as people type them, as the catalog keeps them, and which are legal.
+"""Catalogs as values: names of tables and namespaces, what they describe, cards, and names of views. Pure.
 
-pylance 14.0.2 checks no name: ``../evil`` escaped the catalog's directory, ``a$b`` landed in a namespace, and a quote
-in a name changed the query.
+Checks all names, because pylance 14.0.2 checks none: ``../evil`` escaped the catalog's directory, ``a$b`` landed in a
+namespace, and a quote in a name changed the query.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lance_spark.core.show import Card, Grid, Shown, counted
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
 DELIMITER = "$"
-"""Between the parts of an object's id."""
+"""Separates the parts of an object's id."""
 TABLE, NAMESPACE = "table", "namespace"
 _LONGEST = 255
-"""Bytes a directory's name may have, on most file systems."""
+"""Maximum bytes of a directory's name on most file systems."""
 _HASH = 9
-"""Bytes of ``<hash>_`` before the id, in the name of a table's directory."""
+"""Bytes of ``<hash>_`` before the id in the name of a table's directory."""
 _PLAIN = re.compile(r"[^\s.`]+")
 
 
@@ -34,7 +34,7 @@ class Identifier(NamedTuple):
 
     @property
     def object_id(self) -> str:
-        """As the catalog keeps it: ``ns1$ns2$table``."""
+        """The id in the catalog: ``ns1$ns2$table``."""
         return DELIMITER.join(self.parts)
 
     @property
@@ -54,11 +54,11 @@ class Identifier(NamedTuple):
 
     @property
     def in_root(self) -> bool:
-        """Whether it is directly in the root namespace: all that V1 knows."""
+        """Whether it is directly in the root namespace, the only one in V1."""
         return len(self.parts) == 1
 
     def child(self, name: str) -> Identifier:
-        """What is called so in this namespace."""
+        """The identifier of that name in this namespace."""
         return Identifier((*self.parts, name))
 
     def __str__(self) -> str:
@@ -70,11 +70,11 @@ class Identifier(NamedTuple):
 
 ROOT = Identifier(())
 Name = str | Sequence[str] | Identifier
-"""``"ns1.ns2.flights"``, with backticks around a part that holds a dot; or the parts, one by one."""
+"""``"ns1.ns2.flights"``, with backticks around a part that contains a dot; or a sequence of the parts."""
 
 
 def identify_table(name: Name) -> Identifier:
-    """The table a name means. Raises InvalidName, naming the broken rule, for what can be the name of no table."""
+    """The table that a name means. Raises InvalidName, with the broken rule, for an invalid table name."""
     identifier = _identify(name)
     _rule(not identifier.is_root, TABLE, "", "it cannot be empty")
     _check_parts(identifier, TABLE)
@@ -82,14 +82,14 @@ def identify_table(name: Name) -> Identifier:
 
 
 def identify_namespace(name: Name) -> Identifier:
-    """The namespace a name means; the root for an empty one. Raises InvalidName."""
+    """The namespace that a name means; the root for an empty one. Raises InvalidName."""
     identifier = _identify(name)
     _check_parts(identifier, NAMESPACE)
     return identifier
 
 
 def check_new(identifier: Identifier, kind: str) -> None:
-    """Raise InvalidName for names that other tools made, and that nothing new should have."""
+    """Raise InvalidName for names that other tools created but that nothing new should have."""
     for part in identifier.parts:
         shown = str(identifier)
         _rule(not any(quote in part for quote in "'\"`"), kind, shown, "it cannot contain quotes")
@@ -100,7 +100,7 @@ def check_new(identifier: Identifier, kind: str) -> None:
         length <= _LONGEST,
         kind,
         f"{identifier.name[:30]}...",
-        f"with its namespaces it would need a directory name of {length} bytes, {_LONGEST} fit",
+        f"with its namespaces it would need a directory name of {length} bytes, at most {_LONGEST} fit",
     )
 
 
@@ -121,7 +121,7 @@ def from_object_id(object_id: str) -> Identifier:
 
 
 def split_name(name: Name) -> Identifier:
-    """The parts of a name, unchecked: what the last one means, a ref in it maybe, is not known yet."""
+    """The parts of a name, unchecked: the last one may still contain a ref."""
     return _identify(name)
 
 
@@ -138,7 +138,7 @@ def _identify(name: Name) -> Identifier:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """Text at its dots, as Spark SQL does it: what is between backticks is one part, ```` `` ```` in it a backtick."""
+    """Text split at its dots, as in Spark SQL: text between backticks is one part; ```` `` ```` in it is a backtick."""
     parts = []
     position = 0
     while True:
@@ -183,7 +183,7 @@ def _rule(holds: bool, kind: str, shown: str, rule: str) -> None:
         )
 
 
-# --- What a catalog is, and what it tells about tables and namespaces
+# --- A catalog, its tables and its namespaces as values
 
 Mode = Literal["v1", "v2", "compatibility"]
 MANIFEST = "__manifest"
@@ -193,17 +193,17 @@ _PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
 
 @dataclass(frozen=True)
 class Catalog:
-    """A directory of tables. Pickles, holds no open handle, and never shows a storage option's value."""
+    """A directory of tables. Can be pickled, holds no open handle, and never shows a storage option's value."""
 
     root: DatasetLocation
     """The catalog's directory."""
     mode: Mode = "compatibility"
-    """``v1``: directories only; ``v2``: ``__manifest`` only; ``compatibility``: first the one, then the other."""
+    """``v1``: directories only; ``v2``: ``__manifest`` only; ``compatibility``: ``__manifest``, then directories."""
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             raise InvalidOption(
-                f"{self.mode!r} is no mode of a catalog.", hint=f"Choose one of {', '.join(get_args(Mode))}."
+                f"{self.mode!r} is not a mode of a catalog.", hint=f"Choose one of {', '.join(get_args(Mode))}."
             )
 
     @property
@@ -218,7 +218,7 @@ class Catalog:
 
     @property
     def reads_directories(self) -> bool:
-        """Whether directories called ``<name>.lance`` are tables without being written down."""
+        """Whether directories named ``<name>.lance`` are tables without a row."""
         return self.mode != "v2"
 
     @property
@@ -227,14 +227,14 @@ class Catalog:
         return DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options)
 
     def at(self, path: str) -> DatasetLocation:
-        """The location of a directory below the root. Raises CorruptData for a path that leads elsewhere."""
+        """The location of a directory below the root. Raises CorruptData for a path that leads outside."""
         check_inside(path)
         spelled = path if self.root.is_local else quote(path, safe=_PATH_CHARACTERS)
         return DatasetLocation(f"{self.root.uri}/{spelled}", self.root.options)
 
 
 def is_inside(path: str | None) -> bool:
-    """Whether a row's location is a path below the root; what is elsewhere is never touched."""
+    """Whether a row's location is a path below the root; anything outside is never touched."""
     if not path:
         return False
     try:
@@ -249,8 +249,8 @@ def check_inside(path: str) -> None:
     parts = path.split("/")
     if "://" in path or "\\" in path or "\0" in path or not {"", ".", ".."}.isdisjoint(parts) or parts[0] == MANIFEST:
         raise CorruptData(
-            f"'{path}' in the catalog's __manifest is no path of a table below its root.",
-            hint="Another tool wrote it. Nothing was read from there.",
+            f"'{path}' in the catalog's __manifest is not a path of a table below its root.",
+            hint="Another tool wrote it. Nothing was read from it.",
         )
 
 
@@ -265,9 +265,9 @@ class TableInfo(Shown):
     """Its directory, relative to the catalog's root."""
     properties: dict[str, str]
     registered: bool
-    """Whether it has a row in ``__manifest``; else it is only a directory."""
+    """Whether it has a row in ``__manifest``; otherwise it is only a directory."""
     declared: bool | None = None
-    """Whether it has no data yet, only a name; None if it was not looked up."""
+    """Whether it has no data yet, only a name; None if that was not looked up."""
 
     def _card(self) -> Card:
         state = "declared, without data" if self.declared else ""
@@ -292,12 +292,12 @@ class NamespaceInfo(Shown):
 
 @dataclass(frozen=True)
 class Page:
-    """Part of a listing, in the order of the ids' bytes. Iterating gives identifiers."""
+    """Part of a listing, in the order of the ids' bytes. Iterating yields identifiers."""
 
     object_ids: tuple[str, ...]
-    """As the catalog keeps them: ``ns1$ns2$table``."""
+    """The ids in the catalog: ``ns1$ns2$table``."""
     next_token: str | None = None
-    """Give it as ``page_token`` for what follows; None at the end."""
+    """The ``page_token`` of the next page; None at the end."""
 
     @property
     def identifiers(self) -> tuple[Identifier, ...]:
@@ -313,7 +313,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Declaration:
-    """A table's name, taken. What comes next is to write the table, or to withdraw."""
+    """A table's name that has been taken. Write the table next, or withdraw the declaration."""
 
     identifier: Identifier
     location: DatasetLocation
@@ -321,7 +321,7 @@ class Declaration:
     path: str
     """The directory, relative to the catalog's root."""
     token: str
-    """Tells this declaration from any other one."""
+    """Distinguishes this declaration from any other one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -333,10 +333,10 @@ class Removed(Shown):
     """Its directory, relative to the catalog's root, with which it can be registered again."""
     properties: dict[str, str]
     data_kept: bool
-    """Whether its files are still there."""
+    """Whether its files still exist."""
 
     def _card(self) -> Card:
-        kept = "its files are still there" if self.data_kept else "its files are gone"
+        kept = "its files still exist" if self.data_kept else "its files are gone"
         facts = (("directory", self.path or ""), ("data", kept))
         return Card(type(self).__name__, str(self.identifier), kept, facts, (_properties(self.properties),))
 
@@ -346,7 +346,7 @@ def _properties(properties: Mapping[str, str]) -> Grid:
     return Grid(("property", "value"), tuple(sorted(properties.items())))
 
 
-# --- What is told of a catalog as a whole
+# --- A catalog as a card
 # Pure.
 
 SHOWN = 20
@@ -354,7 +354,7 @@ SHOWN = 20
 
 
 def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables: Sequence[str], why: str = "") -> Card:
-    """A catalog and the names in its root; ``why`` is what the store said where it did not tell them."""
+    """A catalog and the names in its root; ``why`` is the store's error if it did not list them."""
     named = (("namespace", name) for name in namespaces[:SHOWN]), (("table", name) for name in tables[:SHOWN])
     rows = tuple(row for kind in named for row in kind)
     notes = tuple(
@@ -369,16 +369,16 @@ def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables:
     return Card(what, catalog.uri, f"mode {catalog.mode}", facts, (Grid(("kind", "name"), rows),), notes)
 
 
-# --- What the temporary views of a catalog's tables are called
+# --- Names of the temporary views of a catalog's tables
 
 BETWEEN = "_"
-"""Between the parts of a table's name: Spark takes a dot in a view's name for the end of a database's."""
+"""Separates the parts of a table's name: in a view's name, Spark takes a dot as the end of a database's name."""
 
 
 def view_names(tables: Iterable[Identifier], prefix: str = "") -> dict[Identifier, str]:
     """The view of each table: ``ns1.ns2.flights`` is ``ns1_ns2_flights``, with the prefix in front of it.
 
-    Raises Refused, naming both, for two tables whose views would be one. Spark does not tell upper from lower case.
+    Raises Refused, naming both, for two tables with the same view. Spark ignores the case of names.
     """
     names: dict[Identifier, str] = {}
     taken: dict[str, Identifier] = {}
@@ -387,13 +387,13 @@ def view_names(tables: Iterable[Identifier], prefix: str = "") -> dict[Identifie
         other = taken.setdefault(name.casefold(), table)
         if other != table:
             raise Refused(
-                f"Tables '{other}' and '{table}' would both be view '{name}'.",
-                hint="Register the views of one namespace after the other, with a prefix each.",
+                f"Tables '{other}' and '{table}' would both get the view '{name}'.",
+                hint="Register the views of one namespace at a time, each with its own prefix.",
             )
         names[table] = name
     return names
 
 
 def quoted_view(name: str) -> str:
-    """The name as SQL takes it, whatever is in it."""
+    """The name as SQL takes it, whatever characters it has."""
     return "`{}`".format(name.replace("`", "``"))

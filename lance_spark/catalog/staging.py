@@ -1,4 +1,4 @@
-"""Tables that are being created or replaced: begun, then committed or aborted."""
+"""Tables that are being created or replaced: begun, then committed or aborted; and properties of datasets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lance_spark.write.empty import write_without_rows
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """What a table is to be."""
+    """The intended table."""
 
     schema: pa.Schema
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Stage(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The options of the write that gives it its rows, which overwrites."""
+        """Options for the write of its rows, which overwrites."""
         ...
 
     def commit(self, written: bool) -> None:
-        """After the write; or in its place, where there was none: then it has no rows."""
+        """Called after the write, or in its place if there was none: then the table has no rows."""
         ...
 
     def abort(self) -> None:
@@ -58,7 +58,7 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class NameStage:
-    """A table of a catalog, whose name is taken."""
+    """A table of a catalog, whose name has been taken."""
 
     staged: StagedTable
     options: Mapping[str, str] = field(repr=False)
@@ -71,13 +71,13 @@ class NameStage:
         commit(self.staged)
 
     def abort(self) -> None:
-        """Give the name back."""
+        """Release the name."""
         abort(self.staged)
 
 
 @dataclass(frozen=True)
 class DatasetStage:
-    """A dataset at a path, or a branch. Nothing is taken: of several that create it, the first commit wins."""
+    """A dataset at a path, or a branch. No name is taken: if several jobs create it, the first commit wins."""
 
     location: DatasetLocation
     branch: str | None
@@ -86,18 +86,18 @@ class DatasetStage:
     definition: TableDefinition
 
     def commit(self, written: bool) -> None:
-        """Properties come with a version of their own."""
+        """Properties get a version of their own."""
         if not written:
             write_without_rows(self.location, self.branch, self.definition.schema, self.definition.options, self.new)
         if self.definition.properties:
             alter_properties(self.location, self.branch, self.definition.properties)
 
     def abort(self) -> None:
-        """The write has cleaned up after itself."""
+        """Does nothing: the write cleans up after itself."""
 
 
 def make(stage: Stage) -> None:
-    """A table without rows, in one go."""
+    """A table without rows, in one step."""
     try:
         stage.commit(written=False)
     except LanceSparkError:
@@ -107,11 +107,11 @@ def make(stage: Stage) -> None:
 
 
 # --- Properties of a dataset that is in no catalog: the metadata of the table, as Lance keeps it, branch by branch
-# A table with a row in a catalog has its properties there (lance_spark.catalog.tables): they are the
-# table's, whatever branch is read, and other tools of the catalog see them.
+# A table with a row in a catalog has its properties there (lance_spark.catalog.tables): they belong to the
+# table, whatever branch is read, and other tools of the catalog see them.
 
 _SETTINGS = "lance."
-"""Begins the keys of settings that make pylance do something, such as its automatic cleanup."""
+"""Prefix of settings that control pylance, such as its automatic cleanup."""
 
 
 def read_properties(location: DatasetLocation, branch: str | None) -> dict[str, str]:
@@ -122,17 +122,17 @@ def read_properties(location: DatasetLocation, branch: str | None) -> dict[str, 
 def alter_properties(
     location: DatasetLocation, branch: str | None, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Set and remove properties on a branch, as one version; returns those that it has then.
+    """Set and remove properties on a branch, as one version; returns all its properties after that.
 
-    Raises NotFound, InvalidOption for what is no text, and Refused for settings of Lance itself, some of which lose
-    data unless they are checked.
+    Raises NotFound, InvalidOption for values that are not text, and Refused for settings of Lance itself, some of which
+    lose data unless they are checked.
     """
     given = check_properties(put)
     settings = sorted(key for key in {*given, *unset} if key.startswith(_SETTINGS))
     if settings:
         raise Refused(
-            f"'{settings[0]}' is a setting of Lance and no property.",
-            hint="For automatic cleanup there is LanceTable.enable_auto_cleanup, which checks that no data is lost.",
+            f"'{settings[0]}' is a setting of Lance, not a property.",
+            hint="For automatic cleanup, use LanceTable.enable_auto_cleanup, which checks that no data is lost.",
         )
     check_writable(location, branch)
     before = read_properties(location, branch)
@@ -145,10 +145,10 @@ def alter_properties(
     return after
 
 
-# --- Creating and replacing tables for a planner that asks for steps: begin, write, commit; or abort
-# A new table's name is taken when it begins, so of several jobs that create it one wins, before any of them writes. Its
-# rows come with the commit of a write to that name, which makes it a table with data at once or not at all. A table
-# that is there keeps its rows until the one commit that overwrites them.
+# --- Creating and replacing tables in the steps of a planner: begin, write, commit; or abort
+# A new table's name is taken at the beginning, so of several jobs that create it, one wins before any of them writes.
+# The commit of a write to that name adds the rows, which makes it a table with data at once or not at all. An existing
+# table keeps its rows until the one commit that overwrites them.
 
 Way = Literal["create", "replace", "create or replace"]
 
@@ -162,12 +162,12 @@ class StagedTable:
     location: DatasetLocation
     """Where a write puts its rows, in mode overwrite."""
     declaration: Declaration | None = None
-    """The name as it was taken; None for a table that was there."""
+    """The name that was taken; None for an existing table."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_new(self) -> bool:
-        """Whether there was no such table before."""
+        """Whether the table did not exist before."""
         return self.declaration is not None
 
 
@@ -175,7 +175,7 @@ def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] 
     """Take the name of a new table, or find the one to replace.
 
     Raises InvalidName, InvalidOption, AlreadyExists for ``create``, NotFound for ``replace`` and for a missing
-    namespace, Conflict where another process creates it at the same time, Refused for what V1 cannot keep.
+    namespace, Conflict if another process creates it at the same time, Refused for anything V1 cannot store.
     """
     identifier = identify_table(name)
     given = check_properties(properties)
@@ -200,9 +200,9 @@ def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] 
 
 
 def commit(staged: StagedTable) -> TableInfo:
-    """After the rows were committed: the table as it is. A replaced table gets its new properties now.
+    """Called after the rows were committed; returns the table as it is. A replaced table gets its new properties now.
 
-    Raises Conflict for a new table that another process dropped or renamed meanwhile; then it leaves nothing behind.
+    Raises Conflict for a new table that another process dropped or renamed meanwhile; then nothing is left behind.
     """
     if staged.declaration is not None:
         confirm(staged.catalog, staged.declaration)
@@ -212,23 +212,23 @@ def commit(staged: StagedTable) -> TableInfo:
 
 
 def abort(staged: StagedTable) -> None:
-    """Give the name of a new table back, with what was written under it. A table that was there is as it was.
+    """Release the name of a new table, and delete the files written under it. An existing table stays as it is.
 
-    Nothing happens to a new table whose rows are committed: its commit may have succeeded although it seemed to fail.
+    Does nothing for a new table whose rows are committed: its commit may have succeeded despite its error.
     """
     if staged.declaration is not None:
         withdraw(staged.catalog, staged.declaration)
 
 
 def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOptions) -> None:
-    """In the place of a write: columns, and no rows. For a replaced table that is one version, and older ones stay.
+    """Replaces a write: columns, and no rows. For a replaced table this is one version, and older ones stay.
 
-    Of the options the file format and stable row ids count. Raises SchemaMismatch, Conflict, and Refused for another
-    file format or other row ids than a replaced table has.
+    Of the options, only the file format and stable row ids apply. Raises SchemaMismatch, Conflict, and Refused if a
+    replaced table has another file format or other row ids.
     """
     doing = f"table '{staged.identifier}'"
     if not staged.is_new and find_latest(staged.location, None) is None:
-        raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it; or drop it.")
+        raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it: wait, or drop it.")
     try:
         write_without_rows(staged.location, None, schema, options, new=staged.is_new)
     except AlreadyExists:

@@ -1,4 +1,7 @@
-"""Creating a table: declare it, write it, commit; or withdraw. Of several that declare one name, exactly one wins."""
+"""Tables of a catalog: creating, deregistering, registering and writing them, and altering properties.
+
+To create one, declare it, write it, then commit or withdraw. If several processes declare one name, exactly one wins.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -44,7 +47,7 @@ from lance_spark.catalog.lookup import (
     new_table,
     table_exists,
 )
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
 from lance_spark.catalog.removing import erase_table, shows_in_v1
 from lance_spark.catalog.rules import (
@@ -82,7 +85,7 @@ from lance_spark.storage.resolving import NamedTable
 
 @dataclass(frozen=True)
 class TablePlan:
-    """A table that can be declared, as the catalog is now."""
+    """A table that can be declared, given the catalog's current state."""
 
     catalog: Catalog
     change: AddTable
@@ -112,12 +115,12 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
         path = hashed_directory(new.identifier, secrets.randbits(32))
         change = AddTable(new.identifier, path, new.properties, unique=True)
     if catalog.reads_manifest:
-        manifest_lance.decide(catalog.manifest, change)
+        manifest_pylance.decide(catalog.manifest, change)
     return TablePlan(catalog, change)
 
 
 def declare(plan: TablePlan) -> Declaration:
-    """Take the name. The table exists from now on, without data. Raises as :func:`plan_table`, and Conflict."""
+    """Take the name: the table now exists, without data. Raises the errors of :func:`plan_table`, and Conflict."""
     return _declare_hashed(plan) if plan.change.unique else _declare_by_name(plan)
 
 
@@ -127,7 +130,7 @@ def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | 
 
 
 def _declare_by_name(plan: TablePlan) -> Declaration:
-    """The marker comes first: writers of V1, which know no manifest, compete for it as well."""
+    """The marker comes first: it also keeps out writers of V1, which do not read the manifest."""
     catalog, change, token = plan.catalog, plan.change, uuid.uuid4().hex
     _check_directory(catalog, change)
     if not directories.put_new(plan.location, RESERVED, token.encode()):
@@ -135,7 +138,7 @@ def _declare_by_name(plan: TablePlan) -> Declaration:
     declaration = Declaration(change.identifier, plan.location, change.location, token)
     if catalog.reads_manifest:
         try:
-            manifest_lance.apply(catalog.manifest, change)
+            manifest_pylance.apply(catalog.manifest, change)
         except StorageFailure:
             raise  # the row may have been written
         except LanceSparkError:
@@ -146,17 +149,17 @@ def _declare_by_name(plan: TablePlan) -> Declaration:
 
 
 def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTable) -> None:
-    """Raise Conflict if the directory was dropped, as a table of V1, before the row was there; no row stays."""
+    """Raise Conflict, without leaving a row, if the directory was dropped as a table of V1 before the row existed."""
     if _is_held(declaration) and directories.content_of(declaration.location, DEREGISTERED) is None:
         return
     removed = True
     try:
-        manifest_lance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+        manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
     except NotFound:
         removed = False
-    # Whoever else holds the marker lost to this row, which is gone now.
+    # Any other holder of the marker lost to this row, which is gone now.
     _take_back(catalog, declaration, any_holder=removed)
-    raise refusal(Conflict, change.doing, "another process dropped it in the meantime", hint="Run it again.")
+    raise refusal(Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
 
 
 def _is_held(declaration: Declaration) -> bool:
@@ -164,21 +167,21 @@ def _is_held(declaration: Declaration) -> bool:
 
 
 def _check_directory(catalog: Catalog, change: AddTable) -> None:
-    """Raise AlreadyExists if the directory cannot become that of a new table."""
+    """Raise AlreadyExists if the directory cannot be used for a new table."""
     state = look_at(catalog.root, change.location)
     if state.deregistered:
         raise refusal(
             AlreadyExists,
             change.doing,
-            "there is a deregistered table of that name, or one that is being dropped",
+            "a table of that name is deregistered, or is being dropped",
             hint="Register it again, or drop it.",
         )
     if state.has_files:
-        raise refusal(AlreadyExists, change.doing, "there is a table of that name already")
+        raise refusal(AlreadyExists, change.doing, "a table of that name already exists")
 
 
 def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = False) -> None:
-    """Marked first: whoever registers the directory at the same time sees the mark, or is seen here."""
+    """The mark comes first: a process that registers the directory meanwhile sees the mark, or its row is seen here."""
     if not any_holder and not _is_held(declaration):
         return
     hidden = hide(catalog, declaration.path, "drop")
@@ -188,28 +191,28 @@ def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = Fa
         return
     directories.remove(declaration.location, RESERVED)
     if hidden.mine or hidden.is_alone():
-        hidden.discard()  # or the mark would keep the name for ever
+        hidden.discard()  # otherwise the mark would block the name forever
 
 
 def _declare_hashed(plan: TablePlan) -> Declaration:
-    """The row comes first: whoever loses leaves no directory behind."""
+    """The row comes first, so that the loser of a race leaves no directory behind."""
     table, path = plan.identifier, plan.change.location
-    manifest_lance.apply(plan.catalog.manifest, plan.change)
+    manifest_pylance.apply(plan.catalog.manifest, plan.change)
     declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
     try:
         mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
     except LanceSparkError:
-        manifest_lance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
+        manifest_pylance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
         raise
     if not mine:
-        raise refusal(AlreadyExists, plan.change.doing, "this plan was executed before")
+        raise refusal(AlreadyExists, plan.change.doing, "this plan was already executed")
     return declaration
 
 
 def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
-    """Give a declared name back, with what was written to its directory; False if the table is not that one any more.
+    """Release a declared name, and delete the files in its directory; False if the table is no longer the declared one.
 
-    Nothing happens to a table that has a version: its commit may have succeeded although the job was told otherwise.
+    Does nothing for a table that has a version: its commit may have succeeded although the job got an error.
     """
     if files.list_names(declaration.location, VERSIONS):
         return False
@@ -229,7 +232,7 @@ def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
 
 
 def _withdraw_by_name(catalog: Catalog, declaration: Declaration) -> bool:
-    """Marked first: without its row the directory would be a table of V1, which another process could rename."""
+    """The mark comes first: without its row the directory would be a table of V1, which others could rename."""
     hidden = hide(catalog, declaration.path, "drop")
     with shown_again_on_failure(hidden, had_row=True):
         shared = _remove_row(catalog, declaration)
@@ -239,16 +242,16 @@ def _withdraw_by_name(catalog: Catalog, declaration: Declaration) -> bool:
 
 
 def _remove_row(catalog: Catalog, declaration: Declaration) -> bool:
-    """Whether another row names the directory. Raises NotFound, Conflict."""
-    edit = manifest_lance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
+    """Remove the row; returns whether another row names the directory. Raises NotFound, Conflict."""
+    edit = manifest_pylance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
     return declaration.path in edit.shared
 
 
 def confirm(catalog: Catalog, declaration: Declaration) -> None:
-    """Raise Conflict if a declared table was dropped, deregistered or renamed since; for a job, before its commit.
+    """Raise Conflict if a declared table was dropped, deregistered or renamed since. Call it before a job's commit.
 
-    And after it: a commit to the directory of a table that is gone makes another one, which no one asked for. Such a
-    remainder is deleted here, unless it may be another process's.
+    Call it again after the commit: a commit to the directory of a dropped table creates an unwanted one. Such a
+    remainder is deleted here, unless it may belong to another process.
     """
     identifier, path = declaration.identifier, declaration.path
     named = not catalog.reads_manifest or is_named(catalog, path)
@@ -261,13 +264,13 @@ def confirm(catalog: Catalog, declaration: Declaration) -> None:
     raise refusal(
         Conflict,
         f"create table '{identifier}'",
-        "another process dropped, renamed or deregistered it while it was written",
+        "another process dropped, renamed or deregistered it during the write",
         hint="Run it again.",
     )
 
 
 def _erase_remainder(catalog: Catalog, declaration: Declaration) -> None:
-    """Marked first: whoever creates a table there at the same time sees the mark, or is seen here."""
+    """The mark comes first: a process that creates a table there meanwhile sees the mark, or its row is seen here."""
     hidden = hide(catalog, declaration.path, "drop")
     named = catalog.reads_manifest and is_named(catalog, declaration.path)
     if named or directories.content_of(declaration.location, RESERVED) is not None:
@@ -276,19 +279,19 @@ def _erase_remainder(catalog: Catalog, declaration: Declaration) -> None:
         erase_table(catalog, declaration.path)
 
 
-# --- Taking a table out of the catalog with its data kept, and putting a directory back in
+# --- Deregistering tables with their data kept, and registering directories
 
 
 @dataclass(frozen=True)
 class DeregisterPlan:
-    """A table that can be deregistered, as the catalog is now."""
+    """A table that can be deregistered, given the catalog's current state."""
 
     catalog: Catalog
     table: FoundTable
 
     @property
     def removed(self) -> Removed:
-        """What leaves the catalog; enough to register it again."""
+        """The table to deregister, with all that is needed to register it again."""
         return Removed(self.table.identifier, self.table.path, self.table.properties, data_kept=True)
 
 
@@ -301,14 +304,14 @@ def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
 def deregister(plan: DeregisterPlan) -> Removed:
     """Take a table out of the catalog and keep its data.
 
-    A directory that V1 would take for a table by its name is marked with ``.lance-deregistered``, and so is every other
-    one, so that it is not taken for a remainder. Of several processes at once, one does it; the others get NotFound.
+    The directory is marked with ``.lance-deregistered``. Otherwise V1 would take it for a table because of its name,
+    or it would count as a remainder. If several processes do this at once, one succeeds; the others get NotFound.
     """
     catalog, table, path = plan.catalog, plan.table, plan.table.path
     if path is not None and shows_in_v1(catalog, path):
         _deregister_directory(catalog, table, path)
         return plan.removed
-    edit = manifest_lance.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
+    edit = manifest_pylance.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
     if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
         hide(catalog, path, "deregister")
     return plan.removed
@@ -320,22 +323,22 @@ def deregister_table(catalog: Catalog, name: Name) -> Removed:
 
 
 def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str) -> None:
-    """The mark comes first: without it the table would be there as a directory once its row is gone."""
+    """The mark comes first: without it, removing the row would leave the table visible as a directory."""
     change = RemoveTable(table.identifier, directory, "deregister")
     doing, hidden = change.doing, hide(catalog, directory, "deregister")
     with shown_again_on_failure(hidden, table.entry is not None):
         table = look_again(catalog, table, doing)
     with shown_again_on_failure(hidden, table.entry is not None):
         if table.entry is not None:
-            manifest_lance.apply(catalog.manifest, change, partial(hidden.check, doing))
-            hidden.keep()  # the mark of a process that wanted to drop it would have it collected
+            manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
+            hidden.keep()  # the mark of a process that tried to drop it would get it collected
         elif not hidden.mine or hidden.is_alone():
-            raise refusal(NotFound, doing, "another process dropped or deregistered it in the meantime")
+            raise refusal(NotFound, doing, "another process dropped or deregistered it meanwhile")
 
 
 @dataclass(frozen=True)
 class Registration:
-    """A directory that can be put into the catalog, as both are now."""
+    """A directory that can be registered, given its current state and the catalog's."""
 
     catalog: Catalog
     change: AddTable
@@ -344,11 +347,11 @@ class Registration:
 def plan_registration(
     catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
 ) -> Registration:
-    """Choose the directory that a table is to have. Changes nothing.
+    """Choose the directory of the table. Changes nothing.
 
-    ``location`` is the directory's path, relative to the catalog's root, or its whole URI. Without one it is
-    ``<name>.lance`` for a name in the root, or the one directory ``<hash>_<id>`` that no other table has. Raises
-    InvalidName, InvalidOption for a directory outside the catalog, NotFound where there is no table, AlreadyExists for
+    ``location`` is the directory's path, relative to the catalog's root, or its full URI. By default it is
+    ``<name>.lance`` for a name in the root, or the only directory ``<hash>_<id>`` that no other table has. Raises
+    InvalidName, InvalidOption for a directory outside the catalog, NotFound if there is no table, AlreadyExists for
     a name or a directory that is taken.
     """
     new = new_table(catalog, name, properties, "register")
@@ -356,27 +359,27 @@ def plan_registration(
     change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
     _staying(catalog, change.location, new.doing)
     if catalog.reads_manifest:
-        manifest_lance.decide(catalog.manifest, change)
+        manifest_pylance.decide(catalog.manifest, change)
     return Registration(catalog, change)
 
 
 def register(plan: Registration) -> TableInfo:
-    """Put a directory with a table into the catalog. A mark that the table is deregistered is removed."""
+    """Register the directory of a table. Removes a mark that the table is deregistered."""
     catalog, change, doing = plan.catalog, plan.change, plan.change.doing
-    if not catalog.reads_manifest:  # in V1 a table is called as its directory is
+    if not catalog.reads_manifest:  # in V1 a table has the name of its directory
         _marked_directory(catalog, change.identifier, None, doing)
         directories.remove(catalog.at(change.location), DEREGISTERED)
         return describe(catalog, FoundTable(change.identifier, change.location, None))
     _staying(catalog, change.location, doing)
-    manifest_lance.apply(catalog.manifest, change)
-    try:  # another process may have dropped it, or begun to, before the row was there
+    manifest_pylance.apply(catalog.manifest, change)
+    try:  # another process may have dropped it, or begun to, before the row existed
         _check_table(catalog, change.location, doing)
         mark = _staying(catalog, change.location, doing)
     except NotFound:
         with suppress(NotFound, Conflict):
-            manifest_lance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+            manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
         raise
-    if mark is not None and is_named(catalog, change.location):  # not that of a process that deregistered it since
+    if mark is not None and is_named(catalog, change.location):  # not if a process has deregistered it since
         directories.remove_if(catalog.at(change.location), DEREGISTERED, mark)
     return describe(catalog, FoundTable(change.identifier, change.location, change.entry))
 
@@ -394,7 +397,7 @@ def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str 
     _check_table(catalog, path, doing)
     rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
     if path != v1_directory(identifier) and not check_no_directory(catalog, rows, identifier):
-        raise refusal(AlreadyExists, doing, "there is a table of that name already")
+        raise refusal(AlreadyExists, doing, "a table of that name already exists")
     return path
 
 
@@ -402,17 +405,17 @@ def _marked_directory(catalog: Catalog, identifier: Identifier, location: str | 
     """The directory of a table of V1 that is deregistered."""
     path = v1_directory(identifier)
     if location is not None and _inside(catalog, location, doing) != path:
-        raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory has to be '{path}'")
+        raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory must be '{path}'")
     state = look_at(catalog.root, path)
     if state.is_table:
-        raise refusal(AlreadyExists, doing, "it is registered already")
+        raise refusal(AlreadyExists, doing, "it is already registered")
     if not state.deregistered:
         raise refusal(NotFound, doing, f"there is no table at '{path}'")
     return path
 
 
 def _staying(catalog: Catalog, path: str, doing: str) -> bytes | None:
-    """The mark in a directory. Raises NotFound where a process is about to delete it: its row would lead to nothing."""
+    """The mark in a directory. Raises NotFound if a process is about to delete it: its row would point to nothing."""
     mark = directories.content_of(catalog.at(path), DEREGISTERED)
     if is_leaving(read_mark(mark)):
         raise being_taken(doing)
@@ -434,7 +437,7 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
         raise refusal(
             InvalidOption,
             doing,
-            f"'{location}' is no path below the catalog",
+            f"'{location}' is not a path below the catalog",
             hint="Give the table's directory, relative to the catalog's root.",
         ) from None
     return path
@@ -456,31 +459,27 @@ def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
     if len(free) == 1:
         return free[0]
     if not free:
-        raise refusal(
-            NotFound, doing, "no directory is called as if it were that table", hint="Give the table's location."
-        )
-    raise refusal(
-        InvalidOption, doing, f"{len(free)} directories may be meant", hint=f"Give one: {', '.join(sorted(free))}."
-    )
+        raise refusal(NotFound, doing, "no directory has a matching name", hint="Give the table's location.")
+    raise refusal(InvalidOption, doing, f"{len(free)} directories match", hint=f"Give one: {', '.join(sorted(free))}.")
 
 
 # --- Writing a table of a catalog
-# One that does not exist is declared, written and committed, or withdrawn.
+# A new table is declared, written and committed, or withdrawn.
 
 
 @dataclass(frozen=True)
 class TableClaim:
-    """A table that a write gives its first rows. The write declares it, or joins one that was declared before."""
+    """A table that gets its first rows from a write. The write declares it, or joins an earlier declaration."""
 
     catalog: Catalog
     location: DatasetLocation
     table: TablePlan | FoundTable
     must_be_new: bool
     held: Declaration | None = None
-    """None before it is taken."""
+    """None until the name is taken."""
 
     def take(self) -> TableClaim | None:
-        """Declare the table, unless it is. None for a declared one that cannot be told from another of that name."""
+        """Declare the table, unless it is declared. None for a declared one that could be another of the same name."""
         if isinstance(self.table, FoundTable):
             held = self._joined(self.table)
             return None if held is None else replace(self, held=held)
@@ -499,13 +498,13 @@ class TableClaim:
             confirm(self.catalog, self.held)
 
     def withdraw(self) -> None:
-        """Give the name back, if this write declared it."""
+        """Release the name, if this write declared it."""
         if self.held is not None and isinstance(self.table, TablePlan):
             withdraw(self.catalog, self.held)
 
 
 def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
-    """The table that a write goes to, with its location, whether it exists or is to be declared. Changes nothing.
+    """The target of a write, with its location, and whether it exists or must be declared. Changes nothing.
 
     Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
     """
@@ -528,7 +527,7 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
 
 @contextmanager
 def _taken_in_between(catalog: Catalog, identifier: Identifier, must_be_new: bool) -> Iterator[None]:
-    """For a write that takes any table, one that another process has just created is a conflict: run it again."""
+    """For a write that accepts any table, one that another process has just created is a conflict: run it again."""
     try:
         yield
     except AlreadyExists as taken:
@@ -538,10 +537,10 @@ def _taken_in_between(catalog: Catalog, identifier: Identifier, must_be_new: boo
 
 
 def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkError:
-    hint = "Append to it or overwrite it; these are modes."
+    hint = "Use the mode append or overwrite."
     if not files.list_names(location, VERSIONS):
-        hint = "It has no data: a job is writing it, or was killed at that. Append to it, or drop it."
-    return refusal(AlreadyExists, f"create table '{identifier}'", "there is a table of that name already", hint)
+        hint = "It has no data: a job is writing it, or was killed at it. Append to it, or drop it."
+    return refusal(AlreadyExists, f"create table '{identifier}'", "a table of that name already exists", hint)
 
 
 # --- Properties of tables and namespaces
@@ -549,7 +548,7 @@ def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkErro
 
 @dataclass(frozen=True)
 class Alteration:
-    """Other properties for a table or a namespace, as it is now."""
+    """New properties for a table or a namespace, given its current state."""
 
     catalog: Catalog
     change: AlterProperties
@@ -557,7 +556,7 @@ class Alteration:
 
     @property
     def after(self) -> dict[str, str]:
-        """The properties it would have."""
+        """The resulting properties."""
         return self.change.after(self.before)
 
 
@@ -566,7 +565,7 @@ def plan_alteration(
 ) -> Alteration:
     """Set and remove properties of a ``table`` or a ``namespace``, or of the root. Changes nothing.
 
-    Raises NotFound, InvalidOption, and Refused for a table that is a directory only.
+    Raises NotFound, InvalidOption, and Refused for a table that is only a directory.
     """
     identifier = identify_table(name) if kind == TABLE else identify_namespace(name)
     change = AlterProperties(identifier, kind, check_properties(put), names_of(unset))
@@ -576,24 +575,24 @@ def plan_alteration(
     entry = find_table(catalog, identifier, change.doing).entry
     if entry is None:
         raise refusal(
-            Refused, change.doing, "it is a directory only, which has none", hint="Register it, or migrate the catalog."
+            Refused, change.doing, "a directory has no properties", hint="Register it, or migrate the catalog."
         )
     return Alteration(catalog, change, entry.properties)
 
 
 def alter(plan: Alteration) -> None:
-    """Execute the plan. What another process put in the meantime stays, except for the same properties."""
+    """Execute the plan. Properties that another process set meanwhile stay, unless they are the same ones."""
     location, change = plan.catalog.manifest, plan.change
     if change.identifier.is_root:
-        manifest_lance.alter_root_properties(location, dict(change.put), tuple(change.unset))
+        manifest_pylance.alter_root_properties(location, dict(change.put), tuple(change.unset))
     else:
-        manifest_lance.apply(location, change)
+        manifest_pylance.apply(location, change)
 
 
 def alter_table(
     catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> TableInfo:
-    """Plan and alter; returns the table as it is then."""
+    """Plan and alter; returns the resulting table."""
     alter(plan_alteration(catalog, TABLE, name, put, unset))
     return describe_table(catalog, name)
 
@@ -601,6 +600,6 @@ def alter_table(
 def alter_namespace(
     catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> NamespaceInfo:
-    """Plan and alter; returns the namespace as it is then."""
+    """Plan and alter; returns the resulting namespace."""
     alter(plan_alteration(catalog, NAMESPACE, name, put, unset))
     return describe_namespace(catalog, name)

@@ -1,1 +1,1 @@
-"""Changes."""
+"""Differences between versions: ``diff`` compares two states, ``changes`` is the feed of changed rows."""

@@ -1,6 +1,7 @@
-"""``changes``: the rows that lead from one version to another, one after the other, with the versions that made them.
+"""``changes``: the rows that changed from one version to another, step by step, with the versions that changed them.
 
-Manifests are read one after the other; of fragments only those that a version added, removed or changed.
+Two points of a history come in; a frame of changes comes out. Reads manifests one after another, and only those
+fragments that a version added, removed or changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from lance_spark import hints
 from lance_spark.changes.image_rules import changes, pair, unpaired, updates
-from lance_spark.changes.lance import came_rows, gone_rows, rewritten_rows
+from lance_spark.changes.pylance import came_rows, gone_rows, rewritten_rows
 from lance_spark.changes.rules import (
     DELETE,
     FEED_FIELDS,
@@ -47,7 +48,7 @@ from lance_spark.format.row_ids import Deleted, DeletionKey, Offsets, Rewrite, d
 from lance_spark.format.schema import row_width, unknown_column
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import Deletions, Snapshot
-from lance_spark.scan.lance import blob_columns, read_deletions, schema_of
+from lance_spark.scan.pylance import blob_columns, read_deletions, schema_of
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import list_versions, pin_version
 from lance_spark.storage.files import THREADS, each
@@ -62,21 +63,21 @@ from lance_spark.storage.versions import (
 )
 
 Point = int | str | datetime
-"""A version: by its number on the branch, as a ref (tag, branch, ``branch@7``), or as the last one at a moment."""
+"""A version: its number on the branch, a ref (tag, branch, ``branch@7``), or a moment, for the last version at it."""
 
 _USUAL_ROW = 500
-"""Bytes of a row as a runner expects them; of wider rows it has to hold fewer at once."""
+"""The row size in bytes that a runner assumes; of wider rows it has to hold fewer at once."""
 
 
 class FeedEnds(NamedTuple):
-    """From where to where."""
+    """The first and the last version."""
 
     since: PinnedVersion
     until: PinnedVersion
 
 
 def find_ends(location: DatasetLocation, at: PinnedVersion, since: Point, until: Point | None) -> FeedEnds:
-    """The versions that were named, on the line of ``at``, which is also the end if none was named.
+    """The named versions, on the line of ``at``, which is also the end if none was named.
 
     Raises NotFound, InvalidOption and Refused.
     """
@@ -90,14 +91,14 @@ def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedV
         return resolve_expression(location, point, at.branch)
     if type(point) is not int or point < 1:
         raise InvalidOption(
-            f"{point!r} is no version.", hint="Give a number from 1, a tag, a branch, 'branch@7' or a datetime."
+            f"{point!r} is not a version.", hint="Give a number from 1, a tag, a branch, 'branch@7' or a datetime."
         )
     pin = at_or_before(PinnedVersion(at.branch, point), _branches(location, at.branch))
     return pin_version(location, pin.branch, pin.version)
 
 
 def find_moment(location: DatasetLocation, branch: str | None, point: datetime) -> PinnedVersion:
-    """The last version at a moment; of the parent where the branch had none yet. A moment without a zone is UTC."""
+    """The last version at a moment; of the parent if the branch had none yet. A moment without a zone is UTC."""
     moment = point.replace(tzinfo=timezone.utc) if point.tzinfo is None else point
     branches = _branches(location, branch)
     highest: int | None = None
@@ -119,10 +120,10 @@ def _branches(location: DatasetLocation, branch: str | None) -> Mapping[str, Bra
 
 
 def plan_changes(location: DatasetLocation, ends: FeedEnds, options: FeedOptions) -> FeedPlan:
-    """Which fragments to read, and what for; no row is read.
+    """Which fragments to read, and for what; reads no row.
 
-    What leads from the last version that both ends have in common to ``until`` is told version by version. What
-    ``since`` has beyond that is taken back, as one step that bears the common version. Raises NotFound for a version
+    The path from the last common version of both ends to ``until`` is reported version by version. What ``since`` has
+    beyond the common version is reverted in one step, labeled with the common version. Raises NotFound for a version
     or a column that is gone, Refused, InvalidOption and CorruptData.
     """
     path = path_between(ends.since, ends.until, refs.read_branches(location).branches)
@@ -137,7 +138,7 @@ def plan_changes(location: DatasetLocation, ends: FeedEnds, options: FeedOptions
 
 
 class _FeedWalk:
-    """Goes through versions; ``stable`` is whether all of them have stable row ids."""
+    """Walks through versions; ``stable`` is whether all of them have stable row ids."""
 
     def __init__(self, versions: VersionsOfPath, steps: StepReader, stable: bool) -> None:
         self.stable = stable
@@ -145,13 +146,13 @@ class _FeedWalk:
         self._steps = steps
 
     def forward(self) -> Iterator[VersionPieces]:
-        """What each version after the common one did, newest first."""
+        """The changes of each version after the common one, newest first."""
         for step in self._seen(forward=True):
             commit = commit_of(step.after, step.after.pin.branch)
             yield self._steps.forward(step.before, step.after, commit, step.transaction)
 
     def back(self) -> VersionPieces:
-        """What takes back everything that was done after the common version, as one."""
+        """One step that reverts everything after the common version."""
         if not self._versions.path.back:
             return VersionPieces(())
         commit = commit_of(self._versions.common, self._versions.path.common.branch)
@@ -167,13 +168,13 @@ class _FeedWalk:
 
 
 def commit_of(snapshot: Snapshot, branch: str | None) -> Commit:
-    """What a feed tells of a version."""
+    """The fields of a version that a feed shows."""
     head = snapshot.contents.head
     return Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
 
 
 def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents, options: FeedOptions) -> FeedColumns:
-    """The columns to read. Of blobs only the size is read, which tells most changes of them."""
+    """The columns to read. Of blobs only the size is read, which reveals most of their changes."""
     schema, blobs = schema_of(location, until), blob_columns(location, until)
     chosen = [name for name in schema.names if name not in blobs] if options.columns is None else list(options.columns)
     key = options.key or (() if end.has_stable_row_ids else key_columns(end.fields))
@@ -183,12 +184,12 @@ def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents,
         if name in blobs:
             raise Refused(
                 f"Column '{name}' holds blobs, which the change feed does not show.",
-                hint="Leave it out, and read the blobs of the rows that changed by their key.",
+                hint="Leave it out, and read the blobs of the changed rows by their key.",
             )
     taken = {field.name for field in FEED_FIELDS}
     clash = next((name for name in chosen if name.lower() in taken), None)
     if clash is not None:
-        raise InvalidOption(f"The change feed has a column '{clash}' itself.", hint="Leave it out with columns=[...].")
+        raise InvalidOption(f"The change feed has its own column '{clash}'.", hint="Leave it out with columns=[...].")
     hidden = [name for name in key if name not in chosen]
     sizes = [] if options.columns is not None else [name for name in schema.names if name in blobs]
     fields = [schema.field(name).with_nullable(True) for name in (*chosen, *hidden)]
@@ -221,7 +222,7 @@ def feed_frame(runner: Runner, plan: FeedPlan) -> Frame:
 
 
 def direct_changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-    """The changes of pieces whose rows need no comparison with those of others."""
+    """The changes of pieces whose rows need no comparison with others."""
     for piece in pieces:
         for kind, rows in ((DELETE, gone_rows(reading, piece)), (INSERT, came_rows(reading, piece))):
             for batch in rows:
@@ -233,7 +234,7 @@ def direct_changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa
 def rows_to_pair(
     reading: FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[Piece]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one side, with what tells which rows of the other side they belong to."""
+    """The rows of one side, with the hashes that pair them with rows of the other side."""
     for piece in pieces:
         rows = gone_rows(reading, piece) if old else came_rows(reading, piece)
         changed = (pair[0 if old else 1] for pair in rewritten_rows(reading, piece))
@@ -242,10 +243,10 @@ def rows_to_pair(
             yield unpaired(batch, piece.commit, reading, recognizable)
 
 
-# --- Reads the versions on the way of a change feed, in pairs of neighbours, and refuses where one of them is gone
+# --- The versions on the path of a feed, in pairs of neighbors
 
 _HELD = 32 * 2**20
-"""Bytes of manifests that are read ahead."""
+"""Bytes of manifests to read ahead."""
 
 
 class FeedStep(NamedTuple):
@@ -263,7 +264,7 @@ class _ReadVersion(NamedTuple):
 
 
 class VersionsOfPath:
-    """The versions on a way. Decoded manifests are kept no longer than for two neighbours."""
+    """The versions on a path. At most two neighboring manifests are kept decoded."""
 
     def __init__(self, location: DatasetLocation, path: FeedPath) -> None:
         self.path = path
@@ -271,16 +272,15 @@ class VersionsOfPath:
 
     @cached_property
     def common(self) -> Snapshot:
-        """The version that both ends have in common. Raises NotFound where it, and every copy of it, is gone."""
+        """The version that both ends have in common. Raises NotFound if it, and every copy of it, is gone."""
         spans = (*self.path.forward[:1], *self.path.back[:1])
         copies = [PinnedVersion(span.branch, span.after) for span in spans]
         return self._snapshot(self._first_of(self.path.common, *copies))
 
     def steps(self, forward: bool) -> Iterator[FeedStep]:
-        """The steps on from the common version, newest first, or those that lead back to it, oldest first.
+        """The steps away from the common version, newest first, or those that lead back to it, oldest first.
 
-        Without those that are known to change no rows. Raises NotFound for a version that is gone: what it changed
-        cannot be told.
+        Steps known to change no rows are left out. Raises NotFound for a version that is gone: its changes are unknown.
         """
         spans = self.path.forward if forward else self.path.back
         before = [self.path.common, *(PinnedVersion(span.branch, span.until) for span in spans)]
@@ -299,7 +299,7 @@ class VersionsOfPath:
             last = here
 
     def _versions(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[_ReadVersion]:
-        """The versions of a span and the one before it, without those that only begin a copied one."""
+        """The versions of a span and the one before it, without those that only begin a copy."""
         # The first version of a branch is a copy of the one it was made from, with all files at the same places.
         begin = PinnedVersion(span.branch, span.after)
         numbers: Sequence[int] = range(span.after + 1, span.until + 1)
@@ -315,7 +315,7 @@ class VersionsOfPath:
             yield self._first_of(begin, previous)
 
     def _manifests(self, branch: str | None, numbers: Sequence[int]) -> Iterator[tuple[PinnedVersion, bytes | None]]:
-        """Several are requested at once, fewer of a table with many fragments: its manifests take megabytes."""
+        """Requested in parallel; fewer at once for a table with many fragments, whose manifests take megabytes."""
         at_once = 2
         while numbers:
             pins = [PinnedVersion(branch, number) for number in numbers[:at_once]]
@@ -325,7 +325,7 @@ class VersionsOfPath:
             at_once = max(1, min(THREADS, _HELD // max(len(content or b" ") for content in contents)))
 
     def _first_of(self, *pins: PinnedVersion) -> _ReadVersion:
-        """The first version that is there, of several that are the same one."""
+        """The first existing version among several copies of the same one."""
         for pin in pins:
             content = find_manifest(self._location, pin)
             if content is not None:
@@ -346,29 +346,29 @@ class VersionsOfPath:
         while oldest - 1 in known:
             oldest -= 1
         name = pin.branch or MAIN
-        since = f"Changes since {name}@{oldest} can be told. " if oldest in known else ""
+        since = f"Changes since {name}@{oldest} can be read. " if oldest in known else ""
         return NotFound(
-            f"Version {pin.version} of '{name}' is gone: what it changed cannot be told.",
+            f"Version {pin.version} of '{name}' is gone: its changes cannot be read.",
             hint=hints.of(
                 f"{since}A tag keeps a version, but not those after it; a cleanup policy does. ",
                 hints.DIFF,
-                " compares two versions whatever was between them.",
+                " compares any two versions.",
             ),
         )
 
 
-# --- Reads the deletion files that rows are followed by, each one once, wherever it is
+# --- Deletion files: each one read once
 
 
 class Held(NamedTuple):
-    """Fragments of a version that is there: so are its deletion files."""
+    """Fragments of an existing version, whose deletion files therefore exist."""
 
     version: Snapshot
     fragments: Iterable[Fragment]
 
 
 class DeletionReader(NamedTuple):
-    """Where to read, and whose words errors have."""
+    """Where to read, and what errors name."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -377,9 +377,9 @@ class DeletionReader(NamedTuple):
 
 
 def known_deletions(reader: DeletionReader, held: Sequence[Held], rewrites: Sequence[Rewrite]) -> Deleted:
-    """The deleted rows of all these fragments, and of those in compactions, as far as their files are still there.
+    """The deleted rows of all these fragments, and of those in compactions, as far as their files still exist.
 
-    Raises NotFound for a file of a version that is there, and CorruptData.
+    Raises NotFound for a missing file of an existing version, and CorruptData.
     """
     certain: dict[DeletionKey, Deletions] = {}
     for key, place in _places(held):

@@ -1,7 +1,7 @@
 """``diff A..B``: from the state of one version to that of another.
 
-Two manifests are read, and deletion files where they differ. Rows are read only if that is asked for, and only those of
-fragments that differ; with stable row ids also their ids, which the manifests hold.
+Reads two manifests, and deletion files where they differ. Rows are read only on request, and only those of fragments
+that differ. With stable row ids, their ids are compared first, which the manifests hold.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from lance_spark.format.operations import (
     top_level,
 )
 from lance_spark.format.row_values import ADDRESS, HASHED, RowChanges, compare_hashed, hashed
-from lance_spark.scan import lance
-from lance_spark.scan.lance import (
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import (
     ROW_ID,
     UPDATED,
     FragmentRows,
@@ -68,11 +68,11 @@ def diff(
     limit: int = 20,
     counts_only: bool = False,
 ) -> Diff:
-    """How to get from version ``a`` to version ``b``; with ``rows``, by comparing the rows that may differ.
+    """The differences from version ``a`` to version ``b``; with ``rows``, by comparing the rows that may differ.
 
-    With ``counts_only`` the numbers of the manifests are taken as they are: a deletion file is read only where both
-    versions delete rows of one fragment. ``limit`` is how many example rows of each kind are given. Raises NotFound
-    for a version that is not there.
+    ``counts_only`` trusts the numbers in the manifests: a deletion file is read only if both versions delete rows of
+    the same fragment. ``limit`` is the number of example rows of each kind. Raises NotFound if a version does not
+    exist.
     """
     sides = _read(location, a, b)
     changes = match(sides.before, sides.after)
@@ -109,7 +109,7 @@ class ComparedVersions:
 
     @property
     def counted(self) -> bool:
-        """Whether the manifests say how many rows fragments have."""
+        """Whether the manifests record how many rows the fragments have."""
         return self.before.counts_rows and self.after.counts_rows
 
 
@@ -126,7 +126,7 @@ class _Deletions:
     sides: ComparedVersions
     pair: FragmentPair
     trusted: bool
-    """Whether what the manifests say of a deletion file is enough."""
+    """Whether the manifest's record of a deletion file suffices."""
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -138,7 +138,7 @@ class _Deletions:
 
     @property
     def needs_files(self) -> bool:
-        """Whether the manifests are not enough: both versions delete rows, or writers did not count."""
+        """Whether the manifests are not enough: both versions delete rows, or the writer recorded no counts."""
         both = self.pair.before.deletion is not None and self.pair.after.deletion is not None
         return both or not (self.trusted and self.sides.counted)
 
@@ -163,7 +163,7 @@ class _Deletions:
 
 
 def _read_files(deletions: Iterable[_Deletions]) -> None:
-    """Read deletion files several at a time. Otherwise each is read when it is first needed."""
+    """Read deletion files in parallel. Without this, each is read when first needed."""
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda each: each.deleted, deletions))
 
@@ -185,7 +185,7 @@ def _values(sides: ComparedVersions, pairs: Iterable[FragmentPair]) -> tuple[Col
 
 
 class _RowChanges:
-    """What happened to the rows."""
+    """The changes of the rows."""
 
     def __init__(self, sides: ComparedVersions, changes: FragmentChanges, deletions: Sequence[_Deletions]) -> None:
         self._sides = sides
@@ -199,7 +199,7 @@ class _RowChanges:
         ]
 
     def counted(self) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
-        """By fragments and deletion files, without reading rows."""
+        """From fragments and deletion files, without reading rows."""
         _read_files(each for each in self._deletions if each.needs_files)
         counts = [each.counts for each in self._deletions]
         added = self._live(self._sides.b, self._changes.added) + sum(undeleted for _, undeleted in counts)
@@ -212,12 +212,12 @@ class _RowChanges:
         changed = compare_ids(self._source(True, ()), self._source(False, ()), identity) if identity.row_ids else None
         if changed is None:
             return self._counts(added, deleted, None), (), (NOT_COMPARED,)
-        # Values written in place are not seen by looking at ids.
+        # Comparing ids does not reveal values that were written in place.
         count = None if self._rewritten else len(changed.changed_before)
         return self._counts(len(changed.added), len(changed.deleted), count), (), ()
 
     def compared(self, limit: int) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
-        """By the rows that may differ."""
+        """From the rows that may differ."""
         sides = self._sides
         names = common_columns(sides.before.fields, sides.after.fields)
         blobs = blob_columns(sides.location, sides.a) | blob_columns(sides.location, sides.b)
@@ -271,7 +271,7 @@ class _RowChanges:
     def _live(self, pin: PinnedVersion, fragments: Sequence[Fragment]) -> int:
         if self._sides.counted:
             return sum(fragment.rows for fragment in fragments)
-        return sum(lance.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
+        return sum(pylance.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
 
     def _total(self, pin: PinnedVersion, contents: Contents) -> int:
         if contents.counts_rows:
@@ -279,7 +279,7 @@ class _RowChanges:
         return count_rows(self._sides.location, pin)
 
 
-# --- Compares the rows of two versions that may differ, batch by batch, and shows some of those that do
+# --- Comparing the rows of two versions, batch by batch, with examples
 
 _OFFSET_BITS = 32
 _UNKNOWN_TO_OTHERS = 2**62
@@ -288,17 +288,17 @@ _UNKNOWN_TO_OTHERS = 2**62
 
 @dataclass(frozen=True)
 class Identity:
-    """How a row is recognized although its values changed."""
+    """How a row is recognized after its values changed."""
 
     key: tuple[tuple[str, str], ...] = ()
     """(column before, column after) of the table's key."""
     row_ids: bool = False
     below: int | None = None
-    """Row ids from here on were given to different rows on two branches; None if all ids are reliable."""
+    """From this id on, two branches gave the same row ids to different rows; None if all ids are reliable."""
     fork_version: int | None = None
-    """The version that both descend from; None for two versions of one branch."""
+    """The common ancestor of both versions; None for two versions of one branch."""
     places: Mapping[int, int] = field(default_factory=dict)
-    """Fragments that are in both versions: their ids before, and after. A row in one place is one row."""
+    """Fragments that are in both versions: their ids before, and after. Rows at the same place are the same row."""
 
     @property
     def is_known(self) -> bool:
@@ -312,7 +312,7 @@ def identity_of(
     after: tuple[PinnedVersion, Contents],
     places: Mapping[int, int],
 ) -> Identity:
-    """Stable row ids if they are reliable, else the table's key, else only the places of rows."""
+    """Stable row ids if they are reliable, otherwise the table's key, otherwise only the places of rows."""
     (a, old), (b, new) = before, after
     if old.has_stable_row_ids and new.has_stable_row_ids:
         if a.branch == b.branch:
@@ -326,7 +326,7 @@ def identity_of(
 
 
 def _fork(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Contents | None:
-    """The last version that both have in their history; None where it is gone."""
+    """The last version that both have in their history; None if it is gone."""
     table = refs.read_ref_files(location)
     lines = []
     for pin in (a, b):
@@ -345,7 +345,7 @@ def _fork(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Cont
 
 
 def compare_ids(before: RowSource, after: RowSource, identity: Identity) -> RowChanges | None:
-    """Which rows were added, deleted and changed, by their ids and when they were last updated; no value is read.
+    """Which rows were added, deleted and changed, from their ids and the version of their last update; reads no value.
 
     None without stable row ids.
     """
@@ -383,7 +383,7 @@ def compare_rows(
     identity: Identity,
     blobs: Collection[str] = (),
 ) -> RowChanges:
-    """Which rows were added, deleted and changed, by their values in columns of two names: before, and after."""
+    """Which rows were added, deleted and changed, from the values of columns given by two names: before, and after."""
     sides = []
     for side, source in enumerate((before, after)):
         content = [pair[side] for pair in names]
@@ -400,7 +400,7 @@ def compare_rows(
 
 
 def _placed(rows: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBatch:
-    """Rows of fragments that are in both versions are recognized by their places, if there is no other way."""
+    """As a last resort, rows of fragments that are in both versions are recognized by their places."""
     if identity.is_known or not identity.places or not rows.num_rows:
         return rows
     fragments = pc.shift_right(rows.column("address"), pa.scalar(_OFFSET_BITS, pa.uint64()))
@@ -438,5 +438,5 @@ def _at(source: RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]
 
 
 def _column_names(source: RowSource) -> list[str]:
-    """All columns of the version that is read."""
+    """All columns of the version."""
     return list(stored_row_schema(source.location, source.pin).names)

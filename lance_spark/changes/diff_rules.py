@@ -1,4 +1,4 @@
-"""What differs between two versions, as values."""
+"""The differences between two versions, as values. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RowCounts:
     """Rows of the earlier version."""
     after: int
     compared: bool
-    """Whether the rows themselves were compared; else fragments and deletion files were."""
+    """Whether the rows themselves were compared, or only fragments and deletion files."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON."""
@@ -59,7 +59,7 @@ class ColumnValues:
     column: str
     fragments: int
     rows: int
-    """Rows of those fragments: at most so many values differ."""
+    """Rows of those fragments: an upper bound of the values that differ."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON."""
@@ -83,7 +83,7 @@ class RowExample:
 
 @dataclass(frozen=True)
 class Diff:
-    """From the state of one version to that of another."""
+    """The differences from one version to another."""
 
     before: PinnedVersion
     after: PinnedVersion
@@ -103,7 +103,7 @@ class Diff:
         return not (self.columns or any(counts) or seen)
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON; values of rows that JSON does not have become text."""
+        """As JSON; values that JSON cannot represent become text."""
         return {
             "before": str(self.before),
             "after": str(self.after),
@@ -118,7 +118,7 @@ class Diff:
 
 
 def plain_row(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A row with values that JSON has."""
+    """A row with values that JSON can represent."""
     return None if row is None else {name: _plain(value) for name, value in row.items()}
 
 

@@ -1,4 +1,4 @@
-"""From the rows that went and came to changes: which are the same row, and which did not change at all. Pure."""
+"""Turns removed and added rows into changes: pairs those that are the same row and drops equal pairs. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GOLDEN, _WORD = 0x9E37_79B9_7F4A_7C15, 2**64
 
 
 def changes(batch: pa.RecordBatch, kind: str, commit: Commit, columns: FeedColumns) -> pa.RecordBatch:
-    """Rows as changes of one kind. ``batch`` has all columns of the feed, and may have more."""
+    """Rows as changes of one kind. ``batch`` has all columns of the feed, and possibly more."""
     shown = [batch.column(place) for place in range(columns.shown)]
     kinds = pa.array([kind]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
     return pa.RecordBatch.from_arrays([*shown, kinds, *_told(commit, batch.num_rows)], schema=columns.rows)
@@ -42,7 +42,7 @@ def changes(batch: pa.RecordBatch, kind: str, commit: Commit, columns: FeedColum
 def updates(
     before: pa.RecordBatch, after: pa.RecordBatch, commit: Commit, reading: FeedReading
 ) -> tuple[pa.RecordBatch, ...]:
-    """Rows that belong together one by one as changes; with both images each row is followed by the one it became."""
+    """Rows paired one by one, as changes; with both images, each row is followed by the row that replaced it."""
     columns, images = reading.columns, reading.options.images
     if images == "post":
         return (changes(after, UPDATE_POSTIMAGE, commit, columns),)
@@ -56,9 +56,9 @@ def updates(
 
 
 def unpaired(batch: pa.RecordBatch, commit: Commit, reading: FeedReading, recognizable: bool) -> pa.RecordBatch:
-    """Rows with what tells which of them belong together. ``batch`` has all columns of the feed, and maybe row ids.
+    """Rows with the hashes that pair them. ``batch`` has all columns of the feed, and possibly row ids.
 
-    Unless all versions are put together, the hashes differ from version to version.
+    Unless all versions are combined, the hashes differ from version to version.
     """
     columns, rows = reading.columns, batch.num_rows
     salt = np.uint64(0 if reading.options.net else commit.version * _GOLDEN % _WORD)
@@ -76,7 +76,7 @@ def unpaired(batch: pa.RecordBatch, commit: Commit, reading: FeedReading, recogn
 
 
 def hash_values(batch: pa.RecordBatch, columns: FeedColumns, places: Sequence[int] | None = None) -> Hashes:
-    """A number for the values of each row: of those that are shown and the sizes of blobs, or of some columns."""
+    """A hash of the values of each row: of the shown columns and the sizes of blobs, or of some columns."""
     names = columns.schema.names
     shown = range(columns.shown)
     chosen = places or [place for place, name in enumerate(names) if place in shown or name in columns.blobs]
@@ -84,9 +84,9 @@ def hash_values(batch: pa.RecordBatch, columns: FeedColumns, places: Sequence[in
 
 
 def pair(gone: pa.Table, came: pa.Table, images: Images, schema: pa.Schema) -> pa.Table:
-    """The changes that rows are which went and came: those of whole versions, or all that may belong together.
+    """The changes between removed and added rows: of whole versions, or of all rows that may belong together.
 
-    Equal rows of one identity are none: they were copied. Of the others, two of one identity are an update.
+    Equal rows of one identity were only copied and are dropped. Any other two of one identity are an update.
     """
     gone, came = (table.sort_by(COMMIT_VERSION).combine_chunks() for table in (gone, came))
     found = compare_hashed(_hashed(gone), _hashed(came), renumbered=False)
@@ -110,10 +110,10 @@ def pair(gone: pa.Table, came: pa.Table, images: Images, schema: pa.Schema) -> p
 
 
 def _last_commits(gone: pa.Table, came: pa.Table, deleted: Places) -> Places:
-    """Per deleted row, the place of the row that tells the last version that touched it.
+    """For each deleted row, the place of the row with the last version that touched it.
 
-    Places count the rows that went, then those that came. A row that was changed and then deleted went with the version
-    that deleted it.
+    Places count the removed rows, then the added ones. A row that was changed and then deleted was removed by the
+    version that deleted it.
     """
     versions = np.concatenate([_numbers(gone[COMMIT_VERSION]), _numbers(came[COMMIT_VERSION])])
     identity = pa.chunked_array([*gone[IDENTITY].chunks, *came[IDENTITY].chunks], pa.int64())
@@ -131,7 +131,7 @@ def _last_commits(gone: pa.Table, came: pa.Table, deleted: Places) -> Places:
 
 
 def _identity(batch: pa.RecordBatch, reading: FeedReading, recognizable: bool) -> tuple[Hashes, npt.NDArray[np.bool_]]:
-    """What each row is recognized by, and whether it is there."""
+    """The identity of each row, and whether it has one."""
     rows = batch.num_rows
     nothing = np.zeros(rows, np.uint64), np.zeros(rows, dtype=bool)
     if reading.options.images == "none":
@@ -151,7 +151,7 @@ def _identity(batch: pa.RecordBatch, reading: FeedReading, recognizable: bool) -
 
 
 def _hashed(table: pa.Table) -> pa.Table:
-    """As the rows of one side of a comparison, with their places for addresses."""
+    """The rows of one side of a comparison, addressed by their places."""
     identity = table[IDENTITY]
     numbers = pa.array(np.asarray(pc.fill_null(identity, 0), dtype=np.int64).view(np.uint64))
     known = pc.if_else(pc.is_valid(identity).combine_chunks(), numbers, pa.scalar(None, pa.uint64()))

@@ -1,4 +1,7 @@
-"""The words of the change feed, and the values that say what to read for it."""
+"""The change feed: its options and columns, the path between two versions, and the fragments to read for each step.
+
+Manifests come in as values. What comes out is a plan: pieces of fragments, divided among tasks. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 COMMIT_TIMESTAMP, COMMIT_BRANCH = "_commit_timestamp", "_commit_branch"
 INSERT, DELETE = "insert", "delete"
 UPDATE_PREIMAGE, UPDATE_POSTIMAGE = "update_preimage", "update_postimage"
-"""Spark's words for changes, from 4.2 on, which are Delta's."""
+"""Spark's names for changes (since 4.2), the same as Delta's."""
 
 Images = Literal["update", "post", "none"]
-"""What an update gives: both images, only the row after it, or a delete and an insert."""
+"""The rows of an update: both images, only the row after it, or a delete and an insert."""
 
 COMMIT_FIELDS = (
     pa.field(COMMIT_VERSION, pa.int64()),
@@ -32,41 +35,41 @@ COMMIT_FIELDS = (
     pa.field(COMMIT_BRANCH, pa.string()),
 )
 FEED_FIELDS = (pa.field(CHANGE_TYPE, pa.string()), *COMMIT_FIELDS)
-"""The columns behind those of the table."""
+"""The columns after those of the table."""
 CONTENT, IDENTITY, LOCAL = "__content", "__identity", "local"
-"""Of rows that have to be paired: hashes of their values and of what they are recognized by, and the hash that all rows
-have in common that may belong together."""
+"""Columns of rows that have to be paired: hashes of their values and of their identity, and a hash that all rows share
+that may belong together."""
 PAIRING_FIELDS = tuple(pa.field(name, pa.int64()) for name in (CONTENT, IDENTITY, LOCAL))
 
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """What a user asked for."""
+    """The options of the feed, as the user gave them."""
 
     columns: tuple[str, ...] | None = None
     """None for all columns of the table."""
     images: Images = "update"
     net: bool = False
-    """Whether each row comes once at most, with all that happened to it put together."""
+    """Whether each row appears at most once, with all its changes combined."""
     key: tuple[str, ...] = ()
-    """Columns that tell rows apart; empty for stable row ids or, without them, the table's key."""
+    """Columns that identify rows; empty for stable row ids or, without them, the table's key."""
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption for values that cannot be."""
+        """Raise InvalidOption for invalid values."""
         if self.images not in get_args(Images):
             raise InvalidOption(f"images is {self.images!r}.", hint="Choose 'update', 'post' or 'none'.")
         for what, names in (("columns", self.columns or ()), ("key", self.key)):
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise InvalidOption(f"Column '{twice}' stands twice in {what}.")
+                raise InvalidOption(f"Column '{twice}' appears twice in {what}.")
         if self.columns == ():
             raise InvalidOption(
-                "columns is empty: there would be nothing to show.", hint="Name a column, or leave it out."
+                "columns is empty: the feed would show nothing.", hint="Name a column, or leave it out."
             )
 
 
 class Commit(NamedTuple):
-    """What is told of the version that made a change."""
+    """The version that made a change, as the feed shows it."""
 
     version: int
     timestamp_us: int
@@ -81,7 +84,7 @@ class Side(NamedTuple):
     fragment: int
     deletions: Deletions | None
     columns: tuple[str | None, ...]
-    """What the version calls each column of the feed; None for one that it does not have."""
+    """The version's name of each column of the feed; None for a column that it does not have."""
 
 
 class Piece(NamedTuple):
@@ -95,23 +98,23 @@ class Piece(NamedTuple):
     rewritten: tuple[int, ...] = ()
     """Places of the columns of the feed whose values may differ in rows that both versions have."""
     deletes: bool = True
-    """Whether rows may have gone."""
+    """Whether rows may have been removed."""
     inserts: bool = True
-    """Whether rows may have come."""
+    """Whether rows may have been added."""
     size: int = 0
-    """Bytes to read, about."""
+    """Approximate bytes to read."""
     rows: int = 0
-    """Rows that changed, at most."""
+    """Upper bound of the changed rows."""
 
 
 class VersionPieces(NamedTuple):
-    """What one version changed."""
+    """The changes of one version."""
 
     pieces: tuple[Piece, ...]
     recognizable: bool = True
-    """Whether row ids, if the table has stable ones, tell which of its rows are the same."""
+    """Whether row ids, if the table has stable ones, identify its rows."""
     net: bool = False
-    """Whether it stands for several versions, so that several of its rows may be one."""
+    """Whether it stands for several versions, so that several of its rows may be the same row."""
 
     @property
     def needs_pairing(self) -> bool:
@@ -121,15 +124,15 @@ class VersionPieces(NamedTuple):
 
 @dataclass(frozen=True)
 class FeedColumns:
-    """The columns of a feed, in its types. All of them may be null, as an older version may lack them."""
+    """The columns of a feed, in its types. All are nullable, since an older version may lack them."""
 
     schema: pa.Schema
-    """Those that are shown, then those that are only read."""
+    """The shown columns, then those that are only read."""
     shown: int
     """How many are shown."""
     key: tuple[str, ...] = ()
     blobs: frozenset[str] = frozenset()
-    """Those of which only the size is read."""
+    """Columns of which only the size is read."""
 
     @property
     def rows(self) -> pa.Schema:
@@ -138,8 +141,8 @@ class FeedColumns:
 
     @property
     def unpaired(self) -> pa.Schema:
-        """The schema of rows that are to be paired."""
-        # A column of the table may be called as one of ours.
+        """The schema of rows that still have to be paired."""
+        # A column of the table may have the same name as one of ours.
         plain = [pa.field(f"c{place}", field.type) for place, field in enumerate(self._shown)]
         return pa.schema([*plain, *COMMIT_FIELDS, *PAIRING_FIELDS])
 
@@ -156,33 +159,33 @@ class FeedReading:
     columns: FeedColumns
     options: FeedOptions
     row_ids: bool = False
-    """Whether stable row ids tell rows apart."""
+    """Whether stable row ids identify rows."""
     below: int | None = None
-    """Row ids from here on were given to different rows on two branches; None if all ids are reliable."""
+    """From this id on, two branches gave the same row ids to different rows; None if all ids are reliable."""
 
 
 @dataclass(frozen=True)
 class FeedPlan:
-    """What to read, and what to make of it."""
+    """What to read, and how to turn it into changes."""
 
     reading: FeedReading
     direct: tuple[Piece, ...]
     """Their rows are changes as they are read."""
     to_pair: tuple[Piece, ...]
-    """Their rows have to be compared with one another; those of one version, or all if ``net``."""
+    """Their rows have to be compared with one another: within each version, or across all if ``net``."""
     unrecognizable: frozenset[int] = frozenset()
-    """Versions of which row ids tell nothing."""
+    """Versions whose row ids identify nothing."""
 
     @property
     def rows(self) -> int:
-        """How many rows have to be compared, at most."""
+        """Upper bound of the rows to compare."""
         return sum(piece.rows for piece in self.to_pair)
 
 
 def arrange(reading: FeedReading, told: Sequence[VersionPieces]) -> FeedPlan:
-    """Which rows have to be compared. What only came or only went is known as it is read, unless the net is asked for.
+    """Which rows have to be compared. Rows of steps that only add or only remove need it only if ``net`` is requested.
 
-    Rows that were changed where they are belong together by their places.
+    Rows that were changed in place are paired by their places.
     """
     told = [version for version in told if version.pieces]
     net = reading.options.net and len(told) > 1
@@ -209,20 +212,20 @@ def _arranged(reading: FeedReading, told: Sequence[VersionPieces]) -> FeedPlan:
     return FeedPlan(reading, tuple(direct), tuple(to_pair), unknown)
 
 
-# --- The way from one version to another: back to the last one that both have in common, and on from there
+# --- The path between two versions: back to their last common version, and forward from there
 # A branch is a line below its fork, so each version is at the end of one line of spans. Merges are versions like
-# others: the way never leaves the line.
+# any other: the path never leaves the line.
 
 
 @dataclass(frozen=True)
 class FeedPath:
-    """The way."""
+    """The path from ``since`` to ``until``."""
 
     common: PinnedVersion
     back: tuple[VersionSpan, ...]
-    """Versions of the begin that the common one does not have, oldest first."""
+    """Versions behind ``since`` that the common one does not have, oldest first."""
     forward: tuple[VersionSpan, ...]
-    """Versions that lead from the common one to the end, oldest first."""
+    """Versions from the common one to the end, oldest first."""
 
 
 def line_of(pin: PinnedVersion, branches: Mapping[str, Branch]) -> tuple[VersionSpan, ...]:
@@ -240,7 +243,7 @@ def line_of(pin: PinnedVersion, branches: Mapping[str, Branch]) -> tuple[Version
 
 
 def path_between(since: PinnedVersion, until: PinnedVersion, branches: Mapping[str, Branch]) -> FeedPath:
-    """The way from one version to another. Raises Refused for two that have nothing in common."""
+    """The path from one version to another. Raises Refused if they have no common version."""
     common: PinnedVersion | None = None
     ours, theirs = line_of(since, branches), line_of(until, branches)
     for mine, other in zip(ours, theirs, strict=False):
@@ -251,8 +254,8 @@ def path_between(since: PinnedVersion, until: PinnedVersion, branches: Mapping[s
             break
     if common is None:
         raise Refused(
-            f"{since} and {until} have no common version, so none leads to the other one.",
-            hint=hints.of(hints.DIFF, " compares two versions whatever led to them."),
+            f"{since} and {until} have no common version, so no path leads from one to the other.",
+            hint=hints.of(hints.DIFF, " compares any two versions."),
         )
     return FeedPath(common, _after(ours, common), _after(theirs, common))
 
@@ -273,29 +276,29 @@ def _after(line: tuple[VersionSpan, ...], common: PinnedVersion) -> tuple[Versio
     return tuple(span for span in rest if span.after < span.until)
 
 
-# --- What one version changed, from its manifest and the one before it: which fragments to read, and what for
+# --- The fragments to read for one version, from its manifest and the one before it
 
 _OPEN_COST = 64 * 2**10
 """Bytes charged for opening a fragment."""
 _CHANGE_NO_ROWS = frozenset(
     {"CreateIndex", "Rewrite", "ReserveFragments", "UpdateConfig", "UpdateBases", "UpdateMemWalState"}
 )
-"""Operations after which the table has the same rows; of them a compaction has them in other files."""
+"""Operations that leave the rows of the table the same; a compaction moves them to other files."""
 _BRING_NO_ROWS_BACK = frozenset({"Append", "Delete", "Update"})
 _REPLACES_ALL = "Overwrite"
 
 
 def changes_no_rows(transaction: Transaction | None) -> bool:
-    """Whether a version is known to have the rows of the one before it, so that its fragments need no look."""
+    """Whether a version is known to have the same rows as the one before it, so that its fragments need no look."""
     return transaction is not None and (
         transaction.operation in _CHANGE_NO_ROWS or transaction.properties.get(REORDERED) == "true"
     )
 
 
 def begins_copy(transaction: Transaction | None) -> bool:
-    """Whether a version is the first half of one that is copied from another dataset.
+    """Whether a version is the first half of a copy from another dataset.
 
-    It has no rows. The next one brings them, and is compared with what was before.
+    It has no rows. The next one brings them, and is compared with the version before the copy.
     """
     return transaction is not None and transaction.properties.get(ACTION) == BEGIN
 
@@ -308,7 +311,7 @@ class ColumnTrack(NamedTuple):
     names: tuple[str | None, ...]
     """What the version calls them."""
     fields: tuple[frozenset[int], ...]
-    """Ids of all fields in them."""
+    """The ids of all their fields, nested ones included."""
 
 
 def track(fields: Sequence[Field], columns: Sequence[str]) -> ColumnTrack:
@@ -318,11 +321,11 @@ def track(fields: Sequence[Field], columns: Sequence[str]) -> ColumnTrack:
 
 
 def tracked_to(fields: Sequence[Field], here: ColumnTrack, columns: Sequence[str], replaced: bool) -> ColumnTrack:
-    """The columns of a version in its neighbour, which has these fields.
+    """The columns of a version, found in its neighbor with these fields.
 
-    A renamed column keeps its id, one whose type was changed only its name. Ids of columns that were dropped may be
-    given to others later, so they mean something between neighbours only, and nothing if the table was ``replaced``.
-    ``columns`` are the names in the feed.
+    A renamed column keeps its id; a column whose type was changed keeps only its name. Ids of dropped columns may be
+    reused later, so they are meaningful only between neighbors, and never if the table was ``replaced``. ``columns``
+    are the names in the feed.
     """
     by_id = {field.id: field.name for field in fields if field.parent_id == -1}
     by_name = {name: field_id for field_id, name in by_id.items()}
@@ -350,15 +353,15 @@ def _tracked(ids: Sequence[int | None], fields: Sequence[Field]) -> ColumnTrack:
 
 
 class StepReader:
-    """Finds the pieces of steps between neighbouring versions, the one after the other away from ``until``."""
+    """Finds the pieces of steps between neighboring versions, moving away from ``until`` one step at a time."""
 
     def __init__(self, until: Sequence[Field], columns: Sequence[str], known: ColumnTrack | None = None) -> None:
-        """``known``: where the columns are in ``until``, if not by their names."""
+        """``known``: where the columns are in ``until``, if their names do not tell."""
         self._columns = tuple(columns)
         self._fields, self._track = tuple(until), known or track(until, columns)
 
     def forward(self, before: Snapshot, after: Snapshot, commit: Commit, by: Transaction | None) -> VersionPieces:
-        """What a version changed. Steps come newest first."""
+        """The changes of a version. Steps come newest first."""
         new = self._moved(after, replaced=False)
         old = self._moved(before, replaced=replaces_all(by))
         returns = by is None or ACTION in by.properties or by.operation not in _BRING_NO_ROWS_BACK
@@ -366,7 +369,7 @@ class StepReader:
         return VersionPieces(tuple(step.pieces(returns)), not replaces_all(by))
 
     def back(self, before: Snapshot, after: Snapshot, commit: Commit, by: Transaction | None) -> VersionPieces:
-        """What takes back what a version changed. Steps come oldest first, after all that lead forward."""
+        """The changes that revert a version. Steps come oldest first, after all forward steps."""
         old = self._moved(before, replaced=False)
         new = self._moved(after, replaced=replaces_all(by))
         step = _Step(after, before, commit, new, old)
@@ -388,7 +391,7 @@ def whole_pieces(snapshot: Snapshot, commit: Commit, columns: ColumnTrack) -> It
 
 
 def replaces_all(by: Transaction | None) -> bool:
-    """Whether a version has nothing of the one before it, so that ids of columns mean something else."""
+    """Whether a version keeps nothing of the one before it, so that column ids mean something else."""
     return by is not None and by.operation == _REPLACES_ALL
 
 
@@ -404,7 +407,7 @@ class _Step:
         self._before, self._after, self._commit, self._old, self._new = before, after, commit, old, new
 
     def pieces(self, rows_may_return: bool) -> Iterator[Piece]:
-        # A column that was dropped stays in its files, and in the records of the fragments.
+        # A dropped column stays in its files, and in the records of the fragments.
         changes = match(self._before.contents, self._after.contents, every=self._old.ids != self._new.ids)
         for fragment in changes.removed:
             yield Piece(
@@ -471,17 +474,17 @@ def _size(fragment: Fragment, fields: Sequence[frozenset[int]]) -> int:
     return _OPEN_COST + sum(file.size for file in fragment.files if not every.isdisjoint(file.fields))
 
 
-# --- Divides pieces among tasks, by the bytes that they have to read
+# --- Dividing pieces among tasks, by bytes to read
 # Pure.
 
 TASK_BYTES = 32 * 2**20
-"""Bytes that one task reads, roughly. A fragment is not divided."""
+"""Approximate bytes that one task reads. A fragment is never divided."""
 _MOST_PIECES = 1_000
-"""A task opens a fragment in milliseconds, from a store in hundreds."""
+"""Opening a fragment takes a task milliseconds on a local disk, and hundreds of them on an object store."""
 
 
 def in_tasks(pieces: Iterable[Piece], size: int = TASK_BYTES) -> Sequence[tuple[Piece, ...]]:
-    """Groups of pieces that follow one another, each of about that size."""
+    """Groups of consecutive pieces, each of about that size."""
     tasks: list[tuple[Piece, ...]] = []
     group: list[Piece] = []
     filled = 0

@@ -1,1 +1,1 @@
-"""What may be deleted, and why: pure decisions."""
+"""Cleanups: decides which versions and files of a dataset may be deleted, and deletes them."""

@@ -1,4 +1,4 @@
-"""pylance's own cleanup after commits: switched on by configuration keys, and refused where it would lose data."""
+"""Switches on pylance's own cleanup after commits, by configuration keys; refuses it where it would lose data."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def enable_auto_cleanup(
     retain_versions: int | None,
     commit_window: timedelta = DEFAULT_COMMIT_WINDOW,
 ) -> None:
-    """Let pylance clean a branch after every ``interval``-th version, whoever commits; a commit of its own.
+    """Let pylance clean a branch after every ``interval``-th commit of any process; this is a commit itself.
 
-    Raises Refused where that hook is known to lose data: it takes versions that a job under way needs (those within
-    ``commit_window``), does not find the files of a branch that was made through another spelling of the URI, and knows
-    of no clones.
+    Raises Refused where pylance's hook is known to lose data: it removes versions that a running job needs (those
+    within ``commit_window``), misses the files of a branch that was created through another spelling of the URI, and
+    does not know clones.
     """
     check_writable(location, branch)
     if interval < 1:
@@ -42,14 +42,14 @@ def enable_auto_cleanup(
     if older_than is None and retain_versions is None:
         raise InvalidOption(
             "Neither older_than nor retain_versions is given.",
-            hint="With neither, pylance removes all but the two newest versions. Say what to keep.",
+            hint="Give one of them. With neither, pylance removes all but the two newest versions.",
         )
     rule = VersionRule(older_than=older_than, retain_versions=retain_versions)
     if commit_window and (rule.older_than is None or rule.older_than < commit_window):
         raise Refused(
-            f"Automatic cleanup would take versions of the last {from_span(commit_window)}, which a job under way may "
-            "need: what others did meanwhile would be undone without a word.",
-            hint=f"Give older_than, at least {from_span(commit_window)}; retain_versions may stand beside it. Or "
+            f"Automatic cleanup would remove versions of the last {from_span(commit_window)}. A running job may need "
+            "them: without them, it would silently undo concurrent changes.",
+            hint=f"Give older_than, at least {from_span(commit_window)}, with or without retain_versions. Or "
             "schedule jobs/cleanup.py.",
         )
     seen = survey(location)
@@ -63,7 +63,7 @@ def enable_auto_cleanup(
 
 
 def disable_auto_cleanup(location: DatasetLocation, branch: str | None) -> None:
-    """Switch it off; nothing happens where it is not on."""
+    """Switch it off; does nothing if it is off."""
     check_writable(location, branch)
     delete_config(location, branch, (INTERVAL, OLDER_THAN, RETAIN_VERSIONS))
 
@@ -88,5 +88,5 @@ def _check_spelling(seen: Survey, chain: Chain) -> None:
             raise Refused(
                 f"Branch '{chain.branch}' names its origin '{base.path}', not {seen.location.uri}: automatic cleanup "
                 "would delete files it needs.",
-                hint="Schedule jobs/cleanup.py instead, which knows all spellings.",
+                hint="Schedule jobs/cleanup.py instead, which handles all spellings.",
             )

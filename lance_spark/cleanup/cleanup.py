@@ -1,4 +1,9 @@
-"""A cleanup that was planned: a value that can be printed, stored and carried out, now or later."""
+"""Cleanup plans: making one, storing it, and deleting what it lists, now or later.
+
+In: a dataset and a policy. Out: a plan that can be printed, stored and applied, and a report of every file's fate.
+Planning surveys the dataset, judges versions, marks the files they name, lists the store, and decides. It deletes and
+writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -78,19 +83,19 @@ from lance_spark.survey.survey import check_gone, confirm_newest, leave_note, su
 
 @dataclass(frozen=True, repr=False)
 class CleanupPlan(Shown):
-    """What a cleanup would delete, as it was decided at one moment. Printing it shows the report of a dry run."""
+    """What a cleanup would delete, decided at one moment. Prints as the report of a dry run."""
 
     facts: PlanFacts
     runner: Runner
     now_ns: int
-    """When the plan was made or opened, nanoseconds since the epoch. Its commit window is held against that time."""
+    """When the plan was made or opened, in nanoseconds since the epoch. Its commit window is checked against this."""
     decided: Frame | None = None
-    """DECIDED; None for a plan that was read from a directory."""
+    """DECIDED; None for a plan read from a directory."""
     directory: DatasetLocation | None = None
-    """Where the candidates are stored, if they are."""
+    """Where the candidates are stored, if anywhere."""
     parts: tuple[str, ...] = ()
     shown: Callable[[Frame], Frame] | None = None
-    """What candidates are shown as, if not as the runner's own frame."""
+    """Converts candidates to what users see, if not the runner's own frame."""
 
     @property
     def location(self) -> DatasetLocation:
@@ -98,7 +103,7 @@ class CleanupPlan(Shown):
         return self.facts.survey.location
 
     def candidates(self) -> Frame:
-        """The files to delete as CANDIDATES: a DataFrame where there is a session, else an Arrow table."""
+        """The files to delete as CANDIDATES: a DataFrame if there is a session, otherwise an Arrow table."""
         candidates = self._candidates()
         return candidates if self.shown is None else self.shown(candidates)
 
@@ -137,20 +142,20 @@ class CleanupPlan(Shown):
         )
 
     def apply(self, max_deletes_per_second: float | None = None) -> CleanupReport:
-        """Delete the candidates, except for those that became live since; the report says what became of every file.
+        """Delete the candidates, except those that became live since; the report shows the fate of every file.
 
-        Safe to repeat: files that are gone already count as gone. Files that could not be deleted are in the report.
-        Then a record stays below the dataset's ``_cleanup``, or below that of the branch which alone is cleaned, with
-        which the next run finishes. Raises as ``plan_cleanup`` if the dataset cannot be looked at again.
+        Safe to repeat: files that are already gone count as gone. Files that could not be deleted are in the report.
+        Then a record stays below ``_cleanup`` of the dataset, or of the branch that is cleaned alone, and the next run
+        finishes from it. Raises like ``plan_cleanup`` if the dataset cannot be surveyed again.
 
-        The plan is recorded first, then what streams have yet to learn of versions that go. Then manifests go,
-        and then files: if the run ends in between, every version that is still listed has all of its files. What the
-        missing manifests proved is in the record, for the next run.
+        The plan is recorded first, then what streams still need to know about removed versions. Then manifests are
+        deleted, then files: after a crash in between, every version that is still listed has all of its files. The
+        record keeps what the missing manifests proved, for the next run.
         """
         recheck = Recheck(self.facts, self.now_ns)
-        now = recheck.look()  # a store that cannot be looked at stops the run before anything is written
+        now = recheck.look()  # an unreadable store stops the run before anything is written
         unfinished = stored_plans.unfinished(self.location, self.facts.survey.branches) if self.facts.finishes else {}
-        # Other records stay: what they prove was not known to this plan, and would wait for days without them.
+        # Other records stay: this plan did not know what they prove, and without them their files would wait for days.
         finished = [stored[:2] for name, stored in unfinished.items() if name in self.facts.finishes]
         record = stored_plans.record(self.location, self.facts.id, self.facts.home)
         with unchanged():
@@ -201,15 +206,15 @@ def _copy_part(source: DatasetLocation, target: DatasetLocation, part: str) -> I
 def _read_candidates(directory: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]:
     table = stored_plans.read_part(directory, part)
     if table is None:
-        raise NotFound(f"The part {part} of the cleanup plan in {directory.uri} is gone.", hint="Make the plan again.")
+        raise NotFound(f"Part {part} of the cleanup plan in {directory.uri} is gone.", hint="Make the plan again.")
     yield from table.to_batches()
 
 
-# --- Planning a cleanup: survey, judge, mark, list, decide
-# Nothing is deleted, and nothing is written.
+# --- Planning: survey, judge, mark, list, decide
+# Deletes and writes nothing.
 
 _ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 4_000, 20_000
-"""Files below which listing them side by side costs more than it saves."""
+"""Number of files below which parallel listing costs more than it saves."""
 OPERATION = "cleanup"
 
 
@@ -218,10 +223,10 @@ def plan_cleanup(
 ) -> CleanupPlan:
     """Decide what a cleanup would delete.
 
-    ``now_ns`` is the time, nanoseconds since the epoch, by which ages are counted. ``inventory`` is a frame with the
-    columns path, size and last_modified to use instead of listing the store; manifests are listed in any case.
-    Raises Refused, CorruptData, NotFound or StorageFailure where evidence is missing or cannot be understood, and
-    Refused for tags on versions that would go; see CleanupPolicy.
+    ``now_ns`` is the time that ages are measured from, in nanoseconds since the epoch. ``inventory`` is a frame with
+    the columns path, size and last_modified to use instead of listing the store; manifests are always listed. Raises
+    Refused, CorruptData, NotFound or StorageFailure for missing or unreadable evidence, and Refused for tags on
+    versions that would be removed; see CleanupPolicy.
     """
     clock = RunClock(now_ns)
     survey = take_survey(location, policy.clones, policy.clones_from)
@@ -253,15 +258,15 @@ def plan_cleanup(
 
 
 def open_plan(location: DatasetLocation, directory: DatasetLocation, engine: Engine, now_ns: int) -> CleanupPlan:
-    """A plan that was stored. Raises NotFound, CorruptData, and InvalidOption for the plan of another dataset.
+    """Open a stored plan. Raises NotFound, CorruptData, and InvalidOption for the plan of another dataset.
 
-    ``now_ns`` is the time, nanoseconds since the epoch, against which the commit window is held again.
+    ``now_ns`` is the time that the commit window is checked against again, in nanoseconds since the epoch.
     """
     document = stored_plans.read_document(directory)
     if document.get("dataset") != location.uri:
         raise InvalidOption(
             f"The plan in {directory.uri} is for {document.get('dataset')}, not for {location.uri}.",
-            hint="Give the dataset the plan was made for.",
+            hint="Give the dataset that the plan was made for.",
         )
     facts, parts = from_document(document, location)
     runner = engine.for_work(OPERATION, work_of_sums(facts.sums))
@@ -273,10 +278,10 @@ def _judgement(
 ) -> Judgement:
     unverified = None if policy.delete_unverified else clock.before(policy.unverified_age)
     if branches_in_quarantine(survey, clock.now_ns, policy.undo_window):
-        unverified = 0  # a manifest that was moved away may name any of them
+        unverified = 0  # a quarantined manifest may name any of them
     return Judgement(
         verdicts=verdicts,
-        # What a deleted branch left may lack files; it says nothing about the listing.
+        # The remains of a deleted branch may lack files without the listing being incomplete.
         latest={
             index: len(chain.versions) - 1
             for index, chain in survey.owned()
@@ -308,7 +313,7 @@ def _list(survey: Survey, runner: Runner, lister: ListFiles) -> Frame:
 
 
 def _inventoried(survey: Survey, runner: Runner, inventory: Frame, lister: ListFiles) -> Frame:
-    """FILES of an inventory, and of all manifests: an inventory may be older than a version that goes."""
+    """FILES of an inventory and of all manifests: the inventory may be older than a version to remove."""
     directories = [join(chain.root, "_versions") for _, chain in survey.owned()]
     ranges = [KeyRange(f"{directory}/", f"{directory}0") for directory in directories]
     files = runner.map("read the inventory", inventory, lister.inventory, FILES)
@@ -317,7 +322,7 @@ def _inventoried(survey: Survey, runner: Runner, inventory: Frame, lister: ListF
 
 @dataclass(frozen=True)
 class ListFiles:
-    """Lists one range of keys and tells what each file is; runs on executors."""
+    """Lists one range of keys and classifies each file; runs on executors."""
 
     location: DatasetLocation
     chains: Mapping[str, int]
@@ -327,7 +332,7 @@ class ListFiles:
 
     @classmethod
     def of(cls, survey: Survey, chosen: Mapping[int, Chain] | None = None) -> ListFiles:
-        """For the chains of a dataset; only files of the chosen ones come out."""
+        """A lister for the chains of a dataset; yields only files of the chosen ones."""
         chains = {chain.root: index for index, chain in survey.owned()}
         wanted = None if chosen is None else frozenset(chain.root for chain in chosen.values())
         return cls(survey.location, chains, None if wanted == chains.keys() else wanted)
@@ -341,7 +346,7 @@ class ListFiles:
         return (batch.filter(pc.equal(batch["kind"], MANIFEST)) for batch in self(part))
 
     def inventory(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """FILES from batches of an inventory, except for manifests."""
+        """FILES from batches of an inventory, without manifests."""
         listings = (listing for batch in batches for listing in to_listing(batch, self.location.uri).to_batches())
         return (batch.filter(pc.not_equal(batch["kind"], MANIFEST)) for batch in self._files(listings))
 
@@ -360,10 +365,10 @@ def _sums(runner: Runner, survey: Survey, decided: Frame) -> pa.Table:
 
 
 def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
-    """The sums without files of branches and versions that went while their files were listed.
+    """The sums without files of branches and versions that were removed while their files were listed.
 
-    Raises CorruptData for files that the listing lacks although the version that names them is still the newest one,
-    Conflict if the version is there and is no longer the newest.
+    Raises CorruptData if the listing lacks files of a version that is still the newest one, and Conflict if that
+    version exists and is no longer the newest.
     """
     is_lost = pc.equal(sums["action"], MISSING)
     lost = sums.filter(is_lost).to_pylist()
@@ -382,52 +387,52 @@ def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
         raise CorruptData(
             f"{count} files that the latest version of '{lost[0]['branch']}' names are not in the listing of "
             f"{survey.location.uri}, such as {lost[0]['example']}.",
-            hint="Nothing was deleted. The listing is not complete, or the dataset is damaged.",
+            hint="Nothing was deleted. The listing is incomplete, or the dataset is damaged.",
         )
     return sums.filter(pc.invert(is_lost))
 
 
 def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[str]:
-    """What a user should know about the dataset, and about the policy."""
+    """What a user should know about the dataset and the policy."""
     deleted = {change.name for change in kept_branches(survey.changes)}
     for _, chain in survey.owned():
         if not chain.has_ref and chain.name in deleted:
             yield (
-                f"Branch '{chain.name}' was deleted and can be restored. Kept: lance-git expire-refs --execute takes "
-                "its files in time."
+                f"Branch '{chain.name}' was deleted and can be restored, so it was kept. lance-git expire-refs "
+                "--execute removes its files in time."
             )
         elif not chain.has_ref:
             yield (
-                f"tree/{chain.branch} has versions but no ref: a branch in the making, or what is left of a deleted "
-                "one. Kept."
+                f"tree/{chain.branch} has versions but no ref: a branch being created, or the remains of a deleted "
+                "one. It was kept."
             )
     uris = {location.uri for location in survey.repositories}
     for tag, uri in survey.recorded_clones.items():
         if locate(uri).uri not in uris:
-            yield f"The clone at {uri} is gone; what tag '{tag}' protects for it can go once you delete the tag."
+            yield f"The clone at {uri} is gone; delete tag '{tag}' to release what it protects for the clone."
     for branch in sorted(branch or MAIN for branch in branches_in_quarantine(survey, now_ns, policy.undo_window)):
         yield (
-            f"A repair moved a manifest of '{branch}' away. Until the undo window ends, all versions of the branch "
+            f"A repair quarantined a manifest of '{branch}'. Until the undo window ends, all versions of the branch "
             "stay, and all files that no version names: the manifest may need them."
         )
     if not policy.commit_window:
         yield (
-            "The commit window is 0, so versions that a job under way may need are not kept: safe only while nobody "
-            "else commits."
+            "The commit window is 0, so versions that a running job may need are not kept: safe only while no other "
+            "process commits."
         )
 
 
-# --- How much work a cleanup is, estimated from what is known before its first stage
+# --- Estimating the work of a cleanup before its first stage
 # Pure.
 
 _BYTES_PER_FILE = 60
-"""What a file takes in a manifest, at the least."""
+"""Minimum size of a file's entry in a manifest."""
 
 
 def work_of_survey(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Work:
-    """The work of planning, and of carrying the plan out: no more files can go than there are.
+    """The work of planning and of carrying the plan out; at most, all files are removed.
 
-    Versions whose age only their manifest tells are counted as if they stayed: every manifest that is read is counted.
+    Versions whose age only their manifest shows count as kept: every manifest that is read is counted.
     """
     manifests = list(_manifests_to_read(survey, policy, clock))
     return Work(
@@ -438,7 +443,7 @@ def work_of_survey(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Wo
 
 
 def work_of_all(survey: Survey) -> Work:
-    """The work of reading every manifest, and of listing every file."""
+    """The work of reading every manifest and listing every file."""
     manifests = [manifest for chain in survey.chains for manifest in chain.files]
     return Work(
         manifests=len(manifests),
@@ -453,12 +458,12 @@ def work_of_sums(sums: pa.Table) -> Work:
 
 
 def about_rows(survey: Survey) -> int:
-    """About how many files and marks there are, estimated from the sizes of the latest manifests."""
+    """The approximate number of files and marks, estimated from the sizes of the latest manifests."""
     return 2 * (_named(survey) + sum(2 * len(chain.files) for _, chain in survey.owned()))
 
 
 def about_files(survey: Survey) -> int:
-    """About how many files there are: those of the latest versions, and a manifest and two more of every version."""
+    """The approximate number of files: those of the latest versions, plus three for every version."""
     return _named(survey) + sum(3 * len(chain.files) for _, chain in survey.owned())
 
 
@@ -467,9 +472,9 @@ def _named(survey: Survey) -> int:
 
 
 def _manifests_to_read(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Iterator[VersionFile]:
-    """The manifests that Marking reads, or more: of unknown age, kept, or too young for their files to go unproved."""
+    """The manifests that Marking reads, or more: of unknown age, kept, or needed to prove young files unused."""
     unknown = positions_of_unknown_age(survey, policy, clock)
-    # Only the plan, which knows all ages, can say whether tags forbid the cleanup.
+    # Only the plan knows all ages, and so whether tags forbid the cleanup.
     verdicts = judge(survey, replace(policy, error_if_tagged_old_versions=False, tags={}), clock, {})
     since = proofs_since(policy, clock)
     for index, (chain, verdict) in enumerate(zip(survey.chains, verdicts, strict=True)):
@@ -479,20 +484,19 @@ def _manifests_to_read(survey: Survey, policy: CleanupPolicy, clock: RunClock) -
                 yield manifest
 
 
-# --- Marking: which manifests are read, and when
-# The files that they name come back as frames of marks.
+# --- Marking: reading manifests into frames of marks
 
 _TIMES = ("chain", "first", "timestamp_ns")
 
 
 class Marking:
-    """Reads manifests in two steps: those whose age is not known, then the rest of those that are needed."""
+    """Reads manifests in two steps: those of unknown age, then the rest of those that are needed."""
 
     def __init__(self, survey: Survey, policy: CleanupPolicy, runner: Runner, lenient: bool = False) -> None:
-        """``lenient`` is for those who delete nothing: base paths that lead nowhere are noted down, not refused."""
+        """``lenient`` is for callers that delete nothing: base paths that lead nowhere are collected, not refused."""
         self._survey, self._policy, self._runner, self._lenient = survey, policy, runner, lenient
         self.lost_bases: dict[str, str] = {}
-        """Base paths that lead nowhere, and why."""
+        """Base paths that lead nowhere, and the reason."""
         self._frames: list[Frame] = []
         self._read: dict[int, set[int]] = {}
         self.finishes: tuple[str, ...] = ()
@@ -500,11 +504,11 @@ class Marking:
         self._known_bases = {locate(uri, survey.location.storage_options).uri for uri in policy.known_bases}
 
     def ages(self, clock: RunClock) -> Ages:
-        """Commit times of the versions whose age decides, except for those that have gone."""
+        """Commit times of the versions that age decides about, except those that are gone by now."""
         return self._mark("read manifests", positions_of_unknown_age(self._survey, self._policy, clock))
 
     def mark_the_rest(self, verdicts: Sequence[Verdict], clock: RunClock) -> None:
-        """Mark the files of all kept versions, and of removed ones that may name a file too young to go unproved."""
+        """Mark the files of all kept versions, and of removed ones that may prove a young file unused."""
         since = proofs_since(self._policy, clock)
         positions: dict[int, list[int]] = {}
         for index, (chain, verdict) in enumerate(zip(self._survey.chains, verdicts, strict=True)):
@@ -519,7 +523,7 @@ class Marking:
         self._mark("mark files", positions)
 
     def marks(self) -> Frame:
-        """All marks, with the evidence that unfinished runs left."""
+        """All marks, including the evidence of unfinished runs."""
         unfinished = stored_plans.unfinished(self._survey.location, self._survey.branches)
         self.finishes = tuple(name for name, plan in unfinished.items() if self._takes_all(plan.branches))
         parts = [(plan.directory, part) for plan in unfinished.values() for part in plan.parts]
@@ -529,7 +533,7 @@ class Marking:
         return self._runner.union(frames)
 
     def _takes_all(self, branches: Sequence[str]) -> bool:
-        """Whether a run with this policy deletes all that a plan for some branches (or for all, if none) would."""
+        """Whether a run with this policy deletes everything that a plan for some branches (none for all) would."""
         if not self._policy.only_branches:
             return True
         return bool(branches) and all(self._policy.takes(branch_or_none(branch)) for branch in branches)
@@ -552,7 +556,7 @@ class Marking:
         return times
 
     def _check_gone(self, asked: Mapping[int, Sequence[int]], read: Mapping[int, Collection[int]]) -> None:
-        """A manifest that went with its branch, or with another cleanup, protects nothing any more."""
+        """Check that missing manifests went with their branch or another cleanup, so that they protect nothing."""
         gone = [
             manifest_at(self._survey, self._survey.chains[index], at)
             for index, positions in asked.items()
@@ -562,7 +566,7 @@ class Marking:
         check_gone(self._survey, self._policy.clones, self._policy.clones_from, gone)
 
     def _check_bases(self, marks: pa.Table) -> None:
-        """Raise Refused for a base path that leads nowhere: then files may be needed that no mark protects."""
+        """Raise Refused for a base path that leads nowhere: files without a mark may be needed."""
         for base in sorted(pc.unique(pc.drop_null(marks["foreign"])).to_pylist()):
             why = self._why_lost(base)
             if why is None:
@@ -572,7 +576,7 @@ class Marking:
             self.lost_bases[base] = why
 
     def _why_lost(self, base: str) -> str | None:
-        """Why a base path leads nowhere; None if it leads somewhere, or need not."""
+        """Why a base path leads nowhere; None if it leads somewhere or is known."""
         try:
             directory = locate(base, self._survey.location.storage_options)
         except InvalidOption as problem:
@@ -580,7 +584,7 @@ class Marking:
         return None if self._is_known(directory.uri) or files.exists(directory) else "nothing is there"
 
     def _is_known(self, uri: str) -> bool:
-        """Whether the user named the directory, or one above it: branches are below their dataset."""
+        """Whether the user named the directory or one above it: branches are below their dataset."""
         return any(is_within(uri, known) for known in self._known_bases)
 
 
@@ -588,7 +592,7 @@ def _unknown_base(base: str, why: str) -> Refused:
     return Refused(
         f"A version has files in the base path '{base}', but {why}.",
         hint=hints.of(
-            "Nothing was deleted. If the dataset was moved, this is where it was; if you know the base and nothing "
+            "Nothing was deleted. If the dataset was moved, this is its former place. If you know the base and nothing "
             "there belongs to this dataset, name it: ",
             hints.KNOWN_BASE,
             ".",
@@ -598,14 +602,14 @@ def _unknown_base(base: str, why: str) -> Refused:
 
 @dataclass(frozen=True)
 class MarkSpan:
-    """Reads spans of versions and marks the files that they name; runs on executors."""
+    """Reads spans of versions and marks the files they name; runs on executors."""
 
     survey: Survey
 
     def __call__(self, span: ChainSpan) -> Iterator[pa.RecordBatch]:
-        """MARKS of one span. A manifest that is gone has none: the caller finds out why it is gone.
+        """MARKS of one span. A missing manifest has no marks: the caller finds out why it is missing.
 
-        Raises CorruptData for a manifest that cannot be understood.
+        Raises CorruptData for an unreadable manifest.
         """
         chain = self.survey.chains[span.chain]
         repository = self.survey.repositories[chain.repository]
@@ -616,7 +620,7 @@ class MarkSpan:
 
 
 def _leftovers(stored: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
-    """MARKS from one stored part (directory, name): files that an unfinished run had proved to be old."""
+    """MARKS from one stored part (directory, name): files that an unfinished run proved old."""
     candidates = stored_plans.read_part(*stored)
     if candidates is None:
         return
@@ -629,27 +633,27 @@ def _about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         yield batch.filter(pc.is_null(batch["key"]))
 
 
-# --- Deleting what a recorded plan lists: manifests, then files, then the directories that are left empty
-# Refs and manifests are read again before each batch. Whatever became live since the mark stays.
+# --- Deleting a recorded plan: manifests, then files, then empty directories
+# Refs and manifests are read again before each batch. Files that became live since the mark stay.
 
 _NESTED = frozenset({INDEX, BLOB})
-"""Kinds of files that have directories of their own."""
+"""Kinds of files with directories of their own."""
 _DIRECTORIES = pa.schema([("directory", pa.string())])
 
 
 class Recheck:
-    """Looks again, before each batch, for whatever became live; reads each new manifest only once.
+    """Looks again before each batch for files that became live; reads each new manifest only once.
 
-    Threads share one. A copy in another process begins again with nothing read.
+    Threads share one instance. A copy in another process starts with nothing read.
     """
 
     def __init__(
         self, facts: PlanFacts, now_ns: int, manifests_are_done: bool = False, rest: float | None = None
     ) -> None:
-        """``manifests_are_done`` says that a manifest which is still listed keeps its files; see ``newly_live``.
+        """``manifests_are_done`` means that a manifest that is still listed keeps its files; see ``newly_live``.
 
-        ``rest`` are the seconds for which one look is good. None is as long as the look took: then a dataset with very
-        many versions spends at most half of the time on looking, and any other one looks before every batch.
+        ``rest`` is how long one look is valid, in seconds. None means as long as the look took: then a dataset with
+        very many versions spends at most half of the time looking, and any other one looks before every batch.
         """
         self._given = facts, now_ns, manifests_are_done, rest
         self._window_ns = RunClock(now_ns).before(facts.commit_window) if facts.commit_window else None
@@ -663,7 +667,7 @@ class Recheck:
         return Recheck, self._given
 
     def live_keys(self) -> frozenset[str]:
-        """Keys of files that a version names which was not there at the mark, or was to be removed."""
+        """Keys of files named by versions that are new since the mark, or were to be removed."""
         rest = self._given[-1]
         with self._lock:
             began = time.monotonic()
@@ -674,7 +678,7 @@ class Recheck:
             return self._live
 
     def look(self) -> Survey:
-        """The dataset as it is now, by a look that is good."""
+        """The dataset as it is now, from a look that is still valid."""
         self.live_keys()
         return self._seen
 
@@ -690,7 +694,7 @@ class Recheck:
 
 
 def _keys_of(now: Survey, span: ChainSpan, facts: PlanFacts) -> frozenset[str]:
-    """What the versions of a span name, and their own manifests, as keys; see KeyResolver."""
+    """The files that the versions of a span name, and their own manifests, as keys; see KeyResolver."""
     chain = now.chains[span.chain]
     marks = pa.Table.from_batches(MarkSpan(now)(span), MARKS)
     read = frozenset(marks.filter(pc.is_valid(marks["timestamp_ns"]))["first"].to_pylist())
@@ -702,7 +706,7 @@ def _keys_of(now: Survey, span: ChainSpan, facts: PlanFacts) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Deletion:
-    """Deletes candidates in batches at a limited speed, and looks again before each batch. It crosses to executors."""
+    """Deletes candidates in batches at a limited rate, after a look before each batch. It is sent to executors."""
 
     location: DatasetLocation
     record: DatasetLocation
@@ -710,13 +714,13 @@ class Deletion:
     per_second: float | None
 
     def manifests(self, parts: Iterable[str]) -> pa.Table:
-        """OUTCOMES of the manifests in the parts, oldest version first: no version hint ever points into a hole."""
+        """OUTCOMES of the manifests in the parts, oldest version first: so no version hint points into a gap."""
         tables = each(self.record, partial(stored_plans.read_part, self.record), parts)
         rows = pa.concat_tables([CANDIDATES.empty_table(), *(table for table in tables if table is not None)])
         return pa.Table.from_batches(self._batches(in_deletion_order(rows)), OUTCOMES)
 
     def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
-        """OUTCOMES of the files of one part; none if another run has finished the plan meanwhile."""
+        """OUTCOMES of the files of one part; none if another run has finished the plan."""
         rows = stored_plans.read_part(self.record, part)
         if rows is not None:
             yield from self._batches(rows)
@@ -726,7 +730,7 @@ class Deletion:
         for rows in candidates.combine_chunks().to_batches(max_chunksize=BATCH):
             time.sleep(pace.wait(time.monotonic(), rows.num_rows))
             yield self._delete(rows, self.recheck.live_keys())
-        # Paid for before the next part begins, or the first batch of every part would be free.
+        # Pay for the batch before the next part begins, or the first batch of every part would be free.
         time.sleep(pace.wait(time.monotonic(), 0))
 
     def _delete(self, rows: pa.RecordBatch, live: frozenset[str]) -> pa.RecordBatch:
@@ -741,9 +745,9 @@ class Deletion:
 def tidy_up(
     location: DatasetLocation, record: DatasetLocation, parts: Sequence[str], kinds: Iterable[str], runner: Runner
 ) -> None:
-    """Remove directories that deletion left empty: those of indexes and of blobs, on local disks.
+    """Remove directories of indexes and blobs that deletion left empty, on local disks.
 
-    ``kinds`` are the kinds of the files that were deleted.
+    ``kinds`` are the kinds of the deleted files.
     """
     if not location.is_local or _NESTED.isdisjoint(kinds):
         return
@@ -762,7 +766,7 @@ def _directories(record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]
 
 
 def _above(file: str, key: str) -> Iterator[str]:
-    """The directory of a file, and those above it up to the index's, whose directory is its key."""
+    """The directory of a file and its parents, up to the index's directory, which is the key."""
     directory = file.rpartition("/")[0]
     yield directory
     while directory.startswith(f"{key}/"):
@@ -770,14 +774,14 @@ def _above(file: str, key: str) -> Iterator[str]:
         yield directory
 
 
-# --- What streams have yet to learn of versions is noted before a cleanup deletes these
+# --- Notes for streams about versions to be deleted
 
 
 def note_for_streams(facts: PlanFacts, now: Survey) -> None:
-    """Note what the versions that go hold of the batches of streams. No request where no stream is behind.
+    """Record what the removed versions hold of the batches of streams. Makes no request if no stream is behind.
 
-    ``now`` has the tags as they are when deleting begins: a plan may be days old. A query that begins later begins with
-    the newest version, which stays.
+    ``now`` has the tags at the start of deletion: a plan may be days old. A query that starts later starts with the
+    newest version, which stays.
     """
     for index, chain in facts.survey.owned():
         sink = first_sink(now.refs.tags.values(), chain.branch)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lance_spark.catalog import manifest_lance
+from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
@@ -19,29 +19,29 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 
 _ITSELF = "the catalog itself"
-"""As a name in a report of many tables; no table is called so, as one with blanks would have backticks."""
+"""Its name in a report of many tables. No table has this name, as a name with blanks would have backticks."""
 _WORTH = 4
-"""Files of the catalog's own table that are worth being made one: each costs every reader a request on an object store.
-It is written again by itself when there are 12."""
+"""Number of the catalog's own files that are worth compacting to one: each costs every reader a request on an object
+store. The catalog compacts them itself when there are 12."""
 
 
 @dataclass(frozen=True)
 class Lake:
-    """What is in a catalog's directory."""
+    """The content of a catalog's directory."""
 
     tables: tuple[FleetTable, ...]
     readers: tuple[FleetTable, ...]
-    """Directories that are no table of the catalog, but may be clones: deregistered ones, and such as were left."""
+    """Directories that are not tables of the catalog but may be clones: deregistered or left over."""
     lost: tuple[str, ...]
-    """Tables whose rows lead nowhere, or out of the catalog."""
+    """Tables whose rows lead nowhere or outside the catalog."""
     notes: tuple[str, ...]
 
 
 def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime) -> LakeReport:
-    """Clean up all tables of a catalog, each a row of the report, whatever becomes of the others; then its own table.
+    """Clean up all tables of a catalog, each a row of the report, whatever happens to the others; then its own table.
 
-    Clones among the tables keep what they read, also those that are deregistered. Directories that no row names go
-    after a day. Raises only if the catalog itself cannot be read, or if there is nothing at all in its place.
+    The files that clones read are kept, including clones that are deregistered. Directories that no row names are
+    removed after a day. Raises only if the catalog itself cannot be read, or its place is empty.
     """
     lake = find_tables(catalog)
     compacted, problem = _compact(catalog, options.execute)
@@ -56,7 +56,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
         upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]
     notes = list(lake.notes)
     if report.rows and all(row["state"] == "failed" for row in report.rows):
-        notes.append("directories that no row names were left alone, as the tables could not be cleaned")
+        notes.append("directories that no row names were left alone, because the tables could not be cleaned")
     elif catalog.reads_manifest:
         orphans, kept = _orphans(catalog, options.execute, now)
         upkeep += orphans
@@ -68,9 +68,9 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
 
 
 def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
-    """What is in a catalog's directory; of a namespace only its tables are cleaned, the others are readers.
+    """The content of a catalog's directory. With a namespace, only its tables are cleaned; the others are readers.
 
-    Raises NotFound if nothing at all is there, or if there is no such namespace.
+    Raises NotFound if the directory is empty or the namespace does not exist.
     """
     tables: dict[str, FleetTable] = {}
     lost, notes = [], []
@@ -97,7 +97,7 @@ def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
 def clean_itself(
     catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime
 ) -> tuple[list[Upkeep], list[str]]:
-    """Clean up a catalog's own table, and directories that no row names; what became of them, and notes."""
+    """Clean up a catalog's own table and directories that no row names; returns the results, and notes."""
     if not catalog.reads_manifest:
         return [], []
     compacted, problem = _compact(catalog, options.execute)
@@ -112,23 +112,23 @@ def clean_itself(
 
 
 def _compact(catalog: Catalog, execute: bool) -> tuple[str, LanceSparkError | None]:
-    """Make the catalog's own table one file when that pays; what was done, and why it was not."""
+    """Compact the catalog's own table to one file if that pays; returns what was done, and the error if it failed."""
     if not catalog.reads_manifest:
         return "", None
-    files = manifest_lance.fragment_count(catalog.manifest)
+    files = manifest_pylance.fragment_count(catalog.manifest)
     if files < _WORTH:
         return "", None
     if not execute:
         return f"{files} files would become one", None
     try:
-        done = manifest_lance.compact(catalog.manifest, _WORTH)
+        done = manifest_pylance.compact(catalog.manifest, _WORTH)
     except LanceSparkError as problem:
         return "", problem
     return f"{files} files became one" if done else "", None
 
 
 def _orphans(catalog: Catalog, execute: bool, now: datetime) -> tuple[list[Upkeep], list[str]]:
-    """Directories that no row names; and what is to be said of those that stay."""
+    """Clean up directories that no row names; returns the results, and notes on those that stay."""
     try:
         plan = plan_orphans(catalog, now)
         done = collect_orphans(plan) if execute else None
@@ -154,8 +154,8 @@ def _orphan(orphan: Orphan, state: State) -> Upkeep:
 def _kept(orphans: Iterable[Orphan]) -> Iterable[str]:
     for orphan in orphans:
         if orphan.kind == DATASET:
-            yield f"{orphan.directory} is a dataset that no row names; it stays: register it, or delete it"
+            yield f"{orphan.directory} is a dataset that no row names; it stays: register it or delete it"
         elif orphan.kind == INTERRUPTED:
             yield f"{orphan.directory} was to be renamed when the job ended; it stays: lance-catalog doctor --mend"
         else:
-            yield f"{orphan.directory} is of no table, but younger than a day; it stays"
+            yield f"{orphan.directory} belongs to no table but is younger than a day; it stays"

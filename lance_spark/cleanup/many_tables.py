@@ -1,4 +1,4 @@
-"""Cleaning up many tables in one job: each task looks at a few whole tables, or plans and cleans them."""
+"""Cleans up many tables in one job: each task first looks at a few whole tables, then plans and cleans them."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from lance_spark.storage import versions as version_reader
 from lance_spark.survey.survey import ATTEMPTS, branch_directories
 
 _THREADS_OF_A_TASK = 4
-"""Few: tables are side by side already."""
+"""Few, because tables already run side by side."""
 _TASKS = 64
-"""Tasks for each one that runs at a time: enough that large tables do not leave cores without work at the end. With one
-task for each table, every task would carry the names of all tables, which is too much for 50,000 of them."""
+"""Tasks for each one that runs at a time: enough to keep all cores busy until the end despite large tables. One task
+for each table would make every task carry the names of all tables, which is too much for 50,000 of them."""
 
 
 @dataclass(frozen=True)
 class FleetTable:
-    """One table of many."""
+    """One of many tables."""
 
     name: str
     location: DatasetLocation
     is_cleaned: bool = True
-    """If not, it is only looked at: what it reads of other tables is kept."""
+    """If False, it is only looked at: the files it reads from other tables are kept."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class FleetOptions:
     policies: Mapping[str, CleanupPolicy] | None = None
     """Other policies for some tables, by name."""
     max_deletes_per_second: float | None = None
-    """Of all tasks together."""
+    """For all tasks together."""
 
 
 def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Engine, now_ns: int) -> FleetReport:
-    """Clean up tables side by side; each is a row of the report, whatever becomes of the others.
+    """Clean up tables side by side; each is a row of the report, whatever happens to the others.
 
-    First the manifests of all tables are looked at: where one reads files of another, they are kept. While a table
-    cannot be looked at, no other one is cleaned: it may be a clone of any of them. ``now_ns`` is the time, nanoseconds
-    since the epoch, by which all ages are counted.
+    A first pass looks at the manifests of all tables: files that another table reads are kept. If one table cannot be
+    looked at, no other one is cleaned: it may be a clone of any of them. ``now_ns`` is the time that all ages are
+    measured from, in nanoseconds since the epoch.
     """
     uris = {table.name: table.location.uri for table in tables}
     looks = looks_at(tables, engine)
@@ -104,25 +104,25 @@ def _work_of(tables: Sequence[FleetTable], looks: Sequence[Mapping[str, Any]]) -
 
 
 def _dealt(items: Sequence[Item], runner: Runner) -> list[Sequence[Item]]:
-    """The items in as many parts as there are tasks; neighbours, which are often alike, in different parts."""
+    """The items in as many parts as there are tasks; neighbors, which are often alike, go to different parts."""
     count = max(1, min(len(items), _TASKS * runner.parallelism))
     return [items[start::count] for start in range(count)] if items else []
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """What is the same for all tables."""
+    """Settings that are the same for all tables."""
 
     execute: bool
     max_deletes_per_second: float | None
-    """Of one task."""
+    """For one task."""
     ran_on: str
     now_ns: int
 
 
 @dataclass(frozen=True)
 class _TableTask:
-    """What is to be done to one table."""
+    """The work for one table."""
 
     table: FleetTable
     policy: CleanupPolicy
@@ -135,9 +135,9 @@ def _policy(table: FleetTable, options: FleetOptions, clones: tuple[str, ...]) -
 
 
 def look_at(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
-    """LOOKS: the places outside of themselves that tables read files from, and their sizes; runs on executors.
+    """LOOKS: the outside places that tables read files from, and the tables' sizes; runs on executors.
 
-    The newest version of every branch says so: base paths stay in a manifest once they are registered.
+    The newest version of every branch is enough: base paths stay in a manifest once they are registered.
     """
     nothing = {"base": "", "versions": 0, "files": 0, "error": "", "exit_code": 0}
     for table in tables:
@@ -155,7 +155,7 @@ def look_at(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class _BranchGlance:
-    """What is known of one branch of a table without reading all its versions."""
+    """What a look at one branch of a table shows without reading all its versions."""
 
     versions: int
     files: int = 0
@@ -163,17 +163,17 @@ class _BranchGlance:
 
 
 def _look_at_branch(location: DatasetLocation, branch: str | None) -> _BranchGlance:
-    """By its newest version that can be understood. Versions that nobody can read need nothing.
+    """Look at the newest readable version. Unreadable versions need no files.
 
-    A version that is gone by then says nothing: a newer one, which took its place, may read files of another table.
-    Raises Conflict if that happens again and again.
+    A version that disappears meanwhile proves nothing: a newer one took its place and may read files of another table.
+    Raises Conflict if that keeps happening.
     """
     for _ in range(ATTEMPTS):
         with suppress(NotFound):
             return _look_once(location, branch)
     raise Conflict(
-        f"The versions of {location.branch_uri(branch)} came and went each of the {ATTEMPTS} times it was looked at.",
-        hint="Run it again when fewer versions are made and cleaned up at the same time.",
+        f"The versions of {location.branch_uri(branch)} changed during each of {ATTEMPTS} attempts to look at them.",
+        hint="Run it again when fewer versions are committed and cleaned up at the same time.",
     )
 
 
@@ -188,7 +188,7 @@ def _look_once(location: DatasetLocation, branch: str | None) -> _BranchGlance:
 
 
 def clean_some(tasks: Sequence[_TableTask]) -> Iterator[pa.RecordBatch]:
-    """Plan the cleanup of tables, and carry it out, one after the other; runs on executors."""
+    """Plan the cleanup of tables and carry it out, one after the other; runs on executors."""
     for task in tasks:
         yield pa.RecordBatch.from_pylist([_cleaned(task)], ROWS)
 
@@ -208,7 +208,7 @@ def _cleaned(task: _TableTask) -> dict[str, Any]:
 
 
 def _is_gone(location: DatasetLocation) -> bool:
-    """Whether a table was dropped or moved while it was cleaned, which is no failure of the cleanup."""
+    """Whether a table was dropped or moved during its cleanup, which is not a failure."""
     try:
         return not version_listing.version_numbers(location, None)
     except LanceSparkError:

@@ -1,7 +1,7 @@
-"""Which files of the dataset are named by which versions: the marks. Built from the contents of manifests. Pure.
+"""Marks: which versions name which files of the dataset. Built from the contents of manifests. Pure.
 
-A mark says that all versions that were read between two positions of a chain name a file. Neighbouring versions share
-nearly all of their files, so one mark stands for thousands of versions.
+A mark states that all versions read between two positions of a chain name a file. Neighboring versions share nearly all
+of their files, so one mark stands for thousands of versions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARKS = pa.schema(
     [
         ("chain", pa.int32()),  # index into Survey.chains; LEFTOVER for evidence of an earlier run
         ("key", pa.string()),  # path in the dataset; null in the rows about a version or a foreign base
-        ("local", pa.string()),  # path in its chain: what files and marks are brought together by
+        ("local", pa.string()),  # path in its chain: matches files with marks
         ("first", pa.int32()),  # position of the first version that names it
         ("last", pa.int32()),  # ... and of the last one
         ("timestamp_ns", pa.int64()),  # commit time, in the rows about a version
@@ -34,16 +34,16 @@ MARKS = pa.schema(
     ]
 )
 LEFTOVER = -1
-"""The chain of marks that an unfinished run left: only versions that have gone since named these files."""
+"""The chain of marks that an unfinished run left: only versions that are gone by now named these files."""
 ANYWHERE = "*/"
-"""Begins the key of a mark for a file in a foreign base. It protects the file of that name in every chain: when a
+"""Prefix of a mark's key for a file in a foreign base. The mark protects the file of that name in every chain: after a
 dataset was moved or copied, its branches still name the old place, as their manifests have absolute paths."""
 _ROWS = 50_000
 
 
 @dataclass(frozen=True)
 class ChainSpan:
-    """Versions of one chain that one task reads, by position."""
+    """Versions of one chain, by position, that one task reads."""
 
     chain: int
     """Index into ``Survey.chains``."""
@@ -53,10 +53,10 @@ class ChainSpan:
 def cut_spans(
     survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int, read: Mapping[int, Collection[int]]
 ) -> list[ChainSpan]:
-    """The versions to read as spans of neighbours of about equal bytes, about ``tasks`` of them in all.
+    """Split the versions to read into spans of neighbors, about ``tasks`` in all and about equal in bytes.
 
-    ``read`` are versions that were read before. No span reaches across one of them: a mark says that all versions read
-    between its ends name the file, and that version may not.
+    ``read`` are versions that were already read. No span crosses one of them: a mark states that all versions read
+    between its ends name the file, which may be false for that version.
     """
     total = sum(survey.chains[chain].files[at].size for chain, unread in positions.items() for at in unread)
     share = max(1, total // max(1, tasks))
@@ -76,7 +76,7 @@ def cut_spans(
 
 
 class KeyResolver:
-    """Turns the file names of a manifest into keys: paths of the dataset that is cleaned."""
+    """Resolves the file names of a manifest to keys: paths in the dataset to clean."""
 
     def __init__(self, survey: Survey, realpath: Callable[[str], str]) -> None:
         self._repositories = [location.uri for location in survey.repositories]
@@ -86,7 +86,7 @@ class KeyResolver:
         self._in_clone = lru_cache(maxsize=None)(self._leads_into_clone)
 
     def resolve(self, chain: Chain, file: NamedFile) -> tuple[str, str] | None:
-        """(key, local) of a file; None for a file that is not the dataset's."""
+        """(key, local) of a file; None if it does not belong to the dataset."""
         if file.base is None:
             return (join(chain.root, file.path), file.path) if chain.repository == 0 else None
         root = self._root_of(file.base.path)
@@ -98,11 +98,11 @@ class KeyResolver:
         return None
 
     def is_foreign(self, base: BasePath) -> bool:
-        """Whether a base path is in none of the repositories."""
+        """Whether a base path is outside all repositories."""
         return self._root_of(base.path) is None and not self._in_clone(base.path)
 
     def uri_of(self, base: BasePath) -> str | None:
-        """The canonical URI of a base path; None if it cannot be one."""
+        """The canonical URI of a base path; None for an invalid one."""
         return self._canonical(base.path)
 
     def _owned(self, path: str) -> tuple[str, str]:
@@ -115,7 +115,7 @@ class KeyResolver:
         """A base path relative to the dataset; None if it is elsewhere."""
         own = self._repositories[0]
         if "://" not in base and not base.startswith("/") and not base.startswith("file:"):
-            # Relative to the directory of the process that wrote it, which is not known any more.
+            # Relative to the directory of the process that wrote it, which is no longer known.
             parts = [part for part in base.split("/") if part not in ("", ".", "..")]
             for count in range(len(parts), 0, -1):
                 if own.split("/")[-count:] == parts[:count] and parts[count : count + 1] in ([], ["tree"]):
@@ -142,7 +142,7 @@ def mark_span(
 ) -> Iterator[pa.RecordBatch]:
     """Marks of a span of versions, given as (position, manifest) in ascending order; batches of MARKS.
 
-    Raises CorruptData and Refused, with the name of the manifest, for a manifest that cannot be understood.
+    Raises CorruptData and Refused, with the manifest's name, for an unreadable manifest.
     """
     yield from _batches(_rows(chain, index, contents, resolver))
 
@@ -201,7 +201,7 @@ def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
 
 
 def leftover_marks(keys: pa.Array, locals_: pa.Array) -> pa.RecordBatch:
-    """Marks for files that an unfinished run had proved to be named by removed versions only."""
+    """Marks for files that only removed versions name, as an unfinished run proved."""
     count = len(keys)
     nothing = [pa.nulls(count, field.type) for field in list(MARKS)[5:]]
     zeros = pa.array([0] * count, pa.int32())

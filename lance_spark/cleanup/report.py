@@ -1,4 +1,8 @@
-"""A plan as a JSON document and back: the survey, the verdicts and the sums. Storage options are not in it."""
+"""Plans as JSON documents, and reports of cleanups: of one dataset, many tables or a catalog. Pure.
+
+In: a survey, verdicts and sums, or the rows of many tables. Out: a document without storage options, and reports that
+print themselves.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +38,9 @@ class PlanFacts:
 
     id: str
     created_ns: int
-    """When the mark began, nanoseconds since the epoch."""
+    """When marking began, in nanoseconds since the epoch."""
     policy: Mapping[str, Any]
-    """The policy as it was given, for people to read."""
+    """The policy as given, for people to read."""
     survey: Survey
     verdicts: tuple[Verdict, ...]
     sums: pa.Table
@@ -46,15 +50,15 @@ class PlanFacts:
     warnings: tuple[str, ...] = ()
     """What a user should know about the dataset."""
     finishes: tuple[str, ...] = ()
-    """Unfinished plans whose evidence went into this one. They are finished once this one is carried out."""
+    """Unfinished plans whose evidence is part of this one. Carrying this one out finishes them."""
     commit_window: timedelta = DEFAULT_COMMIT_WINDOW
-    """That of the policy."""
+    """The policy's commit window."""
     branches: tuple[str, ...] = ()
-    """The branches that alone are cleaned, in order; all of the dataset if empty."""
+    """The branches that are cleaned alone, in order; empty for the whole dataset."""
 
     @property
     def home(self) -> str | None:
-        """The branch (None for main) below whose directory the plan is recorded while it is carried out."""
+        """The branch (None for main) whose directory records the plan during its execution."""
         return None if not self.branches or MAIN in self.branches else self.branches[0]
 
 
@@ -84,7 +88,7 @@ def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tuple[PlanFacts, list[str]]:
-    """The facts and the parts of a stored plan. ``location`` brings the storage options.
+    """The facts and parts of a stored plan. ``location`` brings the storage options.
 
     Raises CorruptData for a document of another format or shape.
     """
@@ -105,7 +109,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             warnings=tuple(document["warnings"]),
             finishes=tuple(document["finishes"]),
             commit_window=timedelta(seconds=document["commit_window_s"]),
-            branches=tuple(document.get("branches", ())),  # a plan of an older version cleans all of them
+            branches=tuple(document.get("branches", ())),  # a plan of an older release cleans all of them
         )
         return facts, list(document["parts"])
     except (KeyError, TypeError, ValueError, IndexError) as problem:
@@ -161,7 +165,7 @@ def _read_survey(entry: Mapping[str, Any], location: DatasetLocation) -> Survey:
         ),
         refs=RefTable({branch.name: branch for branch in branches}, {tag.name: tag for tag in tags}),
         recorded_clones=entry["recorded_clones"],
-        # A plan of an older version has none: then every recorded change counts as newer than the plan.
+        # A plan of an older release has none: then every recorded change counts as newer than the plan.
         changes=tuple(decode(key, text.encode()) for key, text in entry.get("changes", {}).items()),
     )
 
@@ -173,7 +177,7 @@ def _read_verdict(entry: Mapping[str, Any]) -> Verdict:
     return Verdict(tuple(kept), entry["reasons"])
 
 
-# --- What a cleanup would do or did, for people and for programs
+# --- The report of a cleanup
 # Pure.
 
 
@@ -189,10 +193,10 @@ class CleanupReport(Shown):
     outcomes: Sequence[Mapping[str, Any]] = ()
     """Rows of OUTCOMES; empty for a dry run."""
     versions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By branch: how many versions go (``removed``), and why the others stay."""
+    """By branch: how many versions are removed (``removed``), and why the others stay."""
     warnings: Sequence[str] = ()
     ran_on: str = ""
-    """Where the work was done: "local", which is threads of one process, or "spark"."""
+    """Where the work ran: "local", threads of one process, or "spark"."""
 
     def count(self, outcome: str) -> tuple[int, int]:
         """(files, bytes) with that outcome: ``deleted``, ``already gone``, ``failed`` or ``kept``."""
@@ -211,7 +215,7 @@ class CleanupReport(Shown):
         return self.count(FAILED)[0] == 0
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         totals = {name: dict(zip(("files", "bytes"), self.count(name), strict=True)) for name in _ENDS}
         return json.dumps(
             {
@@ -230,7 +234,7 @@ class CleanupReport(Shown):
         )
 
     def __str__(self) -> str:
-        """Tables of versions and of files and bytes by kind and branch, and one line that sums it up."""
+        """Tables of versions and of files and bytes by kind and branch, and a one-line summary."""
         files = self._files_table().text() or _NOTHING
         parts = [self._versions_table().text(), files, *(f"warning: {text}" for text in self.warnings)]
         return masked("\n\n".join(part for part in [*parts, self.summary()] if part))
@@ -241,7 +245,7 @@ class CleanupReport(Shown):
         return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=(*notes, *self.warnings))
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         if not self.executed:
             files, size = self.to_delete
             return f"dry run: {files:,} files, {readable(size)} would be deleted ({self._origin()})"
@@ -287,11 +291,11 @@ def _reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()) if reason != "removed")
 
 
-# --- The cleanup of many tables at once: which tables protect each other, and one report for all
+# --- The cleanup of many tables: clones among them, and one report for all
 # Pure.
 
 State = Literal["done", "would", "empty", "failed"]
-"""Cleaned; would be cleaned; nothing was written to it yet, or it was dropped meanwhile; not cleaned."""
+"""Cleaned; would be cleaned; empty or dropped meanwhile; not cleaned."""
 
 LOOKS = pa.schema(
     [
@@ -303,8 +307,8 @@ LOOKS = pa.schema(
         ("exit_code", pa.int64()),
     ]
 )
-"""What the manifests of a table say: a row for each base path that it reads files from, and one without a base path,
-which says how many versions and about how many files it has. Or a single row that says why it cannot be read."""
+"""What a table's manifests show: a row for each base path that it reads files from, and a row without a base path, with
+the number of versions and the approximate number of files. Or a single row with the error that prevented reading."""
 ROWS = pa.schema(
     [
         ("table", pa.string()),
@@ -319,7 +323,7 @@ ROWS = pa.schema(
         ("report", pa.string()),
     ]
 )
-"""What became of each table: versions, files and bytes that went or would go, and the table's own report as JSON."""
+"""The result for each table: versions, files and bytes that were or would be removed, and its own report as JSON."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -330,11 +334,11 @@ class FleetReport(Shown):
     """Rows of ROWS, by table."""
     executed: bool
     ran_on: str = ""
-    """Where the tables were cleaned: "local", which is threads of one process, or "spark"."""
+    """Where the tables were cleaned: "local", threads of one process, or "spark"."""
 
     @property
     def problems(self) -> list[Mapping[str, Any]]:
-        """Tables that were not cleaned, or not wholly."""
+        """Tables that were not, or not completely, cleaned."""
         return [row for row in self.rows if row["state"] == "failed" or row["failed"]]
 
     @property
@@ -343,7 +347,7 @@ class FleetReport(Shown):
         return not self.problems
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         tables = [{**row, "report": json.loads(row["report"]) if row["report"] else None} for row in self.rows]
         totals = {name: sum(row[name] for row in self.rows) for name in ("versions", "files", "bytes", "failed")}
         return json.dumps(
@@ -351,7 +355,7 @@ class FleetReport(Shown):
         )
 
     def __str__(self) -> str:
-        """A row per table, the errors of tables that were not cleaned, and one line that sums it up."""
+        """A row per table, the errors of tables that were not cleaned, and a one-line summary."""
         parts = [self._table().text(), *self._problem_lines()]
         return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
 
@@ -369,7 +373,7 @@ class FleetReport(Shown):
         return [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         what = "deleted" if self.executed else "would be deleted"
         files, size = (sum(row[name] for row in self.rows) for name in ("files", "bytes"))
         bad = f"; {len(self.problems)} of them with problems" if self.problems else ""
@@ -378,7 +382,7 @@ class FleetReport(Shown):
 
 
 def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """By table, the URIs of other tables that read its files. ``uris`` has the place of every table."""
+    """By table, the URIs of other tables that read its files. ``uris`` gives every table's place."""
     clones: dict[str, set[str]] = {name: set() for name in uris}
     owners = sorted(((uri, name) for name, uri in uris.items()), key=lambda entry: len(entry[0]), reverse=True)
     for row in bases:
@@ -390,7 +394,7 @@ def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) ->
 
 
 def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, int]]:
-    """By table, why it is not known which files it reads, and the code of that error."""
+    """By table, why its reads are unknown, and the exit code of that error."""
     return {row["table"]: (row["error"], row["exit_code"]) for row in bases if row["error"]}
 
 
@@ -400,33 +404,33 @@ def failed(name: str, uri: str, error: str, exit_code: int) -> dict[str, Any]:
 
 
 def empty(name: str, uri: str) -> dict[str, Any]:
-    """The row of a table to which nothing was written yet."""
+    """The row of a table that is still empty."""
     nothing = dict.fromkeys(("versions", "files", "bytes", "failed"), 0)
     return {"table": name, "uri": uri, "state": "empty", **nothing, "error": "", "exit_code": 0, "report": ""}
 
 
 def held_back(blind: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
-    """Why a table is left alone while others cannot be read, and the code of the error that did it."""
+    """Why a table is left alone while others cannot be read, and the exit code of the error that caused it."""
     listed = ", ".join(sorted(blind)[:3])
     reason = f"left alone, because {listed} cannot be read and may be a clone that needs its files"
     return reason, max(code for _, code in blind.values())
 
 
-# --- What a cleanup of a whole catalog did, or would do: its tables, its own table, and stray directories
+# --- The cleanup of a whole catalog
 # Pure.
 
 CATALOG, ORPHAN = "catalog", "orphan"
 KEPT_VERSIONS = 100
-"""Of the catalog's own table: so many of the newest versions stay, however old they are."""
+"""Number of the newest versions of the catalog's own table that stay at any age."""
 
 
 def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
-    """The policy for the catalog's own table, if ``policy`` is that of the tables.
+    """The policy for the catalog's own table, given the ``policy`` of the tables.
 
-    pylance's namespace keeps a version open and then asks for exactly the next one. If that version is gone, it answers
-    with an error, or with the catalog of long ago. With this policy that happens only to a process that asked nothing
-    for two weeks in which the catalog changed a hundred times. Files that no version names stay for a week at least:
-    jobs are at work on other tables all the time.
+    pylance's namespace keeps a version open and then requests exactly the next one. If that version is gone, it returns
+    an error or the catalog of long ago. With this policy, that happens only to a process that sent no request for two
+    weeks in which the catalog changed a hundred times. Files that no version names stay for at least a week, as jobs
+    work on other tables all the time.
     """
     return CleanupPolicy(
         older_than=max(policy.older_than or DEFAULT_OLDER_THAN, DEFAULT_OLDER_THAN),
@@ -439,7 +443,7 @@ def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What became of something other than a table."""
+    """The result for something other than a table."""
 
     kind: str
     """CATALOG or ORPHAN."""
@@ -482,12 +486,12 @@ class LakeReport(Shown):
 
     @property
     def executed(self) -> bool:
-        """Whether anything was to be deleted."""
+        """Whether this was a real run rather than a dry run."""
         return self.tables.executed
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Name and reason of what was not cleaned, or not wholly."""
+        """Name and reason of everything that was not, or not completely, cleaned."""
         tables = [
             (row["table"], row["error"] or f"{row['failed']} files could not be deleted")
             for row in self.tables.problems
@@ -501,12 +505,12 @@ class LakeReport(Shown):
 
     @property
     def exit_code(self) -> int | None:
-        """The code of an error that stopped everything; None if anything was cleaned, or there was nothing to clean."""
+        """The code of an error that stopped everything; None if anything was cleaned or nothing needed cleaning."""
         codes = [row["exit_code"] for row in self.tables.rows if row["state"] != "empty"]
         return min(codes) if codes and all(codes) else None
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         return json.dumps(
             {
                 "catalog": self.catalog,
@@ -518,7 +522,7 @@ class LakeReport(Shown):
         )
 
     def __str__(self) -> str:
-        """A row per table, what else was looked after, what went wrong, and one line that sums it up."""
+        """A row per table, other upkeep, problems, and a one-line summary."""
         parts = [self._table().text()]
         parts += ["\n".join(self._problem_lines())]
         parts += ["\n".join(f"note: {note}" for note in self.notes)]
@@ -540,7 +544,7 @@ class LakeReport(Shown):
         return [f"{name}: {why}" for name, why in self.problems]
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         files = sum(row["files"] for row in self.tables.rows) + sum(each.files for each in self.upkeep)
         size = sum(row["bytes"] for row in self.tables.rows) + sum(each.bytes for each in self.upkeep)
         orphans = sum(each.kind == ORPHAN for each in self.upkeep)

@@ -1,4 +1,7 @@
-"""What a user wants to remove: which versions go, and how careful to be with files that no version names."""
+"""Cleanup policies, and the verdict on every version: it stays, for a reason, or it is removed. Pure.
+
+In: a policy, from Python or TOML, and a survey of the dataset. Out: which versions of each chain stay, and why.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ OnTagged = Literal["error", "keep"]
 
 @dataclass(frozen=True)
 class VersionRule:
-    """Which versions of one branch go. All that is given must hold (specification "Version Cleanup")."""
+    """Which versions of one branch are removed. All given conditions must hold (specification "Version Cleanup")."""
 
     older_than: timedelta | None = None
-    """Versions that were committed longer ago than this; zero stands for every version."""
+    """Versions committed longer ago than this; zero means every version."""
     before_version: int | None = None
     """Versions with a lower number."""
     retain_versions: int | None = None
@@ -61,21 +64,21 @@ class VersionRule:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is asked for."""
+        """Whether no condition is given."""
         return (self.older_than, self.before_version, self.retain_versions, self.versions) == (None, None, None, None)
 
     @property
     def names_numbers(self) -> bool:
-        """Whether it selects versions by number, which makes sense on one branch only."""
+        """Whether it selects versions by number, which makes sense on a single branch only."""
         return self.before_version is not None or self.versions is not None
 
 
 @dataclass(frozen=True)
 class CleanupPolicy:
-    """What may be removed from a dataset: main, all branches, and files that no version names.
+    """What may be removed from a dataset: versions of main and all branches, and files that no version names.
 
     ``older_than``, ``before_version``, ``retain_versions`` and ``versions`` are those of :class:`VersionRule` and mean
-    what they mean to pylance. Versions older than 14 days go if none of them is given. ``before_version`` and
+    the same as in pylance. If none of them is given, versions older than 14 days are removed. ``before_version`` and
     ``versions`` apply to main alone, as the same number is another version on each branch. For a branch, add a rule to
     ``branches``.
     """
@@ -90,15 +93,15 @@ class CleanupPolicy:
         DEFAULT_COMMIT_WINDOW,
         "versions this young stay, and the one before them; at least the longest job that commits to the dataset",
     )
-    """Versions committed within this span stay, and the one before them, whatever the rules say. Make it at least as
-    long as the longest job that commits to the dataset. Lance finds conflicts by the versions that were committed since
-    a job began. It misses a conflict with a version that was removed meanwhile: rows that this version deleted come
-    back. Zero is for when no other job commits."""
+    """Versions committed within this span stay, and the one before them, regardless of the rules. Make it at least as
+    long as the longest job that commits to the dataset. Lance detects conflicts from the versions that were committed
+    since a job began. It misses a conflict with a version that was removed meanwhile: rows that this version deleted
+    come back. Use zero only while no other job commits."""
     undo_window: timedelta = option(
         DEFAULT_UNDO_WINDOW, "how long moved and deleted tags and deleted branches can be restored; 0s gives that up"
     )
-    """How long versions stay that a tag was on before it was moved or deleted, or that a branch was made from which was
-    deleted with its files kept: so that they can be restored. Zero gives that up."""
+    """How long a version stays after its tag was moved or deleted, or after a branch made from it was deleted with its
+    files kept, so that the tag or branch can be restored. Zero disables this."""
     delete_unverified: bool = option(
         False, "delete files that no version names at any age; only safe while no job writes"
     )
@@ -126,8 +129,8 @@ class CleanupPolicy:
         metavar="URI",
     )
     branches: Mapping[str, VersionRule] = field(default_factory=dict)
-    """Rules for branches by name or pattern (``exp/*``). The first one that matches replaces the rule above. An empty
-    rule means 14 days as well."""
+    """Rules for branches by name or pattern (``exp/*``). The first match replaces the rule above. An empty rule also
+    means 14 days."""
     only_branches: Sequence[str] = option(
         (),
         "clean only this branch, or those of a pattern, and write nowhere else",
@@ -135,11 +138,11 @@ class CleanupPolicy:
         key="branches",
         places=("job", "shell", "sql"),
     )
-    """Names or patterns (``exp/*``) of branches that alone are cleaned; all of the dataset if empty. Then nothing is
-    deleted or written outside of the directories of these branches. All else is read all the same: what may go is
-    decided by all versions, tags and clones."""
+    """Names or patterns (``exp/*``) of the only branches to clean; empty for the whole dataset. Then nothing outside
+    the directories of these branches is deleted or written. Everything else is still read: all versions, tags and
+    clones decide what may be removed."""
     tags: Mapping[str, OnTagged] = field(default_factory=dict)
-    """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
+    """The effect of a tag of that name or pattern on a version to be removed: ``error`` or ``keep``."""
 
     def __post_init__(self) -> None:
         for name in ("clones", "clones_from", "known_bases"):
@@ -154,11 +157,11 @@ class CleanupPolicy:
                 raise InvalidOption(f"{name} cannot be negative.")
         for pattern, choice in self.tags.items():
             if choice not in get_args(OnTagged):
-                raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Say 'error' or 'keep'.")
-        self._rule()  # raises for values that cannot be
+                raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Use 'error' or 'keep'.")
+        self._rule()  # raises for invalid values
 
     def rule_for(self, branch: str | None) -> VersionRule | None:
-        """The rule for a branch (None for main); None where nothing goes."""
+        """The rule for a branch (None for main); None if nothing is removed."""
         if not self.takes(branch):
             return None
         for pattern, rule in self.branches.items():
@@ -174,7 +177,7 @@ class CleanupPolicy:
         return not self.only_branches or any(fnmatchcase(branch or MAIN, pattern) for pattern in self.only_branches)
 
     def on_tagged(self, tag: str) -> OnTagged:
-        """What a tag does to a version that would go."""
+        """The effect of a tag on a version to be removed."""
         for pattern, choice in self.tags.items():
             if fnmatchcase(tag, pattern):
                 return choice
@@ -185,7 +188,7 @@ class CleanupPolicy:
 
 
 def of_branches(policy: CleanupPolicy | None, branches: Sequence[str] | str) -> CleanupPolicy:
-    """The policy (the default one for None) for these branches alone, if any are given; one string is one branch."""
+    """The policy (None for the default) limited to these branches, if any are given; one string is one branch."""
     base = policy or CleanupPolicy()
     return replace(base, only_branches=branches) if branches else base
 
@@ -195,22 +198,22 @@ def _or_default(rule: VersionRule) -> VersionRule:
     return replace(rule, older_than=DEFAULT_OLDER_THAN) if rule.is_empty else rule
 
 
-# --- A cleanup policy from TOML
-# Every key is checked: a misspelt key would silently mean the default.
+# --- Policies from TOML
+# Every key is checked: a misspelled key would silently mean the default.
 
 _RULE = ("older_than", "before_version", "retain_versions", "versions")
 
 
 def parse_policy(text: str) -> CleanupPolicy:
-    """The policy that a TOML file describes; conf/cleanup-policy.toml shows all keys.
+    """Parse the policy in a TOML file; conf/cleanup-policy.toml shows all keys.
 
-    Raises InvalidOption, naming the key, for text that is not TOML, an unknown key or a bad value.
+    Raises InvalidOption, which names the key, for invalid TOML, an unknown key or a bad value.
     """
     return policy_of(read_toml(text))
 
 
 def policy_of(given: Mapping[str, Any], place: str = "") -> CleanupPolicy:
-    """The policy that the tables of a TOML file describe. ``place`` is the name of the table, with a dot behind it."""
+    """The policy in the tables of a TOML file. ``place`` is the name of the table with a trailing dot."""
     policy = Section(given, "the cleanup policy", place)
     options = at(CleanupPolicy, "file")
     policy.check({*(each.key for each in options), "branches", "tags"})
@@ -227,13 +230,13 @@ def _branch_rule(branches: Section, pattern: str) -> VersionRule:
     return VersionRule(**file_values((each for each in declared(CleanupPolicy) if each.name in _RULE), rule))
 
 
-# --- Which versions stay and which go, and why
-# Pure; the order of questions is that of the specification.
+# --- Verdicts: which versions stay, and why
+# Pure. The order of checks is that of the specification.
 
 CLOCK_MARGIN = timedelta(hours=1)
-"""How far the clock of a store may be behind that of a writer."""
+"""How far the clock of a store may lag behind that of a writer."""
 _NANOSECONDS = 1_000
-"""In a microsecond."""
+"""Per microsecond."""
 LATEST, TAGGED, READ, FORK, MERGED, JOB, RETAINED, UNDO, BY_POLICY, CLONE, DETACHED, NO_REF = (
     "latest",
     "tagged",
@@ -263,35 +266,35 @@ class Verdict:
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """Positions of the versions that go, ascending."""
+        """Positions of the versions to remove, ascending."""
         return tuple(position for position, kept in enumerate(self.kept) if not kept)
 
 
 @dataclass(frozen=True)
 class RunClock:
-    """The time at which a run began, by the clock of the machine that runs it."""
+    """The time when a run began, by the clock of its machine."""
 
     now_ns: int
 
     def before(self, age: timedelta) -> int:
-        """That long ago, in nanoseconds since the epoch; 0 for earlier times, which Arrow's integers may not hold."""
+        """That long ago, in nanoseconds since the epoch; at least 0, as Arrow's integers may not hold earlier times."""
         return max(0, self.now_ns - nanoseconds(age))
 
     def surely_before(self, age: timedelta) -> int:
-        """As :meth:`before`, with a margin: files from before then are older than the age, whatever the clocks say."""
+        """Like :meth:`before`, with a margin: files from before then exceed the age, whatever the clocks show."""
         return max(0, self.before(age) - nanoseconds(CLOCK_MARGIN))
 
 
 def nanoseconds(span: timedelta) -> int:
-    """A span of time in nanoseconds, exactly."""
+    """A time span in exact nanoseconds."""
     return span // timedelta(microseconds=1) * _NANOSECONDS
 
 
 def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> dict[int, list[int]]:
-    """By chain, the versions whose manifest has to be read to know whether they go.
+    """By chain, the versions whose manifest must be read to decide about them.
 
-    A manifest is written after the time inside it was taken. So a manifest whose file is old enough, with a margin for
-    clocks that differ, need not be read. Neither need a version that stays by the rest of the rule.
+    A manifest is written after its recorded time. So if its file is old enough, with a margin for different clocks, it
+    need not be read. The same holds for a version that stays by the rest of the rule.
     """
     unknown = {}
     for index, chain in survey.owned():
@@ -306,17 +309,17 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunCl
 
 
 def proofs_since(policy: CleanupPolicy, clock: RunClock) -> float:
-    """Nanoseconds since the epoch: removed manifests from then on are read, as they may prove that a young file is old.
+    """Nanoseconds since the epoch: newer removed manifests are read, as they may prove that a young file is unused.
 
-    A file is older than every manifest that names it. So a removed manifest that is old enough names only files that go
-    anyway.
+    A file is older than every manifest that names it. So a removed manifest that is old enough names only files that
+    are deleted anyway.
     """
     return math.inf if policy.delete_unverified else clock.surely_before(policy.unverified_age)
 
 
 @dataclass(frozen=True)
 class _Times:
-    """How old versions are by the times of their manifest files. Each pair is (surely older, younger) than a limit."""
+    """Ages of versions by the times of their manifest files. Each pair is (surely older, younger) than a limit."""
 
     rule: tuple[float, float]
     window: tuple[float, float]
@@ -328,25 +331,25 @@ class _Times:
         return _Times(aged, windowed)
 
     def leave_open(self, manifest: VersionFile, is_eligible: bool) -> bool:
-        """Whether a manifest has to be read to know what becomes of its version, or of the one before it."""
+        """Whether a manifest must be read to decide about its version, or about the one before it."""
         if self.window[0] <= manifest.modified_ns < self.window[1]:
             return True
         return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
 
 
 def branches_in_quarantine(survey: Survey, now_ns: int, window: timedelta) -> frozenset[str | None]:
-    """Branches of which a repair moved a manifest away that can still be put back.
+    """Branches with a manifest that a repair quarantined and that can still be put back.
 
-    A manifest that cannot be understood does not say which files it needs. A backup of it would need them all the same.
+    An unreadable manifest does not show which files it needs. A backup of it would still need them.
     """
     return frozenset(one.branch for one in survey.quarantined if now_ns - one.at_ns < nanoseconds(window))
 
 
 def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) -> list[Verdict]:
-    """What becomes of every version of every chain, in the order of ``survey.chains``.
+    """The verdict on every version of every chain, in the order of ``survey.chains``.
 
-    ``ages`` has all versions that ``positions_of_unknown_age`` names. Raises Refused if a tag is on a version that
-    would go and the policy calls that an error.
+    ``ages`` has all versions that ``positions_of_unknown_age`` names. Raises Refused if a version to be removed has a
+    tag and the policy treats that as an error.
     """
     verdicts = []
     tagged_old: list[Tag] = []
@@ -374,7 +377,8 @@ def _old(survey: Survey, chain: Chain, policy: CleanupPolicy, clock: RunClock, a
     rule = policy.rule_for(chain.branch)
     if chain.repository or rule is None or not chain.has_ref:
         return set()
-    # Files from after the beginning of the run stay, manifests too: the report must not say that their versions go.
+    # Files newer than the start of the run stay, including manifests: the report must not list their versions as
+    # removed.
     eligible = [
         position for position in _eligible(survey, chain, rule) if chain.versions[position].modified_ns < clock.now_ns
     ]
@@ -390,10 +394,10 @@ def _old(survey: Survey, chain: Chain, policy: CleanupPolicy, clock: RunClock, a
 
 
 def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
-    """Positions from the version on that was the newest when the commit window began.
+    """Positions from the version that was the newest when the commit window began.
 
-    A job under way may have begun with that version, and learns of conflicts from the versions after it. A manifest
-    file as young as that counts even if the time inside it is older: the clock of its writer may have been behind.
+    A running job may have started with that version, and learns of conflicts from the versions after it. A manifest
+    file within the window counts even if its recorded time is older: its writer's clock may have been behind.
     """
     if not window:
         return set()
@@ -406,7 +410,7 @@ def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapp
 
 
 def _eligible(survey: Survey, chain: Chain, rule: VersionRule) -> Sequence[int]:
-    """Positions that match all conditions of a rule except for the age; never the latest, nor what the ref retains."""
+    """Positions that match a rule apart from the age; never the latest version, nor those that the ref retains."""
     retained = max(rule.retain_versions or 1, retained_by_ref(survey, chain))
     return [
         position
@@ -417,9 +421,9 @@ def _eligible(survey: Survey, chain: Chain, rule: VersionRule) -> Sequence[int]:
 
 
 def retained_by_ref(survey: Survey, chain: Chain) -> int:
-    """How many of its newest versions a branch itself asks to keep: a policy never removes more than that allows.
+    """How many of its newest versions the ref of a branch retains: no policy removes more than that allows.
 
-    All of them, if the ref says so in a way that cannot be understood: then nobody knows which may go.
+    All of them, if the ref's setting is unreadable: then it is unknown which may be removed.
     """
     branch = survey.refs.branches.get(chain.branch or "")
     lifetime = survey.refs.main if chain.branch is None else Lifetime() if branch is None else branch.lifetime
@@ -444,7 +448,7 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
 
 
 def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTable) -> dict[int, str]:
-    """Why versions stay whatever their age, by position."""
+    """Why versions stay at any age, by position."""
     positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
     reasons = {positions[version]: UNDO for version in former_versions(former, chain) if version in positions}
     if policy.keep_fork_versions:
@@ -467,7 +471,7 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTabl
 
 
 def former_refs(survey: Survey, now_ns: int, window: timedelta) -> RefTable:
-    """Branches and tags, as they were, that can be restored: by the ids of the records that tell of them."""
+    """Former branches and tags that can be restored, by the ids of the records that describe them."""
     kept = [change for change in survey.changes if change.keeps(now_ns, window)]
     tags = {
         change.id: Tag(change.name, change.before.target.branch, change.before.target.version)
@@ -479,7 +483,7 @@ def former_refs(survey: Survey, now_ns: int, window: timedelta) -> RefTable:
 
 
 def former_versions(former: RefTable, chain: Chain) -> set[int]:
-    """Versions of a chain that tags were on, or that branches were made from."""
+    """Versions of a chain that had tags, or that branches were created from."""
     tagged = {tag.version for tag in former.tags.values() if tag.branch == chain.branch}
     return tagged | {
         branch.parent_version for branch in former.branches.values() if branch.parent_branch == chain.branch
@@ -487,7 +491,7 @@ def former_versions(former: RefTable, chain: Chain) -> set[int]:
 
 
 def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Iterator[int]:
-    """Versions of a chain that were merged into another chain last, or that such a merge made.
+    """Versions of a chain that were last merged into another chain, or that such a merge made.
 
     The next merge compares with them. ``noted_on`` are the branches whose notes count.
     """
@@ -523,7 +527,7 @@ def _with_all_kept(verdict: Verdict) -> Verdict:
 
 
 def removed_paths(survey: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Paths of the manifests that go, by chain and then ascending by version."""
+    """Paths of the manifests to remove, by chain, then ascending by version."""
     for index, chain in survey.owned():
         yield from (chain.path(chain.files[position]) for position in verdicts[index].removed)
 
@@ -531,7 +535,7 @@ def removed_paths(survey: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
 def version_counts(
     survey: Survey, verdicts: Sequence[Verdict], branches: Collection[str] = ()
 ) -> dict[str, dict[str, int]]:
-    """By branch of the dataset, or by those of ``branches``: how many versions go, and why the others stay."""
+    """By branch (all, or those of ``branches``): how many versions are removed, and why the others stay."""
     return {
         chain.name: {"removed": len(verdicts[index].removed), **verdicts[index].reasons}
         for index, chain in survey.owned()
@@ -540,9 +544,9 @@ def version_counts(
 
 
 def chosen_chains(survey: Survey, policy: CleanupPolicy) -> dict[int, Chain]:
-    """The chains of the dataset that are cleaned, by index; all of them unless the policy names branches.
+    """The chains of the dataset to clean, by index; all of them unless the policy names branches.
 
-    Raises NotFound for a name or pattern that no branch has.
+    Raises NotFound for a name or pattern that matches no branch.
     """
     if not policy.only_branches:
         return dict(survey.owned())

@@ -1,4 +1,4 @@
-"""Stores cleanup plans: candidates as Parquet, and a document that is written last and makes them a plan.
+"""Stores cleanup plans: the candidates as Parquet, then a document that makes them a plan.
 
 A part counts only if the document lists it. So what a failed or repeated task wrote is never read.
 """
@@ -26,17 +26,17 @@ from lance_spark.storage.deleting import BATCH, delete_batch
 from lance_spark.storage.files import each
 
 RECORDS = "_cleanup"
-"""Directory with the plans that are being executed, below the dataset's root, or that of a branch which alone is
-cleaned; pylance never looks there."""
+"""Directory for plans that are being executed, below the root of the dataset, or of a branch that is cleaned alone;
+pylance never looks there."""
 _DOCUMENT = "_plan.json"
-"""Begins with an underscore, so that Spark reads the directory as Parquet and passes it over."""
+"""The leading underscore makes Spark ignore the file when it reads the directory as Parquet."""
 WRITTEN = pa.schema([("part", pa.string())])
 _MANIFESTS, _FILES = "manifests", "candidates"
-"""How the names of parts begin."""
+"""Prefixes of the names of parts."""
 
 
 def write_parts(directory: DatasetLocation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Store CANDIDATES durably, manifests apart from files; yields the names as WRITTEN. No rows, no file."""
+    """Store CANDIDATES durably, manifests and files in separate parts; yields their names as WRITTEN."""
     table = pa.Table.from_batches(batches, CANDIDATES)
     manifests = is_manifest(table)
     for kind, rows in ((_MANIFESTS, table.filter(manifests)), (_FILES, table.filter(pc.invert(manifests)))):
@@ -49,7 +49,7 @@ def write_parts(directory: DatasetLocation, batches: Iterator[pa.RecordBatch]) -
 
 
 def holds_manifests(part: str) -> bool:
-    """Whether a part holds manifests, which are deleted first, or files."""
+    """Whether a part holds manifests, which are deleted first, rather than files."""
     return part.startswith(f"{_MANIFESTS}-")
 
 
@@ -60,17 +60,15 @@ def read_part(directory: DatasetLocation, name: str) -> pa.Table | None:
 
 
 def write_document(directory: DatasetLocation, document: Mapping[str, Any]) -> None:
-    """Store what makes the parts a plan."""
+    """Store the document that makes the parts a plan."""
     small_files.write_file(directory, _DOCUMENT, json.dumps(document).encode())
 
 
 def read_document(directory: DatasetLocation) -> dict[str, Any]:
-    """A stored plan's document. Raises NotFound where there is none, CorruptData for one that cannot be read."""
+    """The document of a stored plan. Raises NotFound if there is none, CorruptData for an unreadable one."""
     document = _document(directory)
     if document is None:
-        raise NotFound(
-            f"There is no cleanup plan in {directory.uri}.", hint=hints.of("Make one: ", hints.STORE_PLAN, ".")
-        )
+        raise NotFound(f"{directory.uri} has no cleanup plan.", hint=hints.of("Make one: ", hints.STORE_PLAN, "."))
     return document
 
 
@@ -88,19 +86,19 @@ def _document(directory: DatasetLocation) -> dict[str, Any] | None:
 
 
 class Unfinished(NamedTuple):
-    """A plan that a run began to execute and did not finish."""
+    """A plan whose execution began but did not finish."""
 
     directory: DatasetLocation
     parts: tuple[str, ...]
     branches: tuple[str, ...]
-    """The branches that it cleans; all of the dataset if empty."""
+    """The branches that it cleans; empty for the whole dataset."""
 
 
 def unfinished(location: DatasetLocation, branches: Sequence[str | None]) -> dict[str, Unfinished]:
-    """Plans that were begun and not finished, by name, which are recorded below the directories of these branches.
+    """Plans that began and did not finish, by name, from the records below the directories of these branches.
 
-    None is main, below whose directory are the records of cleanups of the whole dataset. Raises CorruptData for a
-    document that cannot be read.
+    None is main, whose directory holds the records of cleanups of the whole dataset. Raises CorruptData for an
+    unreadable document.
     """
     listed = each(location, lambda branch: files.list_names(location, branch_root(branch) + RECORDS), branches)
     records = {}
@@ -116,13 +114,13 @@ def unfinished(location: DatasetLocation, branches: Sequence[str | None]) -> dic
 
 
 def record(location: DatasetLocation, name: str, branch: str | None = None) -> DatasetLocation:
-    """The directory in which a plan is recorded while it is executed, below that of a branch (None for main)."""
+    """The directory that records a plan during its execution, below that of a branch (None for main)."""
     below = location if branch is None else DatasetLocation(location.branch_uri(branch), location.options)
     return DatasetLocation(f"{below.uri}/{RECORDS}/{name}", location.options)
 
 
 def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
-    """Remove a record: the document last, so that a crash leaves a record that says what it lists."""
+    """Remove a record: the document last, so that a crash leaves a record that still lists its parts."""
     if directory.is_local:
         files.delete(directory, [*parts, _DOCUMENT, ""])
         return
@@ -131,11 +129,11 @@ def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
         delete_batch(directory, [_DOCUMENT])
 
 
-# --- Reads an inventory file without Spark
+# --- Reading an inventory file without Spark
 
 
 def read_inventory(path: str) -> pa.Table:
-    """A Parquet or CSV file as a table. Raises InvalidOption for one that cannot be read."""
+    """A Parquet or CSV file as a table. Raises InvalidOption for an unreadable one."""
     try:
         table: pa.Table = csv.read_csv(path) if path.endswith((".csv", ".csv.gz")) else parquet.read_table(path)
     except (OSError, pa.ArrowInvalid) as problem:

@@ -1,4 +1,8 @@
-"""The files that a plan would delete, as they are stored and shown; sums of them; and what became of them. Pure."""
+"""The sweep: which files are deleted, from a listing and marks; sums, outcomes, and the recheck before deletion. Pure.
+
+In: Arrow tables of files and marks, and the verdicts. Out: decided files, candidates, sums and outcomes. The same code
+runs on Spark and without.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ OUTCOMES = pa.schema(
     [
         ("kind", pa.string()),
         ("branch", pa.string()),
-        ("reason", pa.string()),  # why it was to go; why it stayed if it was kept
+        ("reason", pa.string()),  # why it was to be deleted; why it stayed if it was kept
         ("outcome", pa.string()),
         ("files", pa.int64()),
         ("bytes", pa.int64()),
@@ -57,7 +61,7 @@ OUTCOMES = pa.schema(
     ]
 )
 _ORDER = 4
-"""How many of the first columns of sums and outcomes say in which order the groups come."""
+"""Number of leading columns of sums and outcomes that sort the groups."""
 
 
 def to_candidates(batches: Iterator[pa.RecordBatch], root: str, branches: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -106,12 +110,12 @@ def _branch_names(rows: pa.Table, branches: Sequence[str]) -> pa.ChunkedArray:
 
 
 def is_manifest(batch: pa.RecordBatch | pa.Table) -> pa.Array:
-    """Which candidates are manifests; those are deleted before all else, in their own order."""
+    """Which candidates are manifests; they are deleted before everything else, in their own order."""
     return pc.equal(batch["kind"], MANIFEST)
 
 
 def in_deletion_order(manifests: pa.Table) -> pa.Table:
-    """Candidates that are manifests, by branch and then the oldest version first."""
+    """Candidates that are manifests, by branch, oldest version first."""
     names = (path.rpartition("/")[2] for path in manifests["file"].to_pylist())
     read = [read_manifest_name(name) for name in names]
     versions = pa.array([None if name is None else name.version for name in read], pa.uint64())
@@ -125,9 +129,9 @@ def in_deletion_order(manifests: pa.Table) -> pa.Table:
 def outcome_rows(
     candidates: pa.RecordBatch, deleted: Collection[str], gone: Collection[str], failed: Mapping[str, str]
 ) -> pa.RecordBatch:
-    """OUTCOMES: how many of the candidates ended how, with one example each.
+    """OUTCOMES: how many of the candidates ended in which way, with one example each.
 
-    ``deleted`` and ``gone`` are paths, ``failed`` has the store's reason by path. All other candidates were kept.
+    ``deleted`` and ``gone`` are paths; ``failed`` has the store's reason by path. All other candidates were kept.
     """
     ends = {**dict.fromkeys(deleted, DELETED), **dict.fromkeys(gone, GONE), **dict.fromkeys(failed, FAILED)}
     files = candidates["file"].to_pylist()
@@ -149,7 +153,7 @@ def outcome_rows(
 
 
 def add_up(rows: pa.Table) -> pa.Table:
-    """One row for each group, with ``files`` and ``bytes`` summed, one ``example``; columns before are the group."""
+    """One row for each group (the columns before ``files``), with ``files`` and ``bytes`` summed, one ``example``."""
     names = rows.schema.names
     group = names[: names.index("files")]
     grouped = rows.group_by(group).aggregate([("files", "sum"), ("bytes", "sum"), ("example", "min")])
@@ -158,7 +162,7 @@ def add_up(rows: pa.Table) -> pa.Table:
     return ordered.sort_by([(name, "ascending") for name in group[:_ORDER]])
 
 
-# --- Which files go: listing and marks brought together
+# --- Deciding: the listing joined with the marks
 # Pure, over Arrow tables; the same code on Spark and without.
 
 FILES = pa.schema(
@@ -169,7 +173,7 @@ FILES = pa.schema(
         ("key", pa.string()),  # what versions would name, relative to the dataset
         ("local", pa.string()),  # the same, relative to the chain
         ("size", pa.int64()),
-        ("modified_ns", pa.int64()),  # null where the store does not say
+        ("modified_ns", pa.int64()),  # null if the store does not report it
     ]
 )
 DECIDED = pa.schema(
@@ -200,7 +204,7 @@ BECAME_LIVE = "became live"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What else a decision needs, beside files and marks."""
+    """What a decision needs besides files and marks."""
 
     verdicts: tuple[Verdict, ...]
     latest: Mapping[int, int]
@@ -208,15 +212,15 @@ class Judgement:
     removed_manifests: frozenset[str]
     """Paths relative to the dataset."""
     started_ns: int
-    """When the mark began, nanoseconds since the epoch; files that were modified later stay."""
+    """When marking began, in nanoseconds since the epoch; files that were modified later stay."""
     unverified_before_ns: int | None
-    """Files that no version names go if they were modified before this; None if they go at any age."""
+    """Files that no version names are deleted if modified before this; None for any age."""
     whole_listing: bool = True
-    """Whether a file that is not listed is missing. Not so for an inventory, which may be older than the file."""
+    """Whether a file that is not listed is missing. False for an inventory, which may be older than the file."""
     sinks: Mapping[int, int] = field(default_factory=dict)
-    """Where the first tag of a query is that writes to a chain, by chain: what was noted of later versions stays."""
+    """By chain, the position of the first tag of a query that writes to it: notes on later versions stay."""
     listed_roots: tuple[str, ...] | None = None
-    """Roots of all chains, by index, if of each chain only the files below its own root were listed."""
+    """Roots of all chains, by index, if only the files below each chain's own root were listed."""
 
 
 def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -> pa.RecordBatch:
@@ -224,7 +228,7 @@ def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -
     rows = [_file_row(path, roots, chains) for path in listing["path"].to_pylist()]
     kinds, owners, keys, locals_ = zip(*rows, strict=True) if rows else ((), (), (), ())
     modified = pc.multiply(listing["last_modified"].cast(pa.int64()), 1000)
-    size = pc.fill_null(listing["size"], 0)  # a store may not say; sums would not count such a file
+    size = pc.fill_null(listing["size"], 0)  # not every store reports it, and sums would skip such a file
     columns = [listing["path"], kinds, owners, keys, locals_, size, modified]
     arrays = [
         column if isinstance(column, pa.Array) else pa.array(column, field.type)
@@ -240,9 +244,9 @@ def _file_row(path: str, roots: Roots, chains: Mapping[str, int]) -> tuple[str, 
 
 
 def decide(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
-    """DECIDED for some files and all marks with the same ``local``: a row for each file that goes or is missing.
+    """DECIDED for some files and all marks with the same ``local``: a row for each file to delete or missing.
 
-    Files that stay come summed up by kind, chain and reason.
+    Files that stay are summed up by kind, chain and reason.
     """
     live, dead = _split(marks, judgement)
     anywhere = pc.binary_join_element_wise(pa.scalar(ANYWHERE), files["local"], "", null_handling="skip")
@@ -274,7 +278,7 @@ def _split(marks: pa.Table, judgement: Judgement) -> tuple[pa.Array, pa.Array]:
 
 
 def _running(verdicts: Sequence[Verdict]) -> tuple[pa.Array, pa.Array]:
-    """How many versions stay before each position, all chains one after the other; and where each chain begins."""
+    """The number of kept versions before each position, over all chains in sequence; and where each chain begins."""
     starts, sums, total = [], [0], 0
     for verdict in verdicts:
         starts.append(len(sums) - 1)
@@ -287,7 +291,7 @@ def _running(verdicts: Sequence[Verdict]) -> tuple[pa.Array, pa.Array]:
 def _choices(
     files: pa.Table, named: pa.ChunkedArray, verified: pa.ChunkedArray, judgement: Judgement
 ) -> list[tuple[pa.ChunkedArray, str]]:
-    """Reasons in the order in which they count: the first one that holds is the reason for a file."""
+    """Reasons by priority: the first one that holds is the reason for a file."""
     kind, modified = files["kind"], files["modified_ns"]
     is_manifest = pc.equal(kind, layout.MANIFEST)
     manifest_goes = pc.is_in(files["path"], value_set=pa.array(sorted(judgement.removed_manifests), pa.string()))
@@ -308,7 +312,7 @@ def _choices(
 
 
 def _spare_notes(files: pa.Table, judgement: Judgement) -> pa.ChunkedArray:
-    """Which files are notes that no stream needs, or what is left of one whose writer was killed."""
+    """Which files are notes that no stream needs, or remains of a note whose writer crashed."""
     notes = files.filter(pc.starts_with(files["local"], f"{STREAMS}/"))
     columns = (notes[name].to_pylist() for name in ("path", "local", "chain"))
     spare = [
@@ -320,7 +324,7 @@ def _spare_notes(files: pa.Table, judgement: Judgement) -> pa.ChunkedArray:
 
 
 def _staying(files: pa.Table) -> pa.Table:
-    """One row for each kind, chain and reason; files of unknown kind come one by one, to be named in the report."""
+    """One row for each kind, chain and reason; files of unknown kind stay separate, so that the report names them."""
     unknown = pc.equal(files["reason"], UNKNOWN_KIND)
     rest = files.filter(pc.invert(unknown))
     sums = rest.group_by(["kind", "chain", "reason"]).aggregate([("size", "sum"), ("size", "count")])
@@ -338,7 +342,7 @@ def _staying(files: pa.Table) -> pa.Table:
 
 
 def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
-    """Data and deletion files of latest versions that the listing does not show."""
+    """Data and deletion files of latest versions that the listing lacks."""
     versions = pa.array([judgement.latest.get(chain) for chain in range(len(judgement.verdicts))], pa.int32())
     own = marks.filter(pc.not_equal(marks["chain"], LEFTOVER))
     latest = versions.take(own["chain"].combine_chunks())
@@ -367,13 +371,13 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
 
 
 def _in_own_root(marks: pa.Table, roots: Sequence[str]) -> pa.ChunkedArray:
-    """Which marks name a file below the root of the chain that names it: inherited files are elsewhere."""
+    """Which marks name a file below the root of their own chain: inherited files are elsewhere."""
     prefixes = pa.array([join(root, "") for root in roots], pa.string()).take(marks["chain"].combine_chunks())
     return pc.equal(marks["key"], pc.binary_join_element_wise(prefixes, marks["local"].combine_chunks(), ""))
 
 
 def _listed(files: pa.Table) -> pa.Array:
-    # A data file and its blobs have the same key, and the blobs may be listed although the data file is not.
+    # A data file and its blobs share a key, and the blobs may be listed although the data file is not.
     return files.filter(pc.not_equal(files["kind"], layout.BLOB))["key"].combine_chunks()
 
 
@@ -385,7 +389,7 @@ def _shaped(rows: pa.Table, action: str) -> pa.Table:
     return pa.table([columns[field.name] for field in DECIDED], schema=DECIDED)
 
 
-# --- An inventory of a bucket as a listing: paths made relative, files of other datasets left out
+# --- A bucket inventory as a listing
 # Pure.
 
 COLUMNS = ("path", "size", "last_modified")
@@ -395,8 +399,9 @@ _TIME = pa.timestamp("us", "UTC")
 def to_listing(batch: pa.RecordBatch, uri: str) -> pa.Table:
     """Rows of an inventory (``path``, ``size``, ``last_modified``) as a listing of the dataset at ``uri``.
 
-    A path is absolute, a URI or a local path, or relative to the dataset. Text for the time is ISO 8601 in UTC.
-    Raises SchemaMismatch, which names the column, for a column that is missing or has a type that cannot be used.
+    A path is absolute (a URI or a local path) or relative to the dataset. Times as text are ISO 8601 in UTC. Files of
+    other datasets are left out. Raises SchemaMismatch, which names the column, for a missing column or an unusable
+    type.
     """
     missing = [name for name in COLUMNS if name not in batch.schema.names]
     if missing:
@@ -429,7 +434,7 @@ def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
         raise SchemaMismatch(f"Column '{name}' of the inventory is {column.type}: {problem}.") from None
 
 
-# --- What changed since the mark: which manifests have to be read again before anything is deleted
+# --- Manifests to read again before deletion
 # Pure.
 
 
@@ -442,16 +447,16 @@ def newly_live(
 ) -> list[ChainSpan]:
     """Manifests whose files became live since the mark: by chain of ``after``, with positions in that chain.
 
-    These are the manifests that were not there at the mark, and removed ones that something needs now: a tag, a branch
-    that was made from them since, or that they are the newest. A restore, a commit of old fragments and a branch in the
-    making all show as a new manifest.
+    These are new manifests, and removed ones that something needs now: a tag, a branch created from them since, or
+    their place as the newest. A restore, a commit of old fragments and a branch being created all show as a new
+    manifest.
 
-    ``manifests_are_done`` says that all manifests that go were deleted. A removed manifest that is still listed could
-    not be deleted, or was spared for a tag that is gone again. It would be listed and unreadable without its files.
-    ``window_ns`` is when the commit window begins, by the clock of now. A removed manifest within it is needed as well,
-    even if it seemed older by the clock at the mark.
+    ``manifests_are_done`` means that all manifests to remove were deleted. A removed manifest that is still listed
+    could not be deleted, or was spared for a tag that is gone again. Without its files, it would be listed but
+    unreadable. ``window_ns`` is the start of the commit window, by the current clock. A removed manifest within it is
+    also needed, even if it seemed older by the clock at the mark.
     """
-    # By URI: if another clone was recorded in between, repositories have other numbers.
+    # By URI: repositories are renumbered if another clone was recorded in between.
     kept_before = {
         (before.repositories[chain.repository].uri, chain.root, manifest): verdicts[index].kept[position]
         for index, chain in enumerate(before.chains)
@@ -472,10 +477,10 @@ def newly_live(
 
 
 def _needed(before: Survey, after: Survey, chain: Chain, window_ns: int | None) -> set[int]:
-    """Positions that tags and new branches point at, the newest one, and those within the commit window."""
+    """Positions of tags and of forks of new branches, of the newest version, and of those within the commit window."""
     if chain.repository or not chain.versions:
         return set()
-    # What an older branch was made from was judged already: the policy may let it go.
+    # The fork of an older branch was already judged: the policy may let it go.
     known = {_origin(branch) for branch in before.refs.branches.values()}
     new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
     named = {tag.version for tag in after.refs.tags.values() if tag.branch == chain.branch}
@@ -484,12 +489,12 @@ def _needed(before: Survey, after: Survey, chain: Chain, window_ns: int | None) 
     named |= {change.before.target.version for change in undoable if change.before and _on(change, chain)}
     named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
     reader = first_unread(after.refs, chain.branch)
-    if reader is not None:  # one that began since may read the history from its first version on
+    if reader is not None:  # a reader that began since may read the history from its first version
         named |= {manifest.version for manifest in chain.versions if manifest.version >= reader}
     needed = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}
     if window_ns is not None:
         needed |= {position for position, manifest in enumerate(chain.versions) if manifest.modified_ns >= window_ns}
-    retained = retained_by_ref(after, chain)  # as the ref says by now: it may ask for more than it did at the mark
+    retained = retained_by_ref(after, chain)  # the ref may retain more now than at the mark
     needed |= set(range(max(0, len(chain.versions) - retained), len(chain.versions)))
     return needed | {len(chain.versions) - 1}
 

@@ -1,1 +1,1 @@
-"""The command ``lance-git``: git's verbs for Lance datasets. One verb is one file below ``verbs/``."""
+"""The command ``lance-git``: git's verbs for Lance datasets. Each verb is a file below ``verbs/``."""

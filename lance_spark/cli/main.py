@@ -1,4 +1,4 @@
-"""The entry point of ``lance-git``, with its global options."""
+"""The entry point of ``lance-git``: its global options, and hints for git's words that it lacks."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
 from lance_spark.storage.resolving import located
 
-# --- Words of git that mean nothing to ``lance-git``: what they would be here, and what to type instead
-# A dataset has no index and no files that wait for a commit: every write is a version at once. So the first word that
-# many people type, ``commit``, has nothing to do. "Did you mean 'cherry-pick'?" would not tell them.
+# --- Words of git without a verb in ``lance-git``
+# A dataset has no index and no uncommitted files: every write is a version at once. So ``commit``, the first word that
+# many people type, has nothing to do. "Did you mean 'cherry-pick'?" would not help them.
 
-_NO_INDEX = "every write is a version at once, with nothing to stage or to commit"
+_NO_INDEX = "every write is a version at once, with nothing to stage or commit"
 _LOG = "lance-git log shows the versions, and lance-git tag NAME keeps one of them."
-_REWRITES = "versions that are there never change"
-_ASIDE = "nothing is left uncommitted that could be put aside"
-_DROP = "To delete rows: DELETE FROM in Spark. For a whole table of a catalog: lance-catalog rm NAME."
+_REWRITES = "existing versions never change"
+_ASIDE = "nothing is uncommitted, so nothing can be put aside"
+_DROP = "To delete rows: DELETE FROM in Spark. To drop a table of a catalog: lance-catalog rm NAME."
 
 WORDS: Mapping[str, tuple[str, str]] = {
     "commit": (_NO_INDEX, f"Write in Spark: df.write.format('lance').mode('append').save(...). Then {_LOG}"),
     "add": (_NO_INDEX, f"Write in Spark: df.write.format('lance').mode('append').save(...). Then {_LOG}"),
     "stage": (_NO_INDEX, _LOG),
-    "stash": (_ASIDE, "To try something on the side: lance-git checkout -b NAME, and lance-git merge NAME later."),
+    "stash": (_ASIDE, "To try something out: lance-git checkout -b NAME, and lance-git merge NAME later."),
     "rebase": (
         _REWRITES,
-        "To have what main has by now: lance-git merge main. One version of it: lance-git cherry-pick REF.",
+        "To get the changes of main: lance-git merge main. To get one version of it: lance-git cherry-pick REF.",
     ),
     "reset": (
         _REWRITES,
-        "To make an older version the newest again: lance-git restore REF. To take one back: lance-git revert REF.",
+        "To make an older version the newest again: lance-git restore REF. To undo one: lance-git revert REF.",
     ),
     "rm": ("it does not delete rows or files", _DROP),
     "mv": (
         "it does not move files",
         "To rename a table of a catalog: lance-catalog rename OLD NEW.",
     ),
-    "blame": ("rows have no lines", "lance-git log --stat says what each version added and removed."),
+    "blame": ("rows have no lines", "lance-git log --stat shows what each version added and removed."),
     "bisect": ("it searches no history", "lance-git log lists versions; lance-git diff A..B --rows compares two."),
     "grep": ("it reads no rows", "Read in Spark: spark.read.format('lance').load(...).where(...)."),
     "config": ("settings are in a file", "Edit .lance-git/config.toml; remotes: lance-git remote."),
@@ -53,34 +53,34 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "a branch is a directory of its own",
         "Go to DATASET/tree/BRANCH with cd, or make a second workspace: lance-git init DATASET DIR.",
     ),
-    "prune": ("files that nothing needs are for gc", "lance-git gc says what would go; --execute deletes it."),
-    "repack": ("small files are joined in Spark", "LanceTable.for_path(spark, uri).optimize()"),
-    "rev-parse": ("there are no hashes", "lance-git show REF says which version a ref is."),
-    "describe": ("there are no hashes", "lance-git show REF says which version a ref is, and its tags."),
+    "prune": ("files that nothing needs are for gc", "lance-git gc lists what would be deleted; --execute deletes it."),
+    "repack": ("small files are compacted in Spark", "LanceTable.for_path(spark, uri).optimize()"),
+    "rev-parse": ("there are no hashes", "lance-git show REF shows the version of a ref."),
+    "describe": ("there are no hashes", "lance-git show REF shows the version of a ref, and its tags."),
     "shortlog": ("versions have no authors", _LOG),
     "ls-files": ("files have no names to list", "lance-git show REF, or lance-git du for sizes."),
     "mergetool": (
         "conflicts are not edited",
-        "lance-git merge says what clashes: settle it on one side, and merge again.",
+        "lance-git merge lists what clashes: settle it on one side, and merge again.",
     ),
 }
-"""By the word of git: why there is no such verb, and what to type instead."""
+"""By git's word: why ``lance-git`` has no such verb, and what to type instead."""
 
 
 # --- The entry point of ``lance-git``, with its global options
 
 NAME = "lance-git"
-_PARTLY = "gc, fsck: not all could be deleted, or repaired"
+_PARTLY = "gc, fsck: only part could be deleted or repaired"
 
 
 class _Place(click.Path):
-    """A directory, which has to exist, or the URI of a dataset."""
+    """An existing directory, or the URI of a dataset."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, file_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text as it is; the path of a file URI."""
+        """The text unchanged; for a file URI, its path."""
         if not is_uri(value):
             return super().convert(value, param, ctx)
         check_uri(value)
@@ -96,13 +96,13 @@ class _Place(click.Path):
     words=WORDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME say which.\n\n"
+    epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME are explicit.\n\n"
     f"\b\nExit codes:\n{exit_codes_text(_PARTLY)}",
 )
 @click.option("-C", "place", type=_Place(), metavar="DIR|URI", help="Run in this directory, or on this dataset.")
 @click.option("--dataset", metavar="URI", help="Work on this dataset, without a workspace.")
 @click.option("--storage", multiple=True, metavar="KEY=VALUE", help="A storage option; never stored (repeatable).")
-@click.option("--no-color", is_flag=True, help="Plain text even on a terminal (as with NO_COLOR).")
+@click.option("--no-color", is_flag=True, help="Plain text even on a terminal (like NO_COLOR).")
 @click.version_option(package_name="lance-spark", prog_name=NAME)
 @click.pass_context
 def cli(
@@ -110,12 +110,12 @@ def cli(
 ) -> None:
     """Git's verbs for Lance datasets: branches, tags, versions.
 
-    In or below a dataset's directory lance-git works on that dataset; elsewhere -C names one. Then the current branch
-    is main, or in a branch's own directory, tree/BRANCH, that branch.
+    In or below a dataset's directory, lance-git works on that dataset; elsewhere, name one with -C. The current branch
+    is then main or, in a branch's own directory tree/BRANCH, that branch.
 
-    A workspace is a directory with .lance-git/config.toml, which names the dataset, the current branch and the
-    remotes; init and clone make it. The nearest workspace or dataset counts, in this directory or above; of two in one
-    directory, the workspace. Credentials come from the environment or --storage.
+    A workspace is a directory with .lance-git/config.toml, which names the dataset, the current branch and the remotes;
+    init and clone create it. The nearest workspace or dataset applies, in this directory or above. If a directory has
+    both, the workspace applies. Credentials come from the environment or --storage.
     """
     if place is not None and is_uri(place):
         if dataset is not None:

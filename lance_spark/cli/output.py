@@ -1,4 +1,7 @@
-"""What the exit codes mean, for ``--help``. Those of errors are set in lance_spark.errors."""
+"""Output of the commands: text and JSON, colors, exit codes for ``--help``, a progress bar, and questions.
+
+The exit codes of errors are set in lance_spark.errors.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ PARTLY_DONE = 6
 
 EXIT_CODES = (
     (0, "done"),
-    (NOT_DONE, "you said no, or something else went wrong"),
-    (2, "what was typed is wrong; nothing was touched"),
+    (NOT_DONE, "you answered no, or something else went wrong"),
+    (2, "invalid arguments; nothing was changed"),
     (3, "refused: it would lose data or strand files"),
     (5, "columns or types do not fit"),
     (10, "not found"),
@@ -37,30 +40,30 @@ EXIT_CODES = (
     (12, "another process committed first; nothing was committed"),
     (20, "the store did not answer"),
     (21, "the store denied access"),
-    (22, "a file cannot be understood"),
+    (22, "a file cannot be read"),
     (INTERRUPTED, "interrupted"),
 )
 
 
 def exit_codes_text(partly: str) -> str:
-    """The table as text; ``partly`` is what PARTLY_DONE means to the command."""
+    """The table as text; ``partly`` is the meaning of PARTLY_DONE for the command."""
     return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in sorted([*EXIT_CODES, (PARTLY_DONE, partly)]))
 
 
-# --- What a verb says: aligned text for people, JSON for programs, colour on a terminal only
+# --- Output of a verb
 
 _SPANS = ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where and how a verb speaks. Results go to stdout, everything else to stderr."""
+    """Where and how a verb prints. Results go to stdout, everything else to stderr."""
 
     json: bool = False
     color: bool = False
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
-        """The result: the data as JSON with ``--json``, else the text."""
+        """Print the result: the data as JSON with ``--json``, otherwise the text."""
         BAR.wipe()
         if self.json:
             click.echo(json.dumps(data, indent=2))
@@ -68,13 +71,13 @@ class Output:
             click.echo(text, color=self.color)
 
     def note(self, text: str) -> None:
-        """A note beside the result, on stderr."""
+        """Print a note about the result to stderr."""
         BAR.wipe()
         if not self.json:
             click.echo(text, err=True)
 
     def error(self, message: str, hint: str | None, exit_code: int) -> None:
-        """One line and a hint on stderr, or an object there."""
+        """Print an error to stderr: a line and a hint, or a JSON object."""
         BAR.wipe()
         if self.json:
             click.echo(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}, indent=2), err=True)
@@ -84,7 +87,7 @@ class Output:
             click.echo(f"{self._on_stderr('hint:', 'yellow')} {hint}", err=True)
 
     def paint(self, text: str, **style: Any) -> str:
-        """The text in a style, where colours are wanted."""
+        """The text in a style, if colors are wanted."""
         return click.style(text, **style) if self.color else text
 
     def table(
@@ -94,7 +97,7 @@ class Output:
         right: Iterable[int] = (),
         bright: Iterable[int] = (),
     ) -> str:
-        """Text in columns, those in ``right`` aligned to the right, the rows in ``bright`` in colour."""
+        """Text in columns, those in ``right`` right-aligned, the rows in ``bright`` in color."""
         styles: dict[str, dict[str, Any]] = {HEAD: {"bold": True}, PLUS: {"fg": "green"}}
         lines = table_lines(header, rows, right, bright)
         return "\n".join(self.paint(text, **styles.get(style, {})) for line in lines for style, text in line)
@@ -104,14 +107,14 @@ class Output:
 
 
 def wants_color(no_color: bool) -> bool:
-    """Whether stdout is a terminal, and the user did not ask for plain text (https://no-color.org)."""
+    """Whether stdout is a terminal and the user did not choose plain text (https://no-color.org)."""
     if no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return sys.stdout.isatty()
 
 
 def age(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago that was, in words: ``3 days ago``."""
+    """The age in words: ``3 days ago``."""
     seconds = ((now or datetime.now(timezone.utc)) - moment).total_seconds()
     for span, unit in _SPANS:
         count = int(seconds // span)
@@ -121,19 +124,19 @@ def age(moment: datetime, now: datetime | None = None) -> str:
 
 
 def stamp(moment: datetime | None) -> str | None:
-    """A moment as JSON has it: ISO 8601 in UTC."""
+    """A moment for JSON: ISO 8601 in UTC."""
     return None if moment is None else moment.astimezone(timezone.utc).isoformat()
 
 
 def version_json(pin: PinnedVersion) -> dict[str, Any]:
-    """A version as JSON has it."""
+    """A version for JSON."""
     return {"branch": pin.branch or MAIN, "version": pin.version}
 
 
-# --- What runs at the moment, in one line of the terminal: after some seconds, and wiped before anything else is said
+# --- The progress bar
 
 _PATIENCE = 2.0
-"""Seconds that nobody minds to wait. What is done by then shows nothing."""
+"""Seconds before the bar appears. Shorter work shows nothing."""
 _EVERY = 0.5
 _WIDTH = 24
 
@@ -148,7 +151,7 @@ def bar_text(progress: WorkProgress, seconds: float) -> str:
 
 
 class ProgressBar:
-    """A line on stderr, if that is a terminal. A thread draws it: one file may take minutes, with nothing to tell."""
+    """A line on stderr if that is a terminal. A thread draws it, as one file may take minutes without progress."""
 
     def __init__(self, patience: float = _PATIENCE, every: float = _EVERY) -> None:
         self._patience, self._every = patience, every
@@ -159,10 +162,10 @@ class ProgressBar:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.hushed = False
-        """Whether to show nothing, as programs read what is printed."""
+        """Whether to show nothing because a program reads the output."""
 
     def tell(self, progress: WorkProgress) -> None:
-        """What is done at the moment."""
+        """Report the current progress."""
         if self.hushed or not sys.stderr.isatty():
             return
         with self._lock:
@@ -173,7 +176,7 @@ class ProgressBar:
                 self._thread.start()
 
     def wipe(self) -> None:
-        """Nothing runs any more, or something is going to be said."""
+        """Remove the bar, at the end or before other output."""
         with self._lock:
             thread, self._thread, self._now = self._thread, None, None
             self._ended.set()
@@ -196,10 +199,10 @@ class ProgressBar:
 
 
 BAR = ProgressBar()
-"""The one of this process: there is one terminal."""
+"""The bar of this process: there is only one terminal."""
 
 
-# --- Prints the lines that history lays out, with colour where it is wanted
+# --- Printing laid-out lines, in color if wanted
 
 _STYLES: dict[str, dict[str, Any]] = {
     show.VERSION: {"fg": "yellow"},
@@ -222,15 +225,15 @@ def painted(output: Output, lines: Iterable[show.Line]) -> str:
     )
 
 
-# --- Asks before something is removed
+# --- Confirmation before something is removed
 
 _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no", ""})
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Go on only if the user agrees to ``what``, a sentence.
+    """Continue only if the user agrees to ``what``, a sentence.
 
-    Asks on a terminal. Raises Refused without a terminal: a script must not hang.
+    Asks on a terminal. Raises Refused without one, as a script must not hang.
     """
     BAR.wipe()
     if yes:
@@ -246,7 +249,7 @@ def confirm(what: str, yes: bool) -> None:
 def _said_yes() -> bool:
     """The answer. Raises Abort if the terminal was closed.
 
-    Not input(), which click.confirm uses: it loses a Ctrl-C that arrives while it flushes, and goes on waiting.
+    Does not use input(), like click.confirm: it loses a Ctrl-C that arrives during a flush and keeps waiting.
     """
     while True:
         click.echo("Go on? [y/N]: ", nl=False, err=True)
@@ -258,14 +261,14 @@ def _said_yes() -> bool:
             return answer in _YES
 
 
-# --- Prints what a merge, a cherry-pick or a revert did, or would do
+# --- Printing the result of a merge, cherry-pick or revert
 
 CONFLICT = 12
-"""Exit code of a dry run that found conflicts: that of the error which the real run ends with."""
+"""Exit code of a dry run with conflicts, the same as that of the error in a real run."""
 
 
 def report(output: Output, result: MergeResult) -> int:
-    """Print a result, and return the exit code."""
+    """Print a result; returns the exit code."""
     output.show(result.as_record(), painted(output, result.lines()))
     return exit_code(result)
 

@@ -1,6 +1,6 @@
-"""What the commands have in common: verbs that load when they are needed, and errors as a line, a hint and a code.
+"""What all commands share: how verbs are declared and loaded, and errors as a line, a hint and an exit code.
 
-No slow import here: ``--help`` should answer at once.
+No slow imports here: ``--help`` should answer at once.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from lance_spark.hints import said
 if TYPE_CHECKING:
     from lance_spark.engine.local import Engine
 
-# --- Keeps pandas out of the process of a command
-# pylance needs pyarrow's datasets, and with them pyarrow imports pandas wherever that is installed: most of a second,
+# --- Keeping pandas out of a command's process
+# pylance needs pyarrow's datasets, which make pyarrow import pandas if it is installed. That takes most of a second,
 # for a module that no verb uses.
 
 
 class _NoPandas(MetaPathFinder):
-    """Reports that there is no pandas, which pyarrow and pylance do not need."""
+    """Pretends that pandas is not installed; pyarrow and pylance do not need it."""
 
     def find_spec(self, fullname: str, *_: Any) -> None:
-        """None for all other modules, which other finders find. Raises ModuleNotFoundError for pandas."""
+        """None for all other modules, which other finders handle. Raises ModuleNotFoundError for pandas."""
         if fullname == "pandas":
-            raise ModuleNotFoundError("This command does without pandas.", name=fullname)
+            raise ModuleNotFoundError("This command does not use pandas.", name=fullname)
 
 
 def without_pandas() -> None:
-    """Keep this process from importing pandas, unless pandas is loaded already."""
+    """Keep this process from importing pandas, unless it is already loaded."""
     sys.meta_path.insert(0, _NoPandas())
 
 
-# --- What every verb of every command starts from
+# --- The common base of all verbs
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class CommandCall:
 
     @property
     def engine(self) -> Engine:
-        """The engine for copying files and other work: threads of this process."""
+        """The engine for copying files and other work: threads in this process."""
         from lance_spark.engine.local import LocalRunner
 
         return LocalRunner(tell=BAR.tell)
 
 
 def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which may be a secret."""
     hint = "For example --storage aws_region=eu-west-1."
     return {key.lower(): value for key, value in _split(pairs, "--storage takes KEY=VALUE.", hint).items()}
 
@@ -80,7 +80,7 @@ def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
     return values
 
 
-# --- How a verb is declared: ``@verb("name")`` over a function of the session, and the options that verbs share
+# --- Declaring verbs, and their shared options
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -97,7 +97,7 @@ def _json_option() -> click.Option:
 
 
 class Verb(click.Command):
-    """A verb: takes ``--json`` after its name, too."""
+    """A verb; also accepts ``--json`` after its name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -105,12 +105,12 @@ class Verb(click.Command):
 
 
 class VerbGroup(click.Group):
-    """A verb that has further verbs, such as ``remote add``."""
+    """A verb with its own verbs, such as ``remote add``."""
 
     command_class = Verb
 
     def __init__(self, *args: Any, words: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
-        """``words`` are those that people type, and that are no verbs: why not, and what to type instead."""
+        """``words`` are words that people type but that are not verbs: the reason, and what to type instead."""
         super().__init__(*args, **kwargs)
         self.words = words or {}
         self.params.append(_json_option())
@@ -118,25 +118,26 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click, with the nearest verb in the error."""
+        """Like click's, with the closest verb in the error."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], [*self.list_commands(ctx), *self.words], n=1)
             word = args[0] if args[0] in self.words else near[0] if near else ""
             if word in self.words:
                 why, instead = self.words[word]
                 raise InvalidOption(f"{ctx.command_path} has no '{word}': {why}.", hint=instead)
-            ctx.fail(f"'{args[0]}' is no verb of {ctx.command_path}." + (f" Did you mean '{near[0]}'?" if near else ""))
+            nearest = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"'{args[0]}' is not a verb of {ctx.command_path}.{nearest}")
         return super().resolve_command(ctx, args)
 
 
 def verb(name: str) -> Callable[[Callable[..., Any]], Verb]:
-    """Declare a verb. The function's docstring is its help; what it returns is the exit code (None for 0)."""
+    """Declare a verb. The function's docstring is its help, and its return value the exit code (None for 0)."""
     return click.command(name, cls=Verb)
 
 
 def yes_option(function: AnyCallable) -> AnyCallable:
     """``--yes``."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
@@ -161,21 +162,21 @@ def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
 
 def dry_run_option(function: AnyCallable) -> AnyCallable:
     """``--dry-run``."""
-    return click.option("-n", "--dry-run", is_flag=True, help="Only say what would happen.")(function)
+    return click.option("-n", "--dry-run", is_flag=True, help="Only show what would happen.")(function)
 
 
-# --- What the commands have in common: verbs that load when they are needed, and errors as a line, a hint and a code
-# No slow import here: ``--help`` should answer at once.
+# --- The program of a command: verbs that are imported on first use
+# No slow imports here: ``--help`` should answer at once.
 
 _USAGE = 2
 _HELP = "help"
 
 
 class Verbs(VerbGroup):
-    """The verbs of a command, each imported when it is first needed."""
+    """The verbs of a command, each imported when first needed."""
 
     def __init__(self, *args: Any, package: str, verbs: Mapping[str, str], **kwargs: Any) -> None:
-        """``verbs`` has, by name, the module of ``package`` with the verb's ``command``; in the order of the help."""
+        """``verbs`` gives, by name, the module in ``package`` with the verb's ``command``; in the order of the help."""
         super().__init__(*args, **kwargs)
         self._package = package
         self._verbs = verbs
@@ -185,7 +186,7 @@ class Verbs(VerbGroup):
         return list(self._verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """The verb of that name; None where there is none."""
+        """The verb of that name; None if there is none."""
         if cmd_name == _HELP:
             return help_verb(self)
         if cmd_name not in self._verbs:
@@ -195,7 +196,7 @@ class Verbs(VerbGroup):
 
 
 def help_verb(program: VerbGroup) -> click.Command:
-    """``help``, and ``help VERB``: what ``--help`` says. It is not listed."""
+    """``help`` and ``help VERB`` print the same as ``--help``. It is not listed."""
 
     @click.pass_context
     def show(context: click.Context, verbs: tuple[str, ...]) -> None:
@@ -205,17 +206,17 @@ def help_verb(program: VerbGroup) -> click.Command:
             if not isinstance(command, VerbGroup):
                 raise click.UsageError(f"'{above.command_path}' has no further verbs.", above)
             _, found, _ = command.resolve_command(above, [name])
-            if found is None:  # an option, as in 'help --nope', which click has refused
+            if found is None:  # an option, as in 'help --nope', that click refused
                 raise click.UsageError(f"There is no verb '{name}'.", above)
             command, above = found, click.Context(found, above, name)
         click.echo(command.get_help(above))
 
     argument = click.Argument(["verbs"], nargs=-1, metavar="[VERB]...")
-    return click.Command(_HELP, callback=show, params=[argument], help="Say what a verb does.", hidden=True)
+    return click.Command(_HELP, callback=show, params=[argument], help="Show the help of a verb.", hidden=True)
 
 
 def wanted_output(context: click.Context, no_color: bool) -> Output:
-    """How a verb is to speak. ``--json`` may have been given before the verb."""
+    """The output settings of a verb. ``--json`` may precede the verb."""
     wants_json = isinstance(context.obj, CommandCall) and context.obj.output.json
     return Output(json=wants_json, color=wants_color(no_color))
 
@@ -235,7 +236,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else name
-        hint = _misplaced(program, error) or f"{path} --help shows what can be typed."
+        hint = _misplaced(program, error) or f"{path} --help shows the usage."
         output.error(error.format_message(), hint, _USAGE)
         return _USAGE
     except (click.Abort, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What every verb starts from: the dataset, the current branch, the workspace if there is one."""
+"""The session of a ``lance-git`` verb: the dataset, the current branch, the workspace if any, and the remotes."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session(CommandCall):
-    """One call of ``lance-git``. The workspace and the dataset are looked up when a verb first asks for them."""
+    """One call of ``lance-git``. The workspace and dataset are looked up when a verb first needs them."""
 
     dataset: str | None = None
-    """``--dataset``, or a URI after ``-C``: a URI or path; then workspaces are ignored."""
+    """``--dataset``, or a URI after ``-C``: a URI or path. Workspaces are then ignored."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
     moved: bool = False
-    """Whether ``-C`` named another directory than the current one of the user's shell."""
+    """Whether ``-C`` named a directory other than the current one of the user's shell."""
 
     @cached_property
     def _here(self) -> OpenWorkspace | PlainDataset:
-        """What the directory belongs to, without ``--dataset``. Raises NotFound if it belongs to nothing."""
+        """The workspace or dataset of the directory, without ``--dataset``. Raises NotFound if there is none."""
         here = find_here(os.curdir)
         if here is None:
             raise NotFound(
-                "There is no workspace here, nor in a directory above, and this is no dataset's directory.",
+                "There is no workspace here or in a directory above, and this is not a dataset's directory.",
                 hint="Go to a dataset's directory, or name a dataset: lance-git -C s3://bucket/flights.lance log. "
-                "lance-git init and lance-git clone make a workspace.",
+                "lance-git init and lance-git clone create a workspace.",
             )
         if isinstance(here, OpenWorkspace):
             check_finished(here)
@@ -52,16 +52,16 @@ class Session(CommandCall):
 
     @property
     def has_workspace(self) -> bool:
-        """Whether there is a workspace, with a current branch that can change, and with remotes. Raises as location."""
+        """Whether there is a workspace, with remotes and a changeable current branch. Raises like :attr:`location`."""
         return self.dataset is None and isinstance(self._here, OpenWorkspace)
 
     @property
     def workspace(self) -> OpenWorkspace:
-        """The workspace of this directory. Raises NotFound without one, InvalidOption beside ``--dataset``."""
+        """The workspace of this directory. Raises NotFound without one, InvalidOption with ``--dataset``."""
         if self.dataset is not None:
-            check_uri(self.dataset)  # the hint has it in clear
+            check_uri(self.dataset)  # the hint shows it unmasked
             raise InvalidOption(
-                "This needs a workspace, and a dataset named by --dataset or by -C URI has none.",
+                "This needs a workspace, which a dataset named by --dataset or -C URI does not have.",
                 hint=f"Go to one with -C DIR; {self.how_to_init}.",
             )
         if isinstance(self._here, PlainDataset):
@@ -73,11 +73,11 @@ class Session(CommandCall):
 
     @property
     def how_to_init(self) -> str:
-        """The command that makes a workspace for a dataset without one, to begin a sentence with."""
+        """The start of a sentence: the command that creates a workspace for a dataset without one."""
         plain = located(self._here_uri if self.dataset is None else self.dataset).uri
         if not self.moved and plain == os.path.realpath(os.curdir):
-            return "lance-git init . makes a workspace here"
-        return f"lance-git init {shlex.quote(plain)} makes a workspace for it"
+            return "lance-git init . creates a workspace here"
+        return f"lance-git init {shlex.quote(plain)} creates a workspace for it"
 
     @property
     def _here_uri(self) -> str:
@@ -85,14 +85,14 @@ class Session(CommandCall):
 
     @cached_property
     def location(self) -> DatasetLocation:
-        """The dataset. Raises NotFound if none was named; no request is sent to the store yet."""
+        """The dataset. Raises NotFound if none was named; sends no request to the store yet."""
         return self.at(self._here_uri if self.dataset is None else self.dataset)
 
     @property
     def branch(self) -> str | None:
         """The current branch, None for main.
 
-        Without a workspace it is main, or the branch whose directory, ``tree/<branch>``, the user is in.
+        Without a workspace, it is main or, in a branch's directory ``tree/<branch>``, that branch.
         """
         if self.dataset is not None:
             return None
@@ -107,17 +107,17 @@ class Session(CommandCall):
 
     @property
     def own_branch(self) -> str | None:
-        """The current branch, to write to. Raises Refused for one that follows a remote's."""
+        """The current branch for writing. Raises Refused for one that follows a remote's."""
         check_own(self.location, self.branch)
         return self.branch
 
     def at(self, uri: str) -> DatasetLocation:
-        """Another dataset, opened with the same storage options."""
+        """Another dataset, with the same storage options."""
         check_uri(uri)
         return dataset_at(uri, self.storage)
 
     def resolve(self, ref: str | None) -> PinnedVersion:
-        """The version that a ref names; without a ref that of HEAD."""
+        """The version that a ref names; without a ref, that of HEAD."""
         return resolve_expression(self.location, HEAD if ref is None else ref, self.branch)
 
 
@@ -139,7 +139,7 @@ def _target(workspace: OpenWorkspace) -> str:
     return workspace.directory if dataset == workspace.directory else dataset
 
 
-# --- The options of ``branch`` and ``tag`` for how long a ref lives, and how that is shown
+# --- Options of ``branch`` and ``tag`` for the lifetime of a ref
 
 
 def tag_options(function: AnyCallable) -> AnyCallable:
@@ -147,60 +147,62 @@ def tag_options(function: AnyCallable) -> AnyCallable:
     function = click.option(
         "--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable)."
     )(function)
-    function = click.option("--owner", metavar="TEXT", help="Whom to ask.")(function)
+    function = click.option("--owner", metavar="TEXT", help="The person to ask about it.")(function)
     function = click.option(
-        "--expire-after", metavar="SPAN", help="How long after it was made or moved expire-refs takes it, such as 30d."
+        "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last move, such as 30d."
     )(function)
-    return click.option("--alter", metavar="NAME", help="Change the settings of a tag: the next three.")(function)
+    return click.option("--alter", metavar="NAME", help="Change a tag's settings with the next three options.")(
+        function
+    )
 
 
 def branch_options(function: AnyCallable) -> AnyCallable:
-    """Those of tags, ``--retain-versions`` and ``--protected``."""
+    """The options of tags, ``--retain-versions`` and ``--protected``."""
     function = click.option(
         "--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after, retain_versions or owner."
     )(function)
-    function = click.option("--owner", metavar="TEXT", help="Whom to ask.")(function)
-    function = click.option("--protected/--no-protected", default=None, help="Take merges only, and no deletion.")(
+    function = click.option("--owner", metavar="TEXT", help="The person to ask about it.")(function)
+    function = click.option("--protected/--no-protected", default=None, help="Allow only merges, and no deletion.")(
         function
     )
     function = click.option(
         "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
     )(function)
     function = click.option(
-        "--expire-after", metavar="SPAN", help="How long after its last commit expire-refs takes it, such as 30d."
+        "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last commit, such as 30d."
     )(function)
-    return click.option("--alter", metavar="NAME", help="Change the settings of a branch: those below, or --unset.")(
+    return click.option("--alter", metavar="NAME", help="Change the settings of a branch with the options below.")(
         function
     )
 
 
 def settings_of(given: Mapping[str, Any], tag: bool = False) -> dict[str, Any]:
-    """The settings among what was typed."""
+    """The settings among the given options."""
     return {name: given[name] for name in (TAG_SETTINGS if tag else SETTINGS) if given.get(name) is not None}
 
 
 def check_settings_fit(alter: str | None, settings: Mapping[str, Any], unset: tuple[str, ...], creates: bool) -> None:
-    """Raise InvalidOption for settings without a ref that they are for."""
+    """Raise InvalidOption for settings without a ref to apply them to."""
     if alter is not None and not settings and not unset:
         raise InvalidOption(
-            "There is nothing to alter.", hint="Say --expire-after 30d, --owner TEXT or --unset SETTING."
+            "There is nothing to alter.", hint="Give --expire-after 30d, --owner TEXT or --unset SETTING."
         )
     if unset and alter is None:
         raise InvalidOption("--unset goes with --alter NAME only.")
     if settings and alter is None and not creates:
-        raise InvalidOption("Settings need a name.", hint="NAME for a new one, --alter NAME for one that is there.")
+        raise InvalidOption("Settings need a name.", hint="NAME for a new one, --alter NAME for an existing one.")
 
 
 def told(lifetime: Lifetime) -> str:
-    """In words, for the end of a sentence; "" if nothing is set."""
+    """The settings in words for the end of a sentence; "" if nothing is set."""
     return f": {lifetime}" if str(lifetime) else ""
 
 
-# --- Which remote is meant
+# --- Finding the remote
 
 
 def find_remote(session: Session, typed: str | None) -> Remote:
-    """The remote with a name or a URI; by default origin, or the only remote.
+    """The remote with a name or URI; by default origin, or the only remote.
 
     Without a workspace, the remotes are those that branches of the dataset follow. Raises NotFound, InvalidOption.
     """
@@ -220,7 +222,7 @@ def find_remote(session: Session, typed: str | None) -> Remote:
 
 
 def known_here(session: Session) -> Mapping[str, str]:
-    """URIs of the remotes by name: the workspace's, or without one those that branches of the dataset follow."""
+    """URIs of the remotes by name: the workspace's or, without one, those that branches of the dataset follow."""
     if not session.has_workspace:
         return known_remotes(all_refs(session.location))
     return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
@@ -249,7 +251,7 @@ def _absent(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
 def _unknown_place(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
     remote, _, branch = name.partition("/")
     if remote in known:
-        return NotFound(f"There is no remote '{name}'.", hint=f"Write a blank between the two: {remote} {branch}.")
+        return NotFound(f"There is no remote '{name}'.", hint=f"Put a space between the two: {remote} {branch}.")
     return NotFound(f"No remote of this dataset is at '{name}'.", hint=_how_to_add(session))
 
 
@@ -257,7 +259,7 @@ def _how_to_add(session: Session) -> str:
     if session.has_workspace:
         return "Add one with: lance-git remote add NAME URI."
     how = session.how_to_init if session.dataset is None else "leave --dataset out where there is one"
-    return f"Without a workspace, only places that were fetched from before are known; {how}."
+    return f"Without a workspace, only places that were fetched from are known; {how}."
 
 
 def _is_place(text: str) -> bool:

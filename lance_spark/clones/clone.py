@@ -1,4 +1,4 @@
-"""Cloning a version to a place of its own."""
+"""Shallow and deep clones: one version, cloned to another place."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lance_spark.survey import survey
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
     """Clone metadata only. Raises Refused for another store and AlreadyExists for a target in use.
 
-    The clone needs the source's files, and nothing in the source would say so: a cleanup there breaks it
-    (https://github.com/lance-format/lance/issues/7514). So with ``record`` the cloned version is tagged, which holds
-    every tool's cleanup off it, and the clone's place is noted down, so that our cleanup keeps what the clone's own
-    later versions need.
+    The clone needs the source's files, but nothing in the source records that: a cleanup there would break the clone
+    (https://github.com/lance-format/lance/issues/7514). So with ``record`` the cloned version is tagged, which keeps
+    every tool's cleanup away from it. The clone's place is recorded, so that our cleanup keeps the files that later
+    versions of the clone need.
 
-    pylance 14.0.2 writes a clone that should go to another bucket into the source's bucket, under the target's
-    key, and then fails to open it. So that is refused before anything is written.
+    For a clone to another bucket, pylance 14.0.2 writes to the source's bucket under the target's key, then fails to
+    open the clone. So that is refused before anything is written.
     """
     if source.store != target.store:
         raise Refused(
@@ -34,7 +34,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
         if not record:
             survey.shallow_clone(source, pin, target)
             return
-        check_may_commit(target, None)  # before the source is told of a clone
+        check_may_commit(target, None)  # before the source records a clone
         check_may_put(source, ref_file(TAGS, survey.record_name(target)))
         _protect(source, pin, target)
     try:
@@ -47,7 +47,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
 
 
 def _protect(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """Before the clone is there: should this end in between, too much is protected and nothing is lost."""
+    """Record and tag before the clone exists: a crash in between protects too much and loses nothing."""
     survey.write_record(source, target, pin)
     name = survey.record_name(target)
     if refs.read_tag(source, name) is None:
@@ -59,7 +59,7 @@ def _protect(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocatio
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, tell: Tell = untold) -> None:
     """Clone one version with its data. Raises AlreadyExists for a target in use.
 
-    pylance copies, and does not say how far it is: ``tell`` is told what there is to copy, and that it is there.
+    pylance copies without reporting progress: ``tell`` receives the amount to copy at the start and at the end.
     """
     _check_free(target)
     fragments = versions.read_contents(source, pin).fragment_count
@@ -71,4 +71,4 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
 
 def _check_free(target: DatasetLocation) -> None:
     if find_latest(target, None) is not None:
-        raise AlreadyExists(f"There is a dataset at {target.uri} already.", hint="Choose another target.")
+        raise AlreadyExists(f"A dataset already exists at {target.uri}.", hint="Choose another target.")

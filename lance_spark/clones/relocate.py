@@ -1,4 +1,4 @@
-"""After a dataset was moved or copied: lets its branches read from where it is now."""
+"""Relocation: after a dataset was moved or copied, its branches read from its current place."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lance_spark import hints
-from lance_spark.clones import lance
-from lance_spark.clones.lance import Head, canonical, list_sizes, read_head
+from lance_spark.clones import pylance
+from lance_spark.clones.pylance import Head, canonical, list_sizes, read_head
 from lance_spark.clones.rules import (
     ABSENT,
     FOREIGN,
@@ -37,7 +37,7 @@ from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.format.versions import ADDS_ONLY, MOVED, RELOCATE, Root, Trace
-from lance_spark.scan.lance import blob_columns
+from lance_spark.scan.pylance import blob_columns
 from lance_spark.storage import files, refs
 from lance_spark.storage.commits import attempts, overtaken
 from lance_spark.storage.datasets import locate, locate_typed
@@ -47,15 +47,15 @@ from lance_spark.survey.survey import recorded_clones
 def relocate(
     location: DatasetLocation, old: str | None = None, new: str | None = None, dry_run: bool = False
 ) -> Relocation:
-    """Check every base path of the newest version of main and of each branch, and repair what leads to an old place.
+    """Check every base path of the newest version of main and each branch; repair those that lead to an old place.
 
-    A base path is repaired if every file that is read from it is in this dataset as well, at the same place below its
-    root, in the same size; pylance's file names are unique. ``old`` names a former root, ``new`` the place to read
-    instead (by default this dataset), which must have the files. Everything else is left alone.
+    A base path is repaired if this dataset has every file read from it, at the same place below its root and in the
+    same size; pylance's file names are unique. ``old`` names a former root, ``new`` the place to read instead (by
+    default this dataset), which must have the files. Everything else stays as it is.
 
-    Each branch gets up to three versions: for a place that is registered, for indexes, for fragments. A repair that was
-    interrupted can be run again. Raises Refused if ``new`` lacks files, NotFound if nothing is read from ``old``,
-    Conflict if other processes commit again and again.
+    Each branch gets up to three versions: for a new place, for indexes, for fragments. An interrupted repair can be run
+    again. Raises Refused if ``new`` lacks files, NotFound if nothing is read from ``old``, Conflict if other processes
+    keep committing.
     """
     move = _move(location, old, new)
     table = refs.read_refs(location)
@@ -79,7 +79,7 @@ def relocate(
 
 
 def trace_of(table: RefTable, head: Head) -> Trace:
-    """What the commits of a repair say: their source is the branch itself."""
+    """The trace of a repair's commits: their source is the branch itself."""
     branch = table.branches.get(head.pin.branch or "")
     return Trace(RELOCATE, head.pin, "" if branch is None else branch.identity)
 
@@ -87,20 +87,18 @@ def trace_of(table: RefTable, head: Head) -> Trace:
 def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move | None:
     if old is None:
         if new is not None:
-            raise InvalidOption("A new place needs an old one.", hint="Say which place it replaces.")
+            raise InvalidOption("A new place was given without the old one.", hint="Name the place that it replaces.")
         return None
     move = Move(locate(old).uri, location.uri if new is None else locate_typed(new).uri)
     if is_within(move.old, location.uri):
-        raise InvalidOption(
-            f"{move.old} is this dataset's own place.", hint="Name the place where the files were before."
-        )
+        raise InvalidOption(f"{move.old} is this dataset's own place.", hint="Name the former place of the files.")
     if move.old == move.new:
         raise InvalidOption(f"{move.old} would be replaced by itself.")
     return move
 
 
 def _check_named(move: Move, states: Iterable[BaseState]) -> None:
-    """Raise unless a branch reads from the place that the user named, and its files are at the new place."""
+    """Raise unless a branch reads from the named place and its files are in the new place."""
     named = [base for base in states if (uri := canonical(base.path)) is not None and is_within(uri, move.old)]
     if not named:
         raise NotFound(
@@ -118,7 +116,7 @@ def _check_named(move: Move, states: Iterable[BaseState]) -> None:
 
 @dataclass(frozen=True)
 class _BranchRepair:
-    """One branch to be repaired."""
+    """A branch to repair."""
 
     head: Head
     states: tuple[BaseState, ...]
@@ -128,10 +126,10 @@ class _BranchRepair:
 def _relocated(
     location: DatasetLocation, table: RefTable, places: BasePathResolver, work: _BranchRepair, dry_run: bool
 ) -> Relocated:
-    """Repair a branch, unless it is a dry run, and say what was done."""
+    """Repair a branch, unless it is a dry run; returns what was done."""
     moving = [base for base in work.states if base.moves]
     newest = work.head.pin
-    older = lance.versions_naming(location, newest, {base.path for base in moving}) if moving else []
+    older = pylance.versions_naming(location, newest, {base.path for base in moving}) if moving else []
     tags = [tag.name for tag in table.tags.values() if tag.branch == newest.branch and tag.version in older]
     broken = {uuid for base in moving for uuid in base.broken}
     return Relocated(
@@ -147,7 +145,7 @@ def _relocated(
 
 
 def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRepair) -> int:
-    """Commit until nothing is left to do; returns the newest version. Each step alone leaves a branch that is sound."""
+    """Commit until nothing is left to repair; returns the newest version. Every single step leaves a sound branch."""
     branch = work.head.pin.branch
     before: Repair | None = None
     for _ in attempts():
@@ -156,7 +154,7 @@ def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRe
         if not repair:
             return head.pin.version
         if repair == before:
-            raise CorruptData(f"pylance does not take over the new base paths of '{branch or MAIN}'.")
+            raise CorruptData(f"pylance did not apply the new base paths of '{branch or MAIN}'.")
         try:
             _step(location, head, repair, work.trace)
             before = repair
@@ -174,44 +172,44 @@ def _newest(
 
 
 def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -> None:
-    """One commit. Indexes come before fragments: while fragments name an old place, the next run recognises it."""
+    """One commit. Indexes come before fragments: while fragments name an old place, the next run recognizes it."""
     properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
     if repair.new_roots:
-        lance.register(location, head.pin.branch, repair.new_roots, properties)
+        pylance.register(location, head.pin.branch, repair.new_roots, properties)
     elif repair.indexes or repair.dropped:
-        lance.repoint_indexes(location, head, repair, properties)
+        pylance.repoint_indexes(location, head, repair, properties)
     else:
-        lance.repoint_fragments(location, head, repair, properties)
+        pylance.repoint_fragments(location, head, repair, properties)
 
 
 def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[BaseState]) -> Iterator[str]:
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
-            f"The lists of base paths keep {', '.join(paths)} for ever. Once that is gone, a cleanup has to be told "
-            "that it is known (known_bases, --known-base)."
+            f"The lists of base paths keep {', '.join(paths)} forever. Once that place is gone, tell cleanups that "
+            "it is known (known_bases, --known-base)."
         )
     for old in sorted(former) if paths else ():
         for clone in sorted(set(recorded_clones(location).values())):
             yield (
-                f"A clone of this dataset is noted down at {clone}. If it reads from the old place: "
+                f"A clone of this dataset is recorded at {clone}. If it reads from the old place: "
                 f"lance-git --dataset {clone} relocate --from {old} --to {location.uri}"
             )
 
 
-# --- Looks where base paths lead: here, to where the dataset was before, to another place, or nowhere
+# --- Finding where base paths lead
 
 
 @dataclass(frozen=True)
 class Move:
-    """What the user said: the files that were at one root are at another root now."""
+    """The user's claim: files of one root are now in another root."""
 
     old: str
     new: str
 
 
 class BasePathResolver:
-    """Looks where base paths lead. Listings are kept: files may be added meanwhile, but never change."""
+    """Finds where base paths lead. Listings are cached: files may be added meanwhile, but never change."""
 
     def __init__(self, location: DatasetLocation, move: Move | None) -> None:
         self._location = location
@@ -220,7 +218,7 @@ class BasePathResolver:
         self._there: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Look again."""
+        """Discard the cached listings."""
         self._listed.clear()
 
     def look(self, head: Head) -> tuple[BaseState, ...]:
@@ -236,19 +234,19 @@ class BasePathResolver:
         return replace(base, state=MISPLACED) if lying and base.state in (OK, FOREIGN, UNUSED) else base
 
     def _with_blobs(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
-        """Blobs lie beside data files, and no manifest names them: only the old place tells which there were."""
+        """Blobs lie next to data files, and no manifest names them: only the old place shows which ones existed."""
         old = canonical(use.path)
         try:
             there = {} if old is None else list_sizes(DatasetLocation(old, self._location.options), "data")
         except StorageFailure:
-            return base  # whoever moved a dataset may no longer reach its old place
+            return base  # after a move, the old place may no longer be reachable
         stems = {file.path.removesuffix(".lance") for file in use.files}
         blobs = [Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
         lost = self._missing(root, tuple(blobs)) if blobs else []
         return replace(base, state=INCOMPLETE, missing=tuple(lost)) if lost else base
 
     def look_again(self, head: Head, states: tuple[BaseState, ...], former: Collection[str]) -> tuple[BaseState, ...]:
-        """The states, now that former roots of this dataset are known: what is below one belongs to this dataset."""
+        """The states once former roots of this dataset are known: what is below such a root belongs to this dataset."""
         return tuple(self._again(head.uses[base.key], base, former) for base in states)
 
     def _again(self, use: BaseUse, base: BaseState, former: Collection[str]) -> BaseState:
@@ -276,7 +274,7 @@ class BasePathResolver:
         return replace(base, state=UNREACHABLE if there is None else self._look_at(there, FOREIGN))
 
     def _counterpart(self, use: BaseUse, base: BaseState) -> BaseState | None:
-        """The place in this dataset that has the files; None if none of them is here."""
+        """The place in this dataset that has the files; None if this dataset has none of them."""
         partly = None
         for place in likely_places((not use.is_relative and canonical(use.path)) or use.path, use.is_dataset):
             root = Root(f"{self._location.uri}/{place}".rstrip("/"), use.is_dataset)
@@ -291,7 +289,7 @@ class BasePathResolver:
         return partly
 
     def _verified(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
-        """The state, if every file is at the root; else INCOMPLETE. An index that is not there is given up."""
+        """The state if every file is at the root; otherwise INCOMPLETE. A missing index is dropped."""
         lost = self._missing(root, use.probes)
         broken = {index.uuid for index in use.indexes if index.fragments is None}
         broken |= {index.uuid for index in use.indexes if self._missing(root, index_files(index, use.is_dataset))}
@@ -299,7 +297,7 @@ class BasePathResolver:
         return replace(base, state=state, target=root, missing=tuple(lost), broken=tuple(sorted(broken)))
 
     def _has_none(self, root: Root, use: BaseUse) -> bool:
-        """Whether none of the files of one directory are at a place; one listing is enough to rule a place out."""
+        """Whether none of the files of one directory are in a place; one listing is enough to rule a place out."""
         some = [file for file in use.probes if directories([file]) == directories(use.probes[:1])]
         return len(missing(some, self._list(root.uri, directories(some)[0]))) == len(some)
 
@@ -315,7 +313,7 @@ class BasePathResolver:
         return self._listed[uri, directory]
 
     def _look_at(self, uri: str, if_there: str) -> str:
-        """Whether anything is at a place. A store that does not answer proves nothing."""
+        """Whether a place exists. A store that does not answer proves nothing."""
         if uri not in self._there:
             try:
                 there = files.exists(locate(uri, self._location.storage_options))

@@ -1,8 +1,8 @@
-"""Base paths that lead to where a dataset was before it was moved or copied: which they are, and what to change. Pure.
+"""Base paths that still lead to a dataset's former place: which they are, and what to change. Pure.
 
 A branch names its parent's files by the absolute URI that the parent had when the branch was created. After ``cp -r``
-the branch silently reads the old place, after ``mv`` it breaks. A file is known by its name: pylance's names are
-unique, so a file of the same name and size is the same file, wherever it lies.
+the branch silently reads the old place, and after ``mv`` it breaks. Files are identified by name: pylance's names are
+unique, so a file of the same name and size is the same file, wherever it is.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from lance_spark.format.versions import Root
 
 OK = "ok"
 OLD = "old place"
-"""All files are here as well: the former place of this dataset, or named by the user."""
+"""All files are also here: this is a former place of the dataset, or the user named it."""
 RELATIVE = "relative"
 """A path relative to the reader's current directory; all files are here."""
 MISPLACED = "misplaced index"
-"""A place that exists, but the version looks there for an index that lies in the branch itself."""
+"""An existing place, but the version looks there for an index that is in the branch itself."""
 UNUSED = "unused"
 FOREIGN = "elsewhere"
-"""Another place, which exists, as of a clone that reads from its source."""
+"""Another existing place: a clone reads from its source like this."""
 UNCLEAR = "unclear"
-"""Files of these names and sizes are here, but pylance did not generate the names: others may have them as well."""
+"""Files of these names and sizes are here, but pylance did not generate the names: other files may have them."""
 INCOMPLETE = "incomplete"
-"""Some of the files are here, and some are not."""
+"""Only some of the files are here."""
 ABSENT = "absent"
 UNREACHABLE = "unreachable"
 """The store did not answer: nothing is known."""
@@ -46,9 +46,9 @@ class Needed(NamedTuple):
     """A file that a version reads from a base path."""
 
     path: str
-    """Relative to the base, as a listing shows it. With a slash at its end: any file in that directory."""
+    """Relative to the base, as in a listing. With a trailing slash: any file in that directory."""
     size: int
-    """Bytes; 0 where the writer did not record the size."""
+    """Bytes; 0 if the writer did not record the size."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class BaseUse:
     """Data and deletion files."""
     indexes: tuple[IndexRecord, ...] = ()
     generated: bool = True
-    """Whether pylance generated the names of all data files, so that none is given twice."""
+    """Whether pylance generated the names of all data files, so that no two files share a name."""
 
     def without(self, indexes: Collection[str]) -> BaseUse:
-        """The same without some segments of indexes, by their ids."""
+        """The same use without some index segments, given by id."""
         return replace(self, indexes=tuple(index for index in self.indexes if index.uuid not in indexes))
 
     @property
@@ -119,7 +119,7 @@ def _base(file: DataFile | DeletionFile, bases: Mapping[int, BasePath]) -> BaseP
     if file.base_id is None:
         return None
     if file.base_id not in bases:
-        raise CorruptData(f"The manifest is damaged: a file is in base {file.base_id}, which it does not have.")
+        raise CorruptData(f"The manifest is damaged: a file is in base {file.base_id}, which is not listed.")
     return bases[file.base_id]
 
 
@@ -130,13 +130,13 @@ def index_files(index: IndexRecord, is_dataset: bool) -> tuple[Needed, ...]:
 
 
 def directories(files: Collection[Needed]) -> list[str]:
-    """The directories to list to see whether files are there; "" for the whole place."""
+    """The directories to list to find files; "" for the whole place."""
     names = {file.path.partition("/")[0] if "/" in file.path else "" for file in files}
     return [""] if "" in names else sorted(names)
 
 
 def missing(files: Collection[Needed], listed: Mapping[str, int | None]) -> list[str]:
-    """The files that a listing (path to bytes) lacks, or has in another size."""
+    """The files that a listing (path to bytes) lacks or shows in another size."""
     return [file.path for file in files if not _is_listed(file, listed)]
 
 
@@ -147,7 +147,7 @@ def _is_listed(file: Needed, listed: Mapping[str, int | None]) -> bool:
 
 
 def likely_places(path: str, is_dataset: bool) -> list[str]:
-    """Where in this dataset the counterpart of a base path may be, relative to its root: the longest first.
+    """Where in this dataset a base path's counterpart may be, relative to its root: the longest path first.
 
     ``/old/t/tree/exp`` may be ``tree/exp`` here; ``/old/t`` may be the root itself, which is "".
     """
@@ -169,38 +169,38 @@ class BaseState:
     branch: str | None
     key: int
     path: str
-    """As the manifest has it."""
+    """As in the manifest."""
     state: str
     files: int = 0
     """Data and deletion files that the version reads there."""
     indexes: tuple[str, ...] = ()
     """Names of indexes that it reads there."""
     target: Root | None = None
-    """Where the files are now."""
+    """The current place of the files."""
     missing: tuple[str, ...] = ()
-    """Files that are not at the target, if there is a target."""
+    """Files missing from the target, if there is one."""
     broken: tuple[str, ...] = ()
-    """Ids of index segments that are not at the target: they are given up."""
+    """Ids of index segments missing from the target: they are dropped."""
     home: tuple[str, ...] = ()
-    """Ids of index segments that lie in the branch itself.
+    """Ids of index segments that are in the branch itself.
 
-    When pylance 14.0.2 compacts a branch, it writes inherited indexes again, into the branch, but goes on looking for
-    them in the parent: every query that uses such an index fails.
+    When pylance 14.0.2 compacts a branch, it rewrites inherited indexes into the branch but still looks for them in the
+    parent: every query with such an index fails.
     """
 
     @property
     def moves(self) -> bool:
-        """Whether its files are read from its target, once it is repaired."""
+        """Whether its files are read from its target after a repair."""
         return self.state in _MOVED and self.target is not None
 
     @property
     def is_repaired(self) -> bool:
-        """Whether there is something to repair that can be repaired."""
+        """Whether something about it is wrong that can be repaired."""
         return self.moves or bool(self.home)
 
     @property
     def is_problem(self) -> bool:
-        """Whether something is wrong that cannot be repaired."""
+        """Whether something about it is wrong that cannot be repaired."""
         return self.state in _PROBLEMS
 
     def as_record(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class BaseState:
 
 
 def former_roots(uri: str, states: Iterable[BaseState]) -> set[str]:
-    """Where the dataset was before, according to base paths whose files are all in it now."""
+    """Former places of the dataset, according to base paths whose files are all here now."""
     roots = set()
     for state in states:
         if state.state == OLD and state.target is not None and is_within(state.target.uri, uri):
@@ -228,10 +228,10 @@ def former_roots(uri: str, states: Iterable[BaseState]) -> set[str]:
 
 @dataclass(frozen=True)
 class Repair:
-    """What is left to change in one version."""
+    """The remaining changes to one version."""
 
     new_roots: tuple[Root, ...] = ()
-    """Places that the version does not know yet: they are registered first, and all else is decided afterwards."""
+    """Places that the version does not know yet: they are registered first, and the rest is decided afterwards."""
     bases: Mapping[int, int | None] = field(default_factory=dict)
     """New base id by the old one; None for the root of the branch itself."""
     fragments: tuple[int, ...] = ()
@@ -251,7 +251,7 @@ def repair_of(
     known: Mapping[Root, int | None],
     states: Collection[BaseState],
 ) -> Repair:
-    """What to change so that a version reads from the targets. ``known``: base ids by place, None for its own root."""
+    """The changes that make a version read from the targets. ``known``: base ids by place, None for its own root."""
     targets = {state.key: state.target for state in states if state.moves and state.target is not None}
     targets = {key: root for key, root in targets.items() if uses[key].files or uses[key].indexes}
     new = tuple(dict.fromkeys(root for root in targets.values() if root not in known))
@@ -276,7 +276,7 @@ def _names_any(fragment: Fragment, bases: Collection[int]) -> bool:
     return any(file.base_id in bases for file in fragment.files) or (deletion is not None and deletion.base_id in bases)
 
 
-# --- What a relocation found and did, or would do: as values, as lines and as cards
+# --- Results of a relocation, as values, lines and cards
 # Pure.
 
 _NOTHING_ELSEWHERE = "No branch has a base path: nothing is read from anywhere else."
@@ -284,21 +284,21 @@ _NOTHING_ELSEWHERE = "No branch has a base path: nothing is read from anywhere e
 
 @dataclass(frozen=True)
 class Relocated:
-    """What was done to one branch, or would be."""
+    """What was, or would be, done to one branch."""
 
     branch: str | None
     before: int
     """Its newest version before."""
     version: int | None
-    """The newest version after it; None where nothing was done."""
+    """The newest version after it; None if nothing was done."""
     files: int
-    """Files that are read from their new place."""
+    """Files now read from their new place."""
     indexes: tuple[str, ...] = ()
-    """Names of indexes that are read from their new place."""
+    """Names of indexes now read from their new place."""
     dropped: tuple[str, ...] = ()
-    """Names of indexes of which segments were given up."""
+    """Names of indexes that lost segments."""
     older: int = 0
-    """Versions that always read from the old place, as versions do not change; the newest one before is one of them."""
+    """Versions that always read from the old place, as versions never change; including the newest one before."""
     tags: tuple[str, ...] = ()
     """Tags on those versions."""
 
@@ -316,13 +316,13 @@ class Relocated:
         }
 
     def told(self, dry_run: bool) -> str:
-        """What was done, or would be, in one sentence."""
+        """One sentence about what was, or would be, done."""
         name = self.branch or MAIN
         indexes = f" and {counted(len(self.indexes), 'index', 'indexes')}" if self.indexes else ""
         read = f"{'would be' if dry_run else 'are'} read from the new place"
         now = "" if self.version is None else f" ({name}@{self.version})"
         told = [f"{name}: {counted(self.files, 'file')}{indexes} {read}{now}"]
-        told += [f"indexes to be made again: {', '.join(self.dropped)}"] if self.dropped else []
+        told += [f"indexes to create again: {', '.join(self.dropped)}"] if self.dropped else []
         told += [f"{counted(self.older, 'older version')} can only be read with the old place"] if self.older else []
         told += [f"tags on those: {', '.join(self.tags)}"] if self.tags else []
         return "; ".join(told) + "."
@@ -330,7 +330,7 @@ class Relocated:
 
 @dataclass(frozen=True, repr=False)
 class Relocation(ShownInLines):
-    """Every base path of the newest versions, and what was changed, or would be."""
+    """Every base path of the newest versions, and what was, or would be, changed."""
 
     uri: str
     bases: tuple[BaseState, ...]
@@ -339,7 +339,7 @@ class Relocation(ShownInLines):
     dry_run: bool = False
 
     def lines(self) -> Iterator[Line]:
-        """The base paths, what is wrong with some of them, and what was done to branches."""
+        """The base paths, their problems, and what was done to branches."""
         if not self.bases:
             yield said_of_places(_NOTHING_ELSEWHERE)
             return
@@ -357,7 +357,7 @@ class Relocation(ShownInLines):
         return table_lines(grid.header, grid.shown, grid.right, bright)
 
     def _grid(self) -> Grid:
-        """The base paths: state, files, and where they are read from afterwards."""
+        """The base paths: state, files, and the place they are read from afterwards."""
         rows = tuple(
             (
                 base.branch or MAIN,
@@ -371,7 +371,7 @@ class Relocation(ShownInLines):
         return Grid(("branch", "base path", "state", "files", "read from"), rows, right=frozenset({3}))
 
     def _problems_told(self) -> Iterator[str]:
-        """Why base paths are left as they are."""
+        """Why base paths were left unchanged."""
         for base in self.problems:
             yield f"{base.branch or MAIN}: {base.path} is left alone: {_why(base)}"
 
@@ -386,12 +386,12 @@ class Relocation(ShownInLines):
 
     @property
     def repaired(self) -> tuple[BaseState, ...]:
-        """Base paths of which something is, or would be, read from another place."""
+        """Base paths with files that are, or would be, read from another place."""
         return tuple(base for base in self.bases if base.is_repaired)
 
     @property
     def problems(self) -> tuple[BaseState, ...]:
-        """Base paths that lead to nothing, or to a place that is not known."""
+        """Base paths that lead nowhere or to an unknown place."""
         return tuple(base for base in self.bases if base.is_problem)
 
     def as_record(self) -> dict[str, Any]:

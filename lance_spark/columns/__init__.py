@@ -1,1 +1,1 @@
-"""Columns."""
+"""Adding, changing, filling and dropping columns, each as one version; incremental fills as one version per group."""

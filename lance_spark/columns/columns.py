@@ -1,4 +1,7 @@
-"""Changing columns on any branch: add, drop, rename, alter; one version, or none."""
+"""Changing columns on any branch: add, drop, rename, alter and fill them, each as one version or not at all.
+
+Steps, or computations of values, come in. Values go into files first; one commit makes them visible.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from lance_spark.columns import lance
-from lance_spark.columns.lance import (
+from lance_spark.columns import pylance
+from lance_spark.columns.pylance import (
     CAST_FILES,
     CastItem,
     cast_fragment,
@@ -53,7 +56,7 @@ from lance_spark.errors import (
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
 from lance_spark.format.versions import same_deletion
-from lance_spark.scan.lance import deleted_offsets
+from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
 from lance_spark.storage.commits import attempts, check_writable, commit_once, left_after, overtaken, own_properties
 from lance_spark.storage.datasets import open_pinned, pin_latest
@@ -64,10 +67,10 @@ FIRST_FORMATS = frozenset({"", "0.1"})
 
 @dataclass(frozen=True, repr=False)
 class AlterResult(ShownInOneLine):
-    """What a change of columns made."""
+    """The result of a change of columns."""
 
     version: PinnedVersion
-    """The new version; the newest one where nothing was to be done."""
+    """The new version; the newest one if there was nothing to do."""
     plan: Evolution
 
     def __str__(self) -> str:
@@ -76,7 +79,7 @@ class AlterResult(ShownInOneLine):
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         changed = ", ".join(shown(step.path) for step in self.plan.steps)
-        return ("version", str(self.version)), ("columns", changed or "nothing was to be changed")
+        return ("version", str(self.version)), ("columns", changed or "nothing to change")
 
 
 def alter_columns(
@@ -88,10 +91,10 @@ def alter_columns(
 ) -> AlterResult:
     """Apply changes to a branch (None for main), all of them in one version.
 
-    Only a wider type reads and writes values: those of that column, fragment by fragment on the engine. Commits made
-    meanwhile are kept, as the changes are planned again on top of them; a column that somebody else dropped or added
-    in between is an error then. Appends under way go on if columns are only added; else they end with a conflict.
-    Raises as :func:`lance_spark.format.evolution.plan_evolution`, and Conflict; then nothing was changed.
+    Only a wider type reads and writes values: those of that column, fragment by fragment on the engine. Concurrent
+    commits are kept, since the changes are planned again on top of them; a column that was dropped or added in between
+    then raises an error. If columns are only added, concurrent appends continue; otherwise they fail with a conflict.
+    Raises the errors of :func:`lance_spark.format.evolution.plan_evolution`, and Conflict; then nothing was changed.
     """
     check_writable(location, branch)
     casting = CastFiles(location, branch, engine)
@@ -121,16 +124,16 @@ def alter_columns(
 
 
 def check_format(contents: Contents, plan: Evolution) -> None:
-    """Raise Refused for new columns in files of the first format, which have to hold every column."""
+    """Raise Refused for new columns in files of the first format, each of which must hold every column."""
     if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
         raise Refused(
-            "Cannot add a column: the data files are of format 0.1, where every file has every column.",
+            "Cannot add a column: the data files have format 0.1, where every file has every column.",
             hint="Write the rows to a new table, which gets a newer format.",
         )
 
 
 class CastFiles:
-    """Files with columns in their new types. What was written for one attempt serves the next one."""
+    """Files with columns in their new types. Files written for one attempt are reused by the next."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
         self._location = location
@@ -139,7 +142,7 @@ class CastFiles:
         self._made: dict[tuple[object, ...], str] = {}
 
     def files(self, head: PinnedVersion, contents: Contents, plan: Evolution) -> Mapping[int, str]:
-        """The files of all fragments of a version; those that are not there yet are written."""
+        """The files of all fragments of a version; missing ones are written."""
         if not plan.casts:
             return {}
         keys = {fragment.id: (fragment.id, fragment.files, plan.casts) for fragment in contents.fragments()}
@@ -159,12 +162,12 @@ class CastFiles:
         return rows
 
     def keep(self, files: Mapping[int, str]) -> None:
-        """Delete the files of fragments that are not there any more; the others are committed."""
+        """Delete the files of fragments that no longer exist; the others are committed."""
         used = set(files.values())
         self._discard([file for file in self._made.values() if file not in used])
 
     def discard(self, failure: LanceSparkError) -> None:
-        """Delete all files unless the commit may have happened although it seemed to fail: then cleanup finds them."""
+        """Delete all files, unless the commit may have succeeded despite its error: then cleanup finds them."""
         if not may_have_happened(failure):
             self._discard(list(self._made.values()))
 
@@ -173,16 +176,16 @@ class CastFiles:
         discard_casts(self._location, self._branch, list(self._made.values()))
 
     def _discard(self, files: Sequence[str]) -> None:
-        with suppress(StorageFailure):  # what was done, or why it failed, is worth more to the user
+        with suppress(StorageFailure):  # the result, or the first error, is more useful
             discard_casts(self._location, self._branch, files)
 
 
-# --- Columns with values on any branch: new ones, and other values for those that are there
-# Values are computed first, fragment by fragment, into files that no version knows. One commit shows them all.
+# --- Columns with values on any branch: new ones, and other values for existing ones
+# Values are first computed, fragment by fragment, into files that no version references. One commit shows them all.
 
 
 def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
-    """The new columns as steps. Raises AlreadyExists, InvalidName, Refused as ``alter_columns`` would."""
+    """The new columns as steps. Raises AlreadyExists, InvalidName and Refused like ``alter_columns``."""
     steps = [AddColumn((field.name,), field.type, comment=comment_of(field)) for field in values.schema]
     return plan_evolution(open_pinned(location, pin).schema, steps)
 
@@ -190,11 +193,11 @@ def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: Com
 def add_filled_columns(
     location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
 ) -> BackfillResult:
-    """Add columns and their values to a branch (None for main) in one version: nobody sees them half full.
+    """Add columns and their values to a branch (None for main) in one version: half-filled columns are never visible.
 
-    Commits made meanwhile are kept: fragments that were added, rewritten or changed since are computed, too, before
-    the commit is tried again. Raises Conflict if others commit faster than that, or change what the values are
-    computed from; then nothing was changed, and what was computed is used by the next call. Raises as
+    Concurrent commits are kept: fragments that they added, rewrote or changed are also computed, before the
+    commit is retried. Raises Conflict if others commit faster than that, or change the input of the
+    computation; then nothing was changed, and the next call uses the computed files. Raises the errors of
     :func:`check_new_columns`, and SchemaMismatch for values that do not fit.
     """
     check_writable(location, branch)
@@ -217,10 +220,10 @@ def add_filled_columns(
 def fill_columns_by_groups(
     location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions, engine: Engine
 ) -> BackfillResult:
-    """Add columns without values, and then the values, group by group of fragments, each group a version.
+    """Add columns without values, then the values in groups of fragments; each group is a version.
 
-    Columns of these names and types that are there already are filled where a fragment has no values for them: that is
-    how a killed call goes on. Raises as :func:`add_filled_columns`; groups that are committed stay.
+    Existing columns of these names and types are filled in fragments that have no values for them: that is how a call
+    resumes after a kill. Raises the errors of :func:`add_filled_columns`; committed groups stay.
     """
     check_writable(location, branch)
     files = FilledFiles(location, branch, values, options)
@@ -255,7 +258,7 @@ def update_filled_columns(
 ) -> BackfillResult:
     """Give all rows of a branch other values for columns, in one version: each fragment gets a new file for them.
 
-    Indexes on the columns stay, and forget the fragments, so that no old value is found. Raises as
+    Indexes on the columns stay but no longer cover the fragments, so that they find no old value. Raises the errors of
     :func:`add_filled_columns`.
     """
     check_writable(location, branch)
@@ -266,12 +269,12 @@ def update_filled_columns(
             _check_same_types(location, head, values)
             if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
                 raise Refused(
-                    "Cannot update a column: the data files are of format 0.1, where every file has every column.",
+                    "Cannot update a column: the data files have format 0.1, where every file has every column.",
                     hint="Write the rows to a new table, which gets a newer format.",
                 )
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
-                continue  # pylance would combine an append, and its rows would keep their values
+                continue  # pylance would combine this with an append, whose rows would keep their values
             if not filled:
                 return files.done(head, filled)
             names, offered = values.schema.names, files.offer(filled)
@@ -298,10 +301,10 @@ def _add_empty(
 def _lacking(
     location: DatasetLocation, head: PinnedVersion, contents: Contents, fragments: Sequence[Fragment], names: list[str]
 ) -> list[Fragment]:
-    """The fragments without values for the columns, or with nulls that others made.
+    """The fragments without values for the columns, or with nulls that others wrote.
 
-    A file that has the columns and others as well is not one of ours: whoever compacted or updated rows before they had
-    their values wrote nulls into it.
+    A file that has other columns besides these is not one of ours: a compaction or an update of rows ran before they
+    had their values, and wrote nulls into it.
     """
     ids = {key for found in field_ids(contents.fields, names).values() for key in found}
     mixed = [
@@ -325,11 +328,11 @@ def _check_same_types(location: DatasetLocation, head: PinnedVersion, values: Co
             raise Conflict(f"Column '{field.name}' was altered or dropped since the job started.", hint="Run it again.")
 
 
-# --- The files of a backfill: which fragments want one, which are there, and what becomes of them
+# --- The files of a backfill, by fragment
 
 _LOG = logging.getLogger("lance_spark.columns")
 _GROUP = 64
-"""Fragments that are computed by one job: what can be told, and in the incremental way committed, in between."""
+"""How many fragments one job computes. Between jobs, progress is reported and incremental calls commit."""
 
 
 class _Made(NamedTuple):
@@ -341,7 +344,7 @@ class _Made(NamedTuple):
 
 
 class FilledFiles:
-    """Files of one call. A file serves as long as its fragment has the rows that it was made for."""
+    """Files of one call. A file is valid as long as its fragment has the rows for which it was made."""
 
     def __init__(
         self, location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
@@ -352,7 +355,7 @@ class FilledFiles:
         self._options = options
         self._made: dict[int, _Made] = {}
         self.properties = own_properties(options.message)
-        """Of all commits of this call."""
+        """Describes all commits of this call."""
         self._unused: list[FilledFile] = []
         self._offered: set[str] = set()
         self._first: frozenset[int] | None = None
@@ -361,7 +364,7 @@ class FilledFiles:
         self._call = call_key(values.identity or "", values.schema, options.tag) if known else None
 
     def look(self) -> tuple[PinnedVersion, Contents]:
-        """The newest version. Raises Conflict if a column that the values are computed from is another one by now."""
+        """The newest version. Raises Conflict if an input column of the values was altered or dropped."""
         head = pin_latest(self._location, self._branch)
         contents = versions.read_contents(self._location, head)
         inputs = field_ids(contents.fields, self._values.inputs)
@@ -379,11 +382,11 @@ class FilledFiles:
     def wanted(self, contents: Contents) -> list[Fragment]:
         """The fragments of a version that are to get values.
 
-        With new_rows="null" those that were there at first. If one of them is gone, its rows may be in any new one.
+        With new_rows="null", only those that existed at the start. If one is gone, any new one may have its rows.
         """
         fragments = [fragment for fragment in contents.fragments() if fragment.rows]
         if any(fragment.has_overlays for fragment in fragments):
-            raise Refused("The table has data overlays, which pylance calls experimental.", hint="Compact it first.")
+            raise Refused("The table has data overlays, which are experimental in pylance.", hint="Compact it first.")
         ids = frozenset(fragment.id for fragment in fragments)
         if self._first is None:
             self._first = ids
@@ -400,9 +403,9 @@ class FilledFiles:
     def of(
         self, head: PinnedVersion, contents: Contents, wanted: Sequence[Fragment], before: int = 0, after: int = 0
     ) -> dict[int, FilledFile]:
-        """The files of fragments of a version; those that are not there yet are computed.
+        """The files of fragments of a version; missing ones are computed.
 
-        Of an incremental call ``before`` fragments are committed already, and ``after`` are left.
+        In an incremental call, ``before`` fragments are already committed, and ``after`` are left.
         """
         self._resume(head, wanted)
         fits = {fragment.id for fragment in wanted if self._fits(head, contents, fragment)}
@@ -421,13 +424,13 @@ class FilledFiles:
     def done(self, made: PinnedVersion, filled: Mapping[int, FilledFile]) -> BackfillResult:
         """The result, after the commit.
 
-        Files that were not needed are deleted, unless there are records of them: another call may be using them.
+        Unneeded files are deleted, unless they are recorded: another call may be using them.
         """
         with suppress(StorageFailure):
             if self._call is None:
                 self._discard(self._unused)
             else:
-                lance.forget_records(self._location, self._branch, self._call)
+                pylance.forget_records(self._location, self._branch, self._call)
         files = filled.values()
         resumed = sum(self._made[fragment].resumed for fragment in filled)
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
@@ -435,9 +438,9 @@ class FilledFiles:
 
     @contextmanager
     def kept_for_later(self) -> Iterator[None]:
-        """After a failure the next call of the same kind uses the files; if it cannot know them, they are deleted.
+        """After a failure, keep the files for the next call of the same kind; if it cannot identify them, delete them.
 
-        Not after a failure of the store: the commit may have happened although it seemed to fail.
+        After a failure of the store they stay: the commit may have succeeded despite its error.
         """
         try:
             yield
@@ -451,10 +454,10 @@ class FilledFiles:
             raise
 
     def offer(self, filled: Mapping[int, FilledFile]) -> Mapping[int, FilledFile]:
-        """The files, as they go into a commit. From now on they are never deleted here.
+        """The files, ready for a commit. From here on they are never deleted by this call.
 
-        A commit whose answer was lost may end as a conflict with itself: its files are those of a version. A cleanup
-        knows which ones are not.
+        A commit whose response was lost can end as a conflict with itself; then a version references its files. A
+        cleanup can tell which ones are unreferenced.
         """
         self._offered.update(file.file for file in filled.values())
         return filled
@@ -468,7 +471,7 @@ class FilledFiles:
         files = self._values.compute(head, ids, FillOrder(self._place(group), self._options.incremental))
         if sorted(file.fragment for file in files) != sorted(ids):
             missing = sorted({*ids}.difference(file.fragment for file in files))
-            raise CorruptData(f"There is not one file for each fragment; missing are {missing}.", hint="Run it again.")
+            raise CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
         rows = {fragment.id: fragment.physical_rows for fragment in group}
         for file in files:
             if rows[file.fragment] != file.rows:
@@ -485,12 +488,12 @@ class FilledFiles:
         return frozenset(key for ids in (self._inputs or {}).values() for key in ids)
 
     def _resume(self, head: PinnedVersion, wanted: Sequence[Fragment]) -> None:
-        """Take over what an earlier call finished, after a look at each file."""
+        """Take over the files that an earlier call finished, after checking each one."""
         unknown = [fragment for fragment in wanted if fragment.id not in self._made]
         place = self._place(unknown)
         if place is None or not unknown:
             return
-        found = lance.read_records(self._location, self._branch, place)
+        found = pylance.read_records(self._location, self._branch, place)
         for fragment in unknown:
             file = found.get(fragment.id)
             if file is not None and file.rows == fragment.physical_rows and self._is_whole(file):
@@ -510,7 +513,7 @@ class FilledFiles:
         self._made[made.file.fragment] = made
 
     def _fits(self, head: PinnedVersion, contents: Contents, now: Fragment) -> bool:
-        """Whether the file of a fragment has a value for each row that is there now."""
+        """Whether a fragment's file has a value for each of its current rows."""
         made = self._made.get(now.id)
         if made is None or not same_sources(made.fragment, now, self._input_ids):
             return False

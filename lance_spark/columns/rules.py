@@ -1,4 +1,7 @@
-"""Whether an update should write whole rows, or only the columns that it sets. Pure."""
+"""Columns with values, as values: estimates, options and results of a fill, types, and keys of finished files. Pure.
+
+Arguments and schemas come in. The keys identify files that a resumed call can use again.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ from lance_spark.format.evolution import COMMENT
 from lance_spark.format.schema import is_blob, unknown_column, why_not
 
 WORTH = 16 * 2**20
-"""Bytes of rows from which on columns are thought of. Below, rows are as quick, and leave indexes and versions of other
-rows alone."""
+"""Minimum bytes of rows before writing columns is considered. Below, whole rows are as fast, and leave indexes and
+versions of other rows alone."""
 _DEARER = 2
-"""A column is written for all rows of the table, and read for those that keep their value."""
+"""Extra cost of a column: it is written for all rows of the table, and read for those that keep their value."""
 
 
 @dataclass(frozen=True)
 class UpdateSize:
-    """What there is to write, in rows and bytes."""
+    """The work to do, in rows and bytes."""
 
     stored_bytes: int
     """Size of the table's data files."""
@@ -41,18 +44,18 @@ class UpdateSize:
 
 
 def columns_may_be_cheaper(size: UpdateSize) -> bool:
-    """Whether it is worth counting the rows that match."""
+    """Whether counting the matching rows is worthwhile."""
     return columns_are_cheaper(size, size.rows)
 
 
 def columns_are_cheaper(size: UpdateSize, matched: int) -> bool:
-    """Whether new files for the columns, with all rows, take less than so many whole rows."""
+    """Whether new files for the columns, with all rows, are smaller than this many whole rows."""
     rows_bytes = size.stored_bytes * matched / max(1, size.rows)
     return rows_bytes >= WORTH and _DEARER * size.column_width * size.rows <= rows_bytes
 
 
 def set_where(values: dict[str, str], where: str | None) -> dict[str, str]:
-    """SQL that gives every row its value: rows that a condition is not true for keep theirs."""
+    """SQL that gives every row a value: rows for which the condition is not true keep theirs."""
     if where is None:
         return dict(values)
     return {name: f"CASE WHEN ({where}) THEN ({text}) ELSE {quoted_name(name)} END" for name, text in values.items()}
@@ -63,35 +66,35 @@ def quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-# --- What a backfill makes: files, progress, a result
+# --- Files, progress and result of a backfill
 
 FILLED = pa.schema(
     [("fragment", pa.int64()), ("file", pa.string()), ("ids", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
 )
-"""Rows of FilledFile, as tasks hand them back."""
+"""Rows of FilledFile, as tasks return them."""
 _TEMPORARY = "__fill_{}"
-"""Columns in a file that is not committed yet: no table has a column of that name."""
+"""Name prefix of columns in a file that is not committed yet: no table has a column of that name."""
 
 
 class FilledFile(NamedTuple):
-    """A data file that holds all rows of the new columns of one fragment. Nobody reads it before the commit."""
+    """A data file with all rows of the new columns of one fragment. It is invisible until the commit."""
 
     fragment: int
     file: str
     """As pylance's JSON, with field ids of its own."""
     ids: str
-    """JSON: these ids for each column, the column's first and then those of the fields inside, depth first."""
+    """JSON: its ids for each column, the column's first, then those of the fields inside, depth first."""
     rows: int
-    """Physical rows: the deleted ones among them."""
+    """Physical rows, including deleted ones."""
     bytes: int
 
 
 class RecordPlace(NamedTuple):
-    """Where tasks note down files that they finished, so that the same call, made again, does not compute them."""
+    """Where tasks record finished files, so that repeating the same call does not compute them again."""
 
     call: str
     keys: Mapping[int, str]
-    """What each fragment's record is named."""
+    """The name of each fragment's record."""
 
 
 class FillOrder(NamedTuple):
@@ -99,7 +102,7 @@ class FillOrder(NamedTuple):
 
     records: RecordPlace | None = None
     keep: bool = False
-    """Whether values that a fragment has already stay, and only nulls get new ones."""
+    """Whether existing values stay, and only nulls get new ones."""
 
 
 class ComputedColumns(Protocol):
@@ -117,12 +120,12 @@ class ComputedColumns(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """What tells the computation from another one; None where nothing can."""
+        """Distinguishes this computation from others; None if nothing can."""
         ...
 
     @property
     def at_once(self) -> bool:
-        """Whether all fragments are computed by one job: a join should not be made again and again."""
+        """Whether one job computes all fragments: a join should not run again and again."""
         ...
 
     @property
@@ -137,7 +140,7 @@ class ComputedColumns(Protocol):
 
 @dataclass(frozen=True)
 class BackfillProgress(WorkProgress):
-    """How far a backfill is, in fragments."""
+    """The progress of a backfill, in fragments."""
 
     rows: int = 0
     bytes: int = 0
@@ -145,12 +148,12 @@ class BackfillProgress(WorkProgress):
 
     @classmethod
     def of(cls, columns: Sequence[str], done: int, fragments: int, rows: int, size: int) -> BackfillProgress:
-        """That of these columns."""
+        """The progress for these columns."""
         return cls(", ".join(columns), done, fragments, rows, size, tuple(columns))
 
     @property
     def fragments(self) -> int:
-        """Fragments that get values in all."""
+        """How many fragments get values in all."""
         return self.total
 
     def __str__(self) -> str:
@@ -162,15 +165,15 @@ class BackfillProgress(WorkProgress):
 
 @dataclass(frozen=True, repr=False)
 class BackfillResult(ShownInOneLine):
-    """What a backfill did; prints as one line."""
+    """The result of a backfill; prints as one line."""
 
     version: PinnedVersion
-    """The new version; the newest one where nothing was to be done."""
+    """The new version; the newest one if there was nothing to do."""
     columns: tuple[str, ...]
     fragments: int
-    """Fragments that got values."""
+    """How many fragments got values."""
     resumed: int
-    """Of these, how many an earlier call had computed."""
+    """How many of these an earlier call had computed."""
     rows: int
     """Physical rows of these fragments."""
     bytes: int
@@ -195,16 +198,16 @@ class BackfillResult(ShownInOneLine):
 
 
 def temporary(column: int) -> str:
-    """What a column is called in its file, by its place."""
+    """A column's name in its file, by its place."""
     return _TEMPORARY.format(column)
 
 
 def temporary_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns as files have them: any value may be null, and metadata belongs to the table's column."""
+    """The columns as files have them: any value may be null; metadata belongs to the table's column."""
     return pa.schema([pa.field(temporary(place), field.type) for place, field in enumerate(schema)])
 
 
-# --- The options of ``add_columns`` and ``update_columns`` beside the values themselves
+# --- The options of ``add_columns`` and ``update_columns``
 
 FILL, NULL = "fill", "null"
 
@@ -214,29 +217,29 @@ class BackfillOptions:
     """How values are computed and committed."""
 
     incremental: bool = False
-    """Whether the column is there first, null everywhere, and its values come group by group."""
+    """Whether the column is added first, null everywhere, and its values follow group by group."""
     new_rows: str = FILL
-    """Fragments that others append while values are computed: "fill" them as well, or leave them "null"."""
+    """Fragments that others append while values are computed: "fill" them, or leave them "null"."""
     resume: bool | str = True
-    """Whether files that an earlier, killed call of the same kind finished are used. A text is part of what has to be
-    the same: the version of a model, or the name of a DataFrame's rows, which cannot be told otherwise."""
+    """Whether files that an earlier, killed call of the same kind finished are used. A text must also match: the
+    version of a model, or a name for a DataFrame's rows, which cannot be compared otherwise."""
     batch_size: int | None = None
-    """Rows that a function gets at once."""
+    """How many rows a function gets at once."""
     progress: Callable[[BackfillProgress], object] | None = None
-    """Is told how far it is, each time a group of fragments is finished."""
+    """Called with the progress each time a group of fragments is finished."""
     message: str | None = None
-    """Of the commit."""
+    """Commit message."""
 
     @property
     def tag(self) -> str:
-        """The text that ``resume`` is; empty for none."""
+        """The text given as ``resume``; empty for none."""
         return self.resume if isinstance(self.resume, str) else ""
 
 
 def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -> BackfillOptions:
-    """The options from keyword arguments. Raises InvalidOption for an unknown name or a value that cannot be.
+    """The options from keyword arguments. Raises InvalidOption for an unknown name or an invalid value.
 
-    ``incremental`` says whether the verb knows that option.
+    ``incremental`` is whether the verb has that option.
     """
     known = [field.name for field in fields(BackfillOptions) if incremental or field.name != "incremental"]
     for name in given:
@@ -244,32 +247,32 @@ def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -
             raise InvalidOption(f"There is no option '{name}' here.", hint=meant(name, known))
     options = BackfillOptions(**given)
     if options.new_rows not in (FILL, NULL):
-        raise InvalidOption(f"new_rows is '{FILL}' or '{NULL}', not {options.new_rows!r}.")
+        raise InvalidOption(f"new_rows must be '{FILL}' or '{NULL}', not {options.new_rows!r}.")
     if options.batch_size is not None and options.batch_size < 1:
-        raise InvalidOption(f"batch_size is a number of rows, at least 1, not {options.batch_size!r}.")
+        raise InvalidOption(f"batch_size must be a number of rows, at least 1, not {options.batch_size!r}.")
     if not isinstance(options.resume, bool | str):
-        raise InvalidOption(f"resume is True, False or a text, not {options.resume!r}.")
+        raise InvalidOption(f"resume must be True, False or a text, not {options.resume!r}.")
     check_progress(options.progress)
     return options
 
 
-# --- The columns that a backfill makes: from what was typed to what is stored
+# --- The columns of a backfill: from typed to stored
 # Pure.
 
 _WORD = re.compile(r"`(?:[^`]|``)*`|\w+")
 _EVERY = re.compile(r"[(,.]\s*\*")
-"""``struct(*)``, ``hash(a, *)`` or ``t.*``: a product has something in front of its star."""
+"""``struct(*)``, ``hash(a, *)`` or ``t.*``: in a product, something precedes the star."""
 
 
 def new_columns(schema: pa.Schema, vector: Mapping[str, int] | None) -> pa.Schema:
     """The new columns as they are stored: any value may be null, and arrays named in ``vector`` have that length.
 
-    Raises InvalidOption for a vector that is no array of numbers, SchemaMismatch for a column without a type, Refused
-    for blobs.
+    Raises InvalidOption for a vector that is not an array of numbers, SchemaMismatch for a column without a type,
+    Refused for blobs.
     """
     for name in vector or {}:
         if schema.get_field_index(name) < 0:
-            raise InvalidOption(f"vector names '{name}', which is none of the new columns.")
+            raise InvalidOption(f"vector names '{name}', which is not one of the new columns.")
     if not schema.names:
         raise InvalidOption("No column was named.", hint='For example add_columns({"gain": "dep_delay - arr_delay"}).')
     return pa.schema([_stored(field, (vector or {}).get(field.name)) for field in schema])
@@ -278,7 +281,7 @@ def new_columns(schema: pa.Schema, vector: Mapping[str, int] | None) -> pa.Schem
 def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
     """The table's columns of these names, as they are stored.
 
-    Raises NotFound for one that is not there, SchemaMismatch for values of a type that could lose something.
+    Raises NotFound for a missing column, SchemaMismatch for values whose conversion could lose something.
     """
     found = []
     for field in given:
@@ -287,11 +290,11 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
             raise unknown_column(field.name, table.names)
         stored = table.field(at)
         if is_blob(stored):
-            raise Refused(f"Column '{field.name}' holds blobs, which cannot be updated as a whole column.")
+            raise Refused(f"Column '{field.name}' holds blobs and cannot be updated as a whole column.")
         reason = why_not(field.type, stored.type)
         if reason:
             raise SchemaMismatch(
-                f"The new values of column '{field.name}' are {field.type}, and it is {stored.type}: {reason}.",
+                f"The new values of column '{field.name}' are {field.type}, but the column is {stored.type}: {reason}.",
                 hint=f"Cast them, or give the column a wider type: alter_columns({{'{field.name}': ...}}).",
             )
         found.append(stored)
@@ -299,7 +302,7 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
 
 
 def check_read(table: pa.Schema, columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The columns that a function reads; all but blobs if none were named. Raises NotFound."""
+    """The columns that a function reads; all but blobs if none are named. Raises NotFound."""
     if columns is None:
         return tuple(field.name for field in table if not is_blob(field))
     names = names_of(columns)
@@ -310,9 +313,9 @@ def check_read(table: pa.Schema, columns: str | Sequence[str] | None) -> tuple[s
 
 
 def columns_in(expressions: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that expressions in SQL may read: those whose names occur in them, or all if there is a ``*``.
+    """The columns that SQL expressions may read: those whose names occur in them, or all if there is a ``*``.
 
-    Never too few: a column cannot be read without its name. A word inside of a string may name one too many.
+    Never too few: a column cannot be read without its name. A word inside a string may name one too many.
     """
     text = " ".join(expressions)
     if _EVERY.search(text):
@@ -337,12 +340,12 @@ def _stored(field: pa.Field, length: int | None) -> pa.Field:
     return pa.field(field.name, kind, metadata={COMMENT: comment} if comment else None)
 
 
-# --- What tells one computation from another one, and one state of a fragment from another one
+# --- Keys of computations and of states of fragments
 # Pure.
 
 
 def call_key(identity: str, schema: pa.Schema, tag: str) -> str:
-    """Names all records of one call: what is computed, for which columns of which types."""
+    """Names all records of one call: the computation, its columns and their types."""
     columns = [(field.name, str(field.type)) for field in schema]
     return _digest([identity, columns, tag])
 
@@ -350,13 +353,13 @@ def call_key(identity: str, schema: pa.Schema, tag: str) -> str:
 def fragment_key(fragment: Fragment, inputs: Collection[int]) -> str:
     """Names the record of a fragment: its rows, the deleted ones, and the files of the fields that are read.
 
-    A row that was deleted has no value in the file. So a fragment with other deletions is another one.
+    A deleted row has no value in the file. So a fragment with other deletions gets another key.
     """
     return _digest([fragment.id, fragment.physical_rows, _sources(fragment, inputs), fragment.deletion])
 
 
 def same_sources(before: Fragment, now: Fragment, inputs: Collection[int]) -> bool:
-    """Whether a fragment still has the rows, deleted ones included, and the values that were read."""
+    """Whether a fragment still has the rows, including deleted ones, and the values that were read."""
     return (before.id, before.physical_rows, _sources(before, inputs)) == (
         now.id,
         now.physical_rows,
@@ -377,9 +380,9 @@ def field_ids(fields: Iterable[Field], columns: Collection[str]) -> dict[str, tu
 
 
 def function_identity(function: Any) -> str:
-    """What a function is, as far as its name, its own code and the plain values it uses tell.
+    """The identity of a function: its name, its own code and the plain values it uses.
 
-    What it calls in other modules, and a model that it loads, are not seen.
+    Functions that it calls in other modules, and a model that it loads, are not covered.
     """
     kind = function if isinstance(function, type) or hasattr(function, "__qualname__") else type(function)
     name = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', repr(kind))}"
@@ -405,18 +408,18 @@ def _function(function: Any) -> list[Any]:
 def _is_set(cell: Any) -> bool:
     try:
         return cell.cell_contents is not None
-    except ValueError:  # a name that gets its value later
+    except ValueError:  # a name that is assigned later
         return False
 
 
 def _code(code: CodeType) -> list[Any]:
-    """Code without what depends on where it stands: no file, no line numbers."""
+    """Code without its location: no file, no line numbers."""
     constants = [_code(each) if isinstance(each, CodeType) else _plain(each) for each in code.co_consts]
     return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]
 
 
 def _plain(value: Any) -> Any:
-    """A value as text that is the same in every process; of what has no such text, only the type."""
+    """A value as text that is the same in every process; only the type if there is no such text."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return repr(value)
     if isinstance(value, tuple | list):

@@ -1,4 +1,7 @@
-"""Values of columns that Spark computes: by SQL over the table's own columns, or by a join with a DataFrame."""
+"""Column values that Spark computes: by SQL over the table's own columns, by a function, or by a join with a DataFrame.
+
+The arguments of ``add_columns`` and ``update_columns`` come in. What comes out can compute the files of fragments.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
 
-from lance_spark.columns.lance import (
+from lance_spark.columns.pylance import (
     CHOSEN,
     ColumnFunction,
     FillJob,
@@ -43,7 +46,7 @@ from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
-from lance_spark.scan.lance import Scan, ScanColumns, read_batches, stored_schema
+from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition, batch_rows
 
@@ -57,13 +60,13 @@ Batches = Iterator[pa.RecordBatch]
 OPERATION = "columns"
 _STAGE = "compute"
 _MOST_PARTITIONS = 2_000
-"""Of a join: Spark sorts what a partition has of several fragments, and files are written one after the other."""
+"""The task size of a join: Spark sorts all rows of a partition, and writes the files of its fragments one by one."""
 _KEY, _HIT = "__key_{}", "__hit"
 
 
 @dataclass(frozen=True)
 class ColumnTarget:
-    """Where the columns go, and the session that computes them."""
+    """The table that gets the columns, and the session that computes them."""
 
     spark: SparkSession
     location: DatasetLocation
@@ -80,7 +83,7 @@ class ColumnTarget:
         return st.StructType([*seen.fields, st.StructField(ROW_ADDRESS, st.LongType(), nullable=False)])
 
     def rows(self, pin: PinnedVersion, fragments: Sequence[int], names: Sequence[str]) -> DataFrame:
-        """Columns and addresses of the rows of fragments: a task for each fragment, its rows in their order."""
+        """Columns and addresses of the rows of fragments: one task per fragment, its rows in order."""
         seen = {field.name: field for field in self.seen(pin)}
         schema = st.StructType([seen[name] for name in (*names, ROW_ADDRESS)])
         wire = wire_schema(schema)
@@ -99,7 +102,7 @@ class ColumnTarget:
         return self.spark.range(0, len(ids), 1, len(ids)).mapInArrow(read, schema)
 
     def written(self, job: FillJob, frame: DataFrame) -> list[FilledFile]:
-        """Write the values of a DataFrame: addresses first, each fragment's together and in their order."""
+        """Write the values of a DataFrame: addresses first, each fragment's rows together and in order."""
 
         def write(batches: Batches) -> Batches:
             with plainly():
@@ -108,7 +111,7 @@ class ColumnTarget:
         return self.files(frame.mapInArrow(write, to_spark(FILLED)))
 
     def files(self, frame: DataFrame) -> list[FilledFile]:
-        """What tasks wrote. Raises this package's own errors where a task did."""
+        """The files that tasks wrote. Raises this package's own errors if a task did."""
         return [FilledFile(**row) for row in self.runner.collect(_STAGE, frame).to_pylist()]
 
 
@@ -120,7 +123,7 @@ class SqlValues:
     schema: pa.Schema
     inputs: tuple[str, ...]
     expressions: tuple[str, ...]
-    """As many as columns."""
+    """One for each column."""
     at_once = False
 
     @property
@@ -141,7 +144,7 @@ class SqlValues:
 
 
 def _settings(spark: SparkSession) -> list[str | None]:
-    """What expressions depend on beside their text."""
+    """The settings that change the result of the same expressions."""
     return [spark.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")]
 
 
@@ -160,7 +163,7 @@ class RowCondition:
     """The table's columns that it may read."""
 
     def holds(self) -> Column:
-        """Whether it is true; false where it is null."""
+        """Whether it is true; false if it is null."""
         return F.coalesce(F.expr(self.sql), F.lit(False))
 
 
@@ -171,7 +174,7 @@ class FunctionValues:
     target: ColumnTarget
     schema: pa.Schema
     columns: tuple[str, ...]
-    """What the function gets."""
+    """The columns that the function gets."""
     function: ColumnFunction | type
     batch_size: int
     condition: RowCondition | None = None
@@ -179,7 +182,7 @@ class FunctionValues:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What the function gets; with a condition its columns, and the values that stay, as well."""
+        """The columns that the function gets; with a condition, also its columns and the values that stay."""
         if self.condition is None:
             return self.columns
         return tuple(dict.fromkeys((*self.columns, *self.condition.columns, *self.schema.names)))
@@ -207,7 +210,7 @@ class FunctionValues:
         return self.target.files(runner.flat_map(_STAGE, items, partial(fill_by_function, self.function), FILLED))
 
     def _where(self, condition: RowCondition, job: FillJob, fragments: Sequence[int]) -> list[FilledFile]:
-        """Spark tells the rows, and tasks read what the function gets by themselves, in the table's own types."""
+        """Spark selects the rows; tasks read the function's input themselves, in the table's own types."""
         function, columns, size = self.function, self.columns, self.batch_size
 
         def write(batches: Batches) -> Batches:
@@ -221,21 +224,21 @@ class FunctionValues:
 
 @dataclass(frozen=True)
 class FrameValues:
-    """Columns of a DataFrame, by a key that both have."""
+    """Columns of a DataFrame, joined on a key that both sides have."""
 
     target: ColumnTarget
     schema: pa.Schema
     keys: tuple[str, ...]
     frame: DataFrame
     kept: bool
-    """Whether rows that the DataFrame does not have keep the values that they have; else they get nulls."""
+    """Whether rows missing from the DataFrame keep their values; otherwise they get nulls."""
     identity: str | None = None
     condition: RowCondition | None = None
     at_once = True
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The keys, the values that stay, and what the condition reads."""
+        """The keys, the values that stay, and the condition's columns."""
         kept = self.schema.names if self.kept else ()
         return tuple(dict.fromkeys((*self.keys, *kept, *(self.condition.columns if self.condition else ()))))
 
@@ -273,7 +276,7 @@ class FrameValues:
 
 
 def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] | None:
-    """A key that two rows of a DataFrame have, or None. Keys with a null match nothing, so they may repeat."""
+    """A key that two rows of a DataFrame share, or None. Keys with a null match nothing, so they may repeat."""
     columns = [quoted(key) for key in keys]
     complete = frame.select(*columns).dropna()
     found = complete.groupBy(*columns).count().where("count > 1").first()
@@ -281,28 +284,28 @@ def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] 
 
 
 def quoted(name: str) -> Column:
-    """A column by its name, whatever is in it."""
+    """A column by its name, whatever characters it has."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-# --- From the arguments of ``add_columns`` and ``update_columns`` to what computes the values; nothing runs but checks
+# --- From the arguments of ``add_columns`` and ``update_columns`` to a computation; only checks run
 
 _FORMS = "Give a dict of SQL by column, a function with schema=..., or a DataFrame with on=..."
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The arguments that say which values."""
+    """The arguments that define the values."""
 
     values: Any
     """A dict of SQL, a function or its class, or a DataFrame."""
     on: str | Sequence[str] | None = None
     schema: Any = None
-    """DDL, a StructType or an Arrow schema; of an update also a list of columns."""
+    """DDL, a StructType or an Arrow schema; for an update also a list of columns."""
     columns: str | Sequence[str] | None = None
     vector: Mapping[str, int] | None = None
     existing: bool = False
-    """Whether the columns are there already."""
+    """Whether the columns already exist."""
     where: str | None = None
     """Which rows get values, in SQL; the others keep theirs. None for all."""
 
@@ -310,7 +313,7 @@ class Asked:
 def values_of(
     spark: SparkSession, location: DatasetLocation, pin: PinnedVersion, asked: Asked, options: BackfillOptions
 ) -> ComputedColumns:
-    """What computes the values. Raises InvalidOption for arguments that do not go together, and what checks raise."""
+    """The computation of the values. Raises InvalidOption for incompatible arguments, and the errors of checks."""
     target = ColumnTarget(spark, location)
     if isinstance(asked.values, Mapping):
         _only(asked, "SQL", ("vector",), options)
@@ -321,7 +324,7 @@ def values_of(
     if callable(asked.values):
         _only(asked, "A function", ("schema", "columns", "vector", "batch_size"), options)
         return _function(target, pin, asked, options)
-    raise InvalidOption(f"{type(asked.values).__name__} gives no values.", hint=_FORMS)
+    raise InvalidOption(f"{type(asked.values).__name__} defines no values.", hint=_FORMS)
 
 
 def _only(asked: Asked, what: str, known: Sequence[str], options: BackfillOptions) -> None:
@@ -329,7 +332,7 @@ def _only(asked: Asked, what: str, known: Sequence[str], options: BackfillOption
     given["batch_size"] = options.batch_size
     for name, value in given.items():
         if value is not None and name not in known:
-            raise InvalidOption(f"{what} takes no {name}=.", hint=_FORMS)
+            raise InvalidOption(f"{what} does not take {name}=.", hint=_FORMS)
 
 
 def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
@@ -367,7 +370,7 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
     if repeated is not None:
         shown = ", ".join(f"{name} = {value!r}" for name, value in repeated.items())
         raise SchemaMismatch(
-            f"The DataFrame has several rows with {shown}: which values the row gets is not said.",
+            f"The DataFrame has several rows with {shown}, so the values for that row are ambiguous.",
             hint=f"Keep one for each key, e.g. df.dropDuplicates({list(keys)}).",
         )
     condition = _condition(target, pin, asked)
@@ -391,12 +394,12 @@ def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: B
     size = options.batch_size or batch_rows(width)
     condition = _condition(target, pin, asked)
     if condition is not None and any(is_blob(own.field(name)) for name in read):
-        raise Refused("With where=, the function cannot read blobs.", hint="Leave where= out, or name other columns.")
+        raise Refused("With where=, the function cannot read blobs.", hint="Omit where=, or name other columns.")
     return FunctionValues(target, _columns(own, named, asked), read, asked.values, size, condition)
 
 
 def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCondition | None:
-    """Raises InvalidOption for what is no condition, and Spark's error for what it does not know."""
+    """Raises InvalidOption unless it is a condition, and Spark's error if Spark cannot analyze it."""
     from pyspark.sql.functions import expr
 
     from lance_spark.session.narrow_query import probe
@@ -408,7 +411,7 @@ def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCon
     rows = probe(target.spark, target.seen(pin)).select(*map(quoted, read), ROW_ADDRESS)
     kind = rows.select(ROW_ADDRESS, expr(asked.where)).schema[1].dataType.simpleString()
     if kind != "boolean":
-        raise InvalidOption(f"where={asked.where!r} is {kind}, and no condition.", hint='Such as "day > 3".')
+        raise InvalidOption(f"where={asked.where!r} is {kind}, not a condition.", hint='Such as "day > 3".')
     return found
 
 
@@ -429,7 +432,7 @@ def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
     if asked.existing and isinstance(given, Sequence) and given:
         return pa.schema([own.field(name) for name in check_read(own, given)])
     raise InvalidOption(
-        "The function needs the columns that it returns.",
+        "The function needs a schema of the columns that it returns.",
         hint='schema="emb array<float>"' + (', or schema=["emb"].' if asked.existing else "."),
     )
 

@@ -184,12 +184,16 @@ def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]
 
 def as_markdown(kind: type) -> Iterator[str]:
     """The table of a dataclass' options for the documentation, line by line."""
-    yield "| Python | job | policy file, SQL | meaning |"
+    yield "| Python | command line | policy file, SQL | meaning |"
     yield "|---|---|---|---|"
     for each in declared(kind):
         places = each.spelling.places
         shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
-        flag = f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|") if "job" in places else "-"
+        flag = (
+            f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
+            if {"job", "shell"} & set(places)
+            else "-"
+        )
         key = f"`{each.key}`" if {"file", "sql"} & set(places) else "-"
         yield f"| `{each.name}` | {flag} | {key} | {each.help} |"
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a dataset: a code for each, how bad it is, and what can be done."""
+"""What can be wrong with a dataset: a code for each finding, its severity and its remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 ERROR, WARNING, UNREACHABLE, NOTE = "error", "warning", "unreachable", "note"
 SEVERITIES = (ERROR, UNREACHABLE, WARNING, NOTE)
-"""The worst first. An error loses rows or versions; unreachable says that nobody knows; a warning loses no row."""
+"""The worst first. An error loses rows or versions; unreachable leaves the state unknown; a warning loses no row."""
 
 MANIFEST_DAMAGED, MANIFEST_GONE, MANIFEST_UNKNOWN, MANIFEST_WRONG = (
     "manifest-damaged",
@@ -45,7 +45,7 @@ REPAIR_DAMAGED, REPAIR_COPY_GONE, RECORD_UNFINISHED = "repair-damaged", "repair-
 
 
 class Meaning(NamedTuple):
-    """How bad a finding is, what it says, and what can be done."""
+    """A finding's severity, description and remedy."""
 
     severity: str
     says: str
@@ -90,7 +90,7 @@ MEANINGS = {
         ERROR, "Files are read from a base path where nothing is.", "If the dataset was moved: lance-git relocate."
     ),
     BASE_UNREACHABLE: Meaning(
-        UNREACHABLE, "A base path could not be looked at; its files may be there.", "Check network and credentials."
+        UNREACHABLE, "A base path could not be checked; its files may exist.", "Check network and credentials."
     ),
     FILE_UNREACHABLE: Meaning(
         UNREACHABLE, "A file could not be read; it may be sound.", "Check network and credentials, then run it again."
@@ -101,9 +101,9 @@ MEANINGS = {
     ),
     NO_VERSIONS: Meaning(ERROR, "Main has no version.", "Check the path and what the credentials may list."),
     BRANCH_EMPTY: Meaning(ERROR, "A branch has a ref and no version.", "Delete it, or restore its directory."),
-    VERSIONS_LOST: Meaning(ERROR, "Newer versions were written than are there.", "Restore the missing manifests."),
+    VERSIONS_LOST: Meaning(ERROR, "Versions newer than the existing ones were written.", "Restore their manifests."),
     VERSION_TWICE: Meaning(WARNING, "A version has two manifests.", "Let the migration of manifest names end."),
-    TAG_DANGLING: Meaning(ERROR, "A tag names a version that is not there.", "Delete the tag, or move it."),
+    TAG_DANGLING: Meaning(ERROR, "A tag names a version that does not exist.", "Delete the tag, or move it."),
     PARENT_GONE: Meaning(WARNING, "A branch was made from a branch that is gone.", "Merge or delete the branch."),
     NO_REF: Meaning(
         NOTE,
@@ -111,30 +111,30 @@ MEANINGS = {
         "If lance-git reflog says that the branch was deleted, it can be restored, and expire-refs removes the "
         "directory. Otherwise remove it if no job is creating it.",
     ),
-    UNCOMMITTED: Meaning(NOTE, "Files that no version names lie around for long.", "Run a cleanup."),
-    CLONE_GONE: Meaning(NOTE, "A recorded clone is not there.", "Delete its tag if it is gone for good."),
+    UNCOMMITTED: Meaning(NOTE, "Files that no version names have been there for a long time.", "Run a cleanup."),
+    CLONE_GONE: Meaning(NOTE, "A recorded clone does not exist.", "Delete its tag if it is gone for good."),
     MAIN_DAMAGED: Meaning(
         ERROR,
-        "What is said of main cannot be understood: nothing writes to it or cleans up.",
+        "The settings of main cannot be understood: no write to main and no cleanup runs.",
         "Restore the file; or remove it, and set owner, protection and retained versions again.",
     ),
     REFLOG_DAMAGED: Meaning(
         ERROR,
-        "A record of a changed ref cannot be understood: no cleanup runs, and no change of a ref can be taken back.",
-        "Restore the file; or remove it if nobody wants to take that change back.",
+        "A record of a changed ref cannot be understood: no cleanup runs, and no change of a ref can be undone.",
+        "Restore the file; or remove it if that change never needs to be undone.",
     ),
     REFLOG_MISNAMED: Meaning(
         WARNING,
-        "A record of a changed ref has another time in its name than inside: changes are in a wrong order.",
+        "A record of a changed ref has another time in its name than inside: changes are in the wrong order.",
         "Give the file its name back: nanoseconds since 1970 in 20 digits, a dash, 8 hexadecimal digits, .json.",
     ),
     REPAIR_DAMAGED: Meaning(
         ERROR,
-        "The record of a repair cannot be understood: no cleanup runs, and the repair cannot be taken back.",
+        "The record of a repair cannot be understood: no cleanup runs, and the repair cannot be undone.",
         "Restore the file; or move its directory elsewhere, with what the repair kept.",
     ),
     REPAIR_COPY_GONE: Meaning(
-        WARNING, "What a repair moved away is not in the quarantine any more: it cannot be put back.", _RESTORE
+        WARNING, "A file that a repair moved away is no longer in the quarantine: it cannot be restored.", _RESTORE
     ),
     RECORD_UNFINISHED: Meaning(
         NOTE, "A process was killed while it wrote a record, or removed one.", "Remove it: nothing reads it."

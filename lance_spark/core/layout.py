@@ -1,4 +1,4 @@
-"""The names of files as writers give them: manifests, data and deletion files. Pure.
+"""The file names of a dataset: how writers form them, how a path is classified, how a listing is split. Pure.
 
 The names are those of https://github.com/lance-format/lance/blob/main/docs/src/format/table/layout.md.
 """
@@ -17,13 +17,13 @@ from lance_spark.errors import CorruptData
 VERSIONS = "_versions"
 """The directory of the manifests, below the root of a branch."""
 BACKFILL = "_backfill"
-"""The directory of a branch with records of values that were computed and are not committed."""
+"""Directory of a branch for records of values that were computed but not committed."""
 STREAMS = "_streams"
-"""The directory of a branch with notes that cleanups leave for streams, see ``streams.notes``."""
+"""Directory of a branch for notes that cleanups leave for streams, see :mod:`lance_spark.format.stream_notes`."""
 QUARANTINE = "_quarantine"
-"""The directory below the dataset's root with what repairs moved away, and with their records."""
+"""Directory below the dataset's root for files that repairs moved away, and for the repairs' records."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-"""Pattern of an identifier: the directory of an index, and the old names of data files."""
+"""Pattern of an identifier: used in directories of indexes, and in the old names of data files."""
 _HIGHEST = 2**64 - 1
 _SUFFIX = ".manifest"
 _INVERTED = re.compile(r"(\d{20})\.manifest", re.ASCII)
@@ -37,39 +37,39 @@ _GENERATED = re.compile(rf"(?:[01]{{24}}[0-9a-f]{{26}}|{UUID})\.lance")
 
 
 class ManifestName(NamedTuple):
-    """A manifest's file name, read."""
+    """A parsed manifest file name."""
 
     version: int
     detached: bool
 
 
 def branch_root(branch: str | None) -> str:
-    """What the paths of a branch's files begin with, relative to the dataset: "" for main, else ``tree/<name>/``."""
+    """Path prefix of a branch's files, relative to the dataset: "" for main, else ``tree/<name>/``."""
     return "" if branch is None else f"tree/{branch}/"
 
 
 def versions_directory(branch: str | None) -> str:
-    """The directory of a branch's manifests, relative to the dataset, without a slash at its end."""
+    """The directory of a branch's manifests, relative to the dataset, without a trailing slash."""
     return branch_root(branch) + VERSIONS
 
 
 def manifest_names(version: int) -> tuple[str, str]:
-    """The file names that a version's manifest may have: the newer scheme's, which sorts newest first, then the old."""
+    """The possible names of a version's manifest: the newer scheme, which sorts newest first, then the old one."""
     return f"{_HIGHEST - version:020}{_SUFFIX}", f"{version}{_SUFFIX}"
 
 
 def manifest_paths(branch: str | None, version: int) -> tuple[str, ...]:
-    """The paths that a version's manifest may have, relative to the dataset, the newer scheme's first."""
+    """The possible paths of a version's manifest, relative to the dataset, the newer scheme first."""
     return tuple(f"{versions_directory(branch)}/{name}" for name in manifest_names(version))
 
 
 def sorts_newest_first(name: str) -> bool:
-    """Whether a manifest's name is one of the newer scheme, which tells the order of versions."""
+    """Whether a manifest's name uses the newer scheme, which encodes the order of versions."""
     return _INVERTED.fullmatch(name) is not None
 
 
 def read_manifest_name(name: str) -> ManifestName | None:
-    """The version that a file in ``_versions`` holds; None for a file that is not a finished manifest."""
+    """The version of a file in ``_versions``; None for a file that is not a finished manifest."""
     if match := _INVERTED.fullmatch(name):
         version = _HIGHEST - int(match[1])
         return ManifestName(version, detached=False) if version >= 0 else None
@@ -81,54 +81,54 @@ def read_manifest_name(name: str) -> ManifestName | None:
 
 
 def transaction_path(branch: str | None, name: str) -> str:
-    """The path of the file with a version's transaction, relative to the dataset."""
+    """The path of a version's transaction file, relative to the dataset."""
     return f"{branch_root(branch)}_transactions/{name}"
 
 
 def deletion_path(fragment: int, read_version: int, number: int, file_type: int) -> str:
-    """Path of a deletion file below the root. Raises CorruptData for a type that is not known."""
+    """Path of a deletion file below the root. Raises CorruptData for an unknown type."""
     if file_type not in _DELETION_SUFFIXES:
         raise CorruptData(f"Fragment {fragment} has a deletion file of the unknown type {file_type}.")
     return f"_deletions/{fragment}-{read_version}-{number}.{_DELETION_SUFFIXES[file_type]}"
 
 
 def stored_name(name: str) -> str:
-    """The name that a data file has in the store, where pylance escapes what could mean something in a path.
+    """The name of a data file in the store: pylance escapes characters that have a meaning in paths.
 
-    Unescaped, a listing would not show the file that ``ü.lance`` stands for, and a cleanup would delete the file.
+    Unescaped, ``ü.lance`` would match no listed file, and a cleanup would delete the file.
     """
     return name if _NEVER_ESCAPED.fullmatch(name) else quote(name, safe=_NOT_ESCAPED).replace("~", "%7E")
 
 
 def data_key(path: str) -> str:
-    """The path under which versions know a file below ``data/``: pylance escapes a slash in a data file's name."""
+    """The path by which versions name a file below ``data/``: pylance escapes slashes in a data file's name."""
     directory, slash, rest = path.partition("/")
     return directory + slash + rest.replace("/", "%2F") if "/" in rest else path
 
 
 def stream_note_path(branch: str | None, last: int, identifier: str) -> str:
-    """The path of a note for streams, relative to the dataset. ``last`` is the last version that it tells of."""
+    """The path of a note for streams, relative to the dataset. ``last`` is the last version that it covers."""
     return f"{branch_root(branch)}{STREAMS}/{last}-{identifier}.json"
 
 
 def last_noted(name: str) -> int | None:
-    """The last version that a note for streams tells of, by its file name; None for another file."""
+    """The last version that a note for streams covers, from its file name; None for any other file."""
     match = _STREAM_NOTE.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def is_generated(name: str) -> bool:
-    """Whether pylance generated the name of a data file: no two different files have the same generated name.
+    """Whether pylance generated the name of a data file: different files never share a generated name.
 
-    The name that a merge makes of a name given by hand (``<24 hexadecimal digits>-part-0.lance``) is not one of them:
-    a file that was replaced by another one of the same size at the same place gets the same name again.
+    A branch merge derives names from names given by hand (``<24 hexadecimal digits>-part-0.lance``). Those do not
+    count: if a file is replaced by another one of the same size at the same place, it gets the same name again.
     """
     return _GENERATED.fullmatch(name) is not None
 
 
-# --- What a file is, by its path, and the name under which versions know it
-# The paths are those of https://github.com/lance-format/lance/blob/main/docs/src/format/table/layout.md, and those that
-# pylance 14.0.2 writes as well: staged manifests, detached versions, version hints, blobs beside data files.
+# --- The kind of a file by its path, and the path that versions use for it
+# The paths of https://github.com/lance-format/lance/blob/main/docs/src/format/table/layout.md, and those that
+# pylance 14.0.2 also writes: staged manifests, detached versions, version hints, blobs beside data files.
 
 MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "manifest",
@@ -140,7 +140,7 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints, notes of clones, and what a repair moved away: never deleted, and not reported. And notes for
+"""Refs, version hints, notes of clones, and files that a repair moved away: never deleted, not reported. Also notes for
 streams, which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
@@ -154,22 +154,22 @@ _OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", ".lance-git/")
 
 
 class Named(NamedTuple):
-    """What a path is."""
+    """The kind of a path."""
 
     kind: str
     key: str
-    """The path that versions name: the data file of a blob, the directory of an index, else the path itself."""
+    """The path that versions use: the data file of a blob, the directory of an index, else the path itself."""
 
 
 def classify(path: str) -> Named:
-    """What a file is. ``path`` is relative to the root of its chain.
+    """The kind of a file. ``path`` is relative to the root of its chain.
 
     A path that ends with a slash is an object with which a tool marked a directory. Object stores also have keys with
-    empty and dotted parts, which no version names and no file system can tell from other paths.
+    empty and dotted parts. No version names those, and no file system can tell them from other paths.
     """
     directory, _, rest = path.partition("/")
     if directory == "data" and rest.endswith(".lance") and rest[0] != "." and "/" not in rest:
-        return Named(DATA, path)  # most files are data files, and need no closer look
+        return Named(DATA, path)  # fast path: most files are data files
     if not _NO_NAMES.isdisjoint(path.split("/")):
         return Named(UNKNOWN, path)
     name = rest.rpartition("/")[2]
@@ -181,7 +181,7 @@ def classify(path: str) -> Named:
         identifier = rest.partition("/")[0]
         return Named(INDEX, f"_indices/{identifier}") if _INDEX_ID.fullmatch(identifier) else Named(UNKNOWN, path)
     if directory in ("_cleanup", BACKFILL):
-        return Named(STAGING, path)  # records of runs that never ended; after days they prove nothing
+        return Named(STAGING, path)  # records of interrupted runs; after days they prove nothing
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
     return Named(BOOKKEEPING if path.startswith(_OWN) or path == "_latest.manifest" else UNKNOWN, path)
@@ -231,21 +231,21 @@ class Roots:
         return directory
 
 
-# --- Cuts the files of a dataset into ranges of keys that tasks list side by side
+# --- Ranges of keys that tasks list in parallel
 # Pure.
 #
 # A list of prefixes would miss files: data files have had three kinds of names, and users add their own. Ranges that
-# cover the whole key space miss none, wherever the cuts are; a badly chosen cut only costs balance.
+# cover the whole key space miss none. A badly chosen cut costs only balance.
 
 _DIGITS = 9
-"""Read versions and fragment ids, with which transaction and deletion files begin, begin with 1 to 9."""
+"""Names of transaction and deletion files begin with read versions and fragment ids, so with a digit from 1 to 9."""
 
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The paths behind ``after`` up to ``until``, relative to the dataset's root.
+    """The paths after ``after`` up to ``until``, relative to the dataset's root.
 
-    Paths are in the order of their UTF-8 bytes, as S3 lists them; Python's order of strings is the same one.
+    Paths are ordered by their UTF-8 bytes, as S3 lists them; Python orders strings the same way.
     """
 
     after: str | None
@@ -256,12 +256,12 @@ class KeyRange:
 
     @staticmethod
     def below(directory: str) -> KeyRange:
-        """The paths below a directory, which is given without a slash at its end."""
+        """The paths below a directory, given without a trailing slash."""
         return KeyRange(f"{directory}/", f"{directory}0")
 
     @property
     def prefix(self) -> str:
-        """What all paths in the range begin with; it may be empty."""
+        """The common prefix of all paths in the range; it can be empty."""
         pairs = zip(self.after or "", self.until or "", strict=False)
         return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -270,16 +270,16 @@ class KeyRange:
         return (self.after is None or self.after < path) and (self.until is None or path <= self.until)
 
     def meets(self, directory: str) -> bool:
-        """Whether paths below a directory (no slash at its end) can be in the range: those from ``d/`` to ``d0``."""
+        """Whether the range can contain paths below a directory (no trailing slash): those from ``d/`` to ``d0``."""
         return (self.after is None or self.after < f"{directory}0") and (
             self.until is None or f"{directory}/" <= self.until
         )
 
 
 def clip(ranges: Sequence[KeyRange], directories: Sequence[str]) -> tuple[KeyRange, ...]:
-    """The parts of tiled ranges that hold paths below any of the directories (no slash at their ends), without overlap.
+    """The parts of tiled ranges that hold paths below any of the directories (no trailing slash), without overlap.
 
-    A directory inside another one of them adds nothing.
+    A directory inside another one adds nothing.
     """
     outer = sorted({one for one in directories if not any(one.startswith(f"{other}/") for other in directories)})
     return tuple(
@@ -293,9 +293,9 @@ def clip(ranges: Sequence[KeyRange], directories: Sequence[str]) -> tuple[KeyRan
 def tile(roots: Sequence[str], splits: int) -> tuple[KeyRange, ...]:
     """Ranges that hold every possible path below the dataset's root exactly once, in ascending order.
 
-    ``roots`` are the roots of the chains relative to the dataset's ("" for main, "tree/exp/a" for a branch),
-    ``splits`` is the number of large ranges. There are up to about four times as many ranges, most of them small, and
-    exactly one range for a single split. Raises ValueError for fewer splits than one.
+    ``roots`` are the roots of the chains relative to the dataset's ("" for main, "tree/exp/a" for a branch).
+    ``splits`` is the number of large ranges. The result has up to about four times as many ranges, most of them small;
+    a single split gives exactly one. Raises ValueError for fewer splits than one.
     """
     if splits < 1:
         raise ValueError(f"A key space cannot be cut into {splits} ranges.")
@@ -304,7 +304,7 @@ def tile(roots: Sequence[str], splits: int) -> tuple[KeyRange, ...]:
 
 
 def _cuts(roots: Sequence[str], splits: int) -> Iterator[str]:
-    """Where to cut. Main gets half of the splits: branches hold only what was written on them."""
+    """Where to cut. Main gets half of the splits: a branch holds only what was written on it."""
     branches = sorted({root for root in roots if root})
     for_main = 0 if "" not in roots else splits - splits // 2 if branches else splits
     if for_main:
@@ -314,7 +314,7 @@ def _cuts(roots: Sequence[str], splits: int) -> Iterator[str]:
     for_branches = splits - for_main
     share, many = for_branches // len(branches), len(branches)
     for number, root in enumerate(branches):
-        # With more branches than splits, several neighbours share one range.
+        # With more branches than splits, neighbors share a range.
         if share or number * for_branches // many != (number - 1) * for_branches // many:
             yield f"{root}/"
         yield from _cuts_inside(f"{root}/", share)

@@ -1,8 +1,8 @@
-"""Where a dataset lives: one canonical URI, and the storage options that open it.
+"""A dataset's location: one canonical URI, and the storage options that open it.
 
-pylance writes the URI it was given into branch and clone manifests, letter by letter, and its cleanup compares the
-letters. A branch made through ``/p`` whose dataset was cleaned through ``file:///p/`` has lost its files. So a URI is
-spelled one way before it reaches pylance, and every dataset is opened through :class:`DatasetLocation`.
+pylance writes the URI it was given into branch and clone manifests, character for character, and its cleanup compares
+the characters. Creating a branch through ``/p`` and cleaning up through ``file:///p/`` loses the branch's files. So
+every URI is canonicalized before it reaches pylance, and every dataset is opened through :class:`DatasetLocation`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DatasetLocation:
     """Canonical URI of the dataset root: an absolute local path, or ``scheme://bucket/key`` without trailing slash."""
 
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Storage options in pylance's spelling, sorted by key. Values may be secrets: hidden from ``repr``."""
+    """Storage options in pylance's spelling, sorted by key. Values can be secrets: hidden from ``repr``."""
 
     def __repr__(self) -> str:
         """The URI and the number of storage options."""
@@ -58,7 +58,7 @@ class DatasetLocation:
 
     @property
     def store(self) -> str:
-        """The store the dataset is in: ``s3://bucket``, or ``file://`` for local disks."""
+        """The dataset's store: ``s3://bucket``, or ``file://`` for local disks."""
         if self.is_local:
             return "file://"
         parts = urlsplit(self.uri)
@@ -67,7 +67,7 @@ class DatasetLocation:
     def branch_uri(self, branch: str | None) -> str:
         """URI of one branch's own directory; the root itself for main (specification, "Branch Dataset Layout").
 
-        The branch's name is not percent-encoded: pylance looks for it, as it is, at the end of the URI.
+        The branch's name is not percent-encoded: pylance looks for the unencoded name at the end of the URI.
         """
         return self.uri if branch is None else f"{self.uri}/tree/{branch}"
 
@@ -78,19 +78,19 @@ class DatasetLocation:
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text is a URI, ``s3://...`` or ``file:...``, and no plain path.
+    """Whether a text is a URI, ``s3://...`` or ``file:...``, rather than a plain path.
 
-    Raises InvalidOption for ``s3:/b`` and as :func:`check_scheme`.
+    Raises InvalidOption for ``s3:/b`` and as :func:`check_scheme` does.
     """
     check_scheme(text)
     return _split_scheme(text.strip())[0] is not None
 
 
 def check_scheme(text: str) -> None:
-    """Raise InvalidOption for what a user typed that begins with ``scheme:/`` of a store that is not opened here.
+    """Raise InvalidOption for input that begins with ``scheme:/`` of an unsupported store.
 
-    Taken for a path, ``dbfs:/x`` became the directory ``./dbfs:/x``. The text may hold a password, so the error names
-    the scheme only, and the path where there is neither user nor host in front of it.
+    Read as a path, ``dbfs:/x`` would become the directory ``./dbfs:/x``. The text might hold a password, so the error
+    names the scheme only, plus the path if neither user nor host precedes it.
     """
     head, colon, rest = text.strip().partition(":")
     scheme = head.lower()
@@ -102,7 +102,7 @@ def check_scheme(text: str) -> None:
 
 
 def is_relative(text: str) -> bool:
-    """Whether a text is the path of something below whatever directory a process happens to work in."""
+    """Whether a text is a path relative to the working directory of the process."""
     scheme, rest = _split_scheme(text.strip())
     if scheme not in (None, "file"):
         return False
@@ -111,7 +111,7 @@ def is_relative(text: str) -> bool:
 
 
 def refused_relative(text: str, whole: str | None = None) -> InvalidOption:
-    """What to raise for a relative path on Spark Connect; ``whole`` is it in the process of the user, if known."""
+    """The error for a relative path on Spark Connect; ``whole`` is its absolute form on the client, if known."""
     path = text.strip()
     known = f"os.path.abspath({path.removeprefix('file:')!r})" if whole is None else repr(whole)
     return InvalidOption(
@@ -130,11 +130,11 @@ def canonical_uri(text: str, realpath: Callable[[str], str]) -> str:
     """The one spelling of a dataset URI.
 
     Local paths (plain, relative, ``file:/p``, ``file:///p``, through symlinks) become the absolute real path;
-    ``s3a://`` and ``s3n://`` become ``s3://``; trailing slashes go; percent-encoding is normalised, because
-    pylance decodes it in URLs. ``realpath`` resolves a local path; it is handed in so that this stays pure.
+    ``s3a://`` and ``s3n://`` become ``s3://``; trailing slashes are removed; percent-encoding is normalized, because
+    pylance decodes it in URLs. ``realpath`` resolves a local path; it is an argument to keep this function pure.
 
-    Raises InvalidOption for an empty URI, credentials inside the URI, what is no bucket, ``.``, ``..`` or empty
-    path segments in an object-store URI, and local paths that pylance cannot keep in one place.
+    Raises InvalidOption for an empty URI, credentials inside the URI, a missing bucket, ``.``, ``..`` or empty path
+    segments in an object-store URI, and local paths that pylance would spread over several places.
     """
     text = text.strip()
     if not text:
@@ -148,7 +148,7 @@ def canonical_uri(text: str, realpath: Callable[[str], str]) -> str:
 
 
 def _split_scheme(text: str) -> tuple[str | None, str]:
-    """(lower-case scheme, what follows the colon), or (None, text) for a plain path."""
+    """(lower-case scheme, the text after the colon), or (None, text) for a plain path."""
     head, colon, rest = text.partition(":")
     if not colon or not _SCHEME.fullmatch(head):
         return None, text
@@ -172,17 +172,17 @@ def _strip_file_authority(rest: str) -> str:
 
 
 def _local_path(path: str, realpath: Callable[[str], str]) -> str:
-    """The real path. pylance puts the branches of ``/p/a?b`` into ``/p/a``, so a '?' anywhere is refused."""
+    """The real path. pylance puts the branches of ``/p/a?b`` into ``/p/a``, so any '?' is refused."""
     real = realpath(path) if path and "\0" not in path else ""
     if not real or "?" in real or real != real.strip():
         raise InvalidOption(
-            f"'{path}' cannot be the path of a dataset.", hint="Give one that has no '?' and no blank at its end."
+            f"'{path}' cannot be the path of a dataset.", hint="Use one without '?' and without a trailing space."
         )
     return real
 
 
 def _decoded(text: str) -> str:
-    """Percent-encoding undone; bytes that are no text would all become the same replacement character."""
+    """Percent-decoded text; bytes that are not text would all become the same replacement character."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -205,6 +205,6 @@ def _object_store_uri(scheme: str, rest: str, text: str) -> str:
             f"'{text}' has an empty, '.' or '..' path segment.", hint="Object stores have no such directories."
         )
     if "%3F" in key:
-        # pylance writes no branch of such a dataset: it takes what follows for a query.
-        raise InvalidOption(f"'{text}' cannot be the URI of a dataset.", hint="Give one that has no '?'.")
+        # pylance writes no branch of such a dataset: it takes the rest for a query.
+        raise InvalidOption(f"'{text}' cannot be the URI of a dataset.", hint="Use one without '?'.")
     return f"{scheme}://{bucket}/{key}" if key else f"{scheme}://{bucket}"

@@ -1,4 +1,7 @@
-"""From text to values. Every error names the option, the value and the form expected."""
+"""Options from text to values, for reads, writes, storage, policy files and catalogs.
+
+Every error names the option, the value and the expected form.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ def check_known(
 ) -> None:
     """Raise InvalidOption for the first unknown option, naming the nearest known one.
 
-    ``also`` are options that were taken out before: misspelt, they come here. So do those ``of_streams``, in a stream.
+    ``also`` are options that were removed beforehand: misspelled, they end up here. ``of_streams`` are options that
+    only a stream takes.
     """
     for name in given:
         if name.lower() in {key.lower() for key in known}:
@@ -50,7 +54,7 @@ def check_known(
 
 
 def to_bool(option: str, value: str) -> bool:
-    """True or false, from the words Spark users type."""
+    """True or false, from the words that Spark users type."""
     word = value.strip().lower()
     if word in _TRUE:
         return True
@@ -80,7 +84,7 @@ def to_bytes(option: str, value: str) -> int:
 
 
 def to_moment(option: str, value: str) -> datetime:
-    """An instant in UTC from an ISO 8601 timestamp; one without an offset is taken as UTC."""
+    """An instant in UTC from an ISO 8601 timestamp; without an offset it is UTC."""
     text = value.strip()
     try:
         moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("z", "Z")) else text)
@@ -98,7 +102,7 @@ def to_choice(option: str, value: str, choices: Collection[str]) -> str:
 
 
 def to_columns(option: str, value: str) -> tuple[str, ...]:
-    """Column paths from a comma-separated list; backticks quote a name that holds a comma or a dot."""
+    """Column paths from a comma-separated list; backticks quote a name that contains a comma or a dot."""
     paths = tuple(part.strip() for part in _split(value, ","))
     if not all(paths) or value.count("`") % 2:
         raise _bad(option, value, "a comma-separated list such as id,person.name")
@@ -106,12 +110,12 @@ def to_columns(option: str, value: str) -> tuple[str, ...]:
 
 
 def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Names that were given as a list. One text is one name: taken as a list, it would be its letters."""
+    """Names given as a list, or one name as text, which would otherwise be split into its letters."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 def path_segments(path: str) -> tuple[str, ...]:
-    """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',); a backtick in quotes is doubled."""
+    """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',); double a backtick inside quotes."""
     return tuple(
         part[1:-1].replace("``", "`") if len(part) > 1 and part[0] == part[-1] == "`" else part
         for part in _split(path, ".")
@@ -119,7 +123,7 @@ def path_segments(path: str) -> tuple[str, ...]:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split at the separators outside backticks: those that an even number of backticks follows."""
+    """Split at the separators outside backticks: those followed by an even number of backticks."""
     return re.split(rf"{re.escape(separator)}(?=(?:[^`]*`[^`]*`)*[^`]*$)", text)
 
 
@@ -127,12 +131,12 @@ def _bad(option: str, value: str, expected: str) -> InvalidOption:
     return InvalidOption(f"Option '{option}' is '{value}', but it must be {expected}.")
 
 
-# --- Storage options: one set, in pylance's spelling, that serves pylance and fsspec alike
+# --- Storage options: one set, in pylance's spelling, for both pylance and fsspec
 
 PREFIX = "storage."
-"""Options of a Spark read or write that start with this are storage options."""
+"""Prefix of the storage options of a Spark read or write."""
 _SWITCHED_ON = frozenset({"1", "true", "on", "yes", "y"})
-"""What pylance takes for true, in any case of letters."""
+"""What pylance reads as true, ignoring case."""
 
 
 def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -148,10 +152,10 @@ def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
 
 
 def settled_endpoint(storage: Mapping[str, str]) -> dict[str, str]:
-    """The S3 storage options with a given endpoint made to win over the environment's.
+    """The S3 storage options, changed so that an explicit endpoint wins over the environment's.
 
     pylance prefers AWS_ENDPOINT_URL_S3 from the environment even to an explicit ``aws_endpoint`` option; the data
-    would go to another store than the one that was named.
+    would go to the wrong store.
     """
     given = {key.lower(): value for key, value in storage.items()}
     if not {"aws_endpoint_url_s3", "endpoint_url_s3"}.isdisjoint(given):
@@ -162,16 +166,16 @@ def settled_endpoint(storage: Mapping[str, str]) -> dict[str, str]:
 
 
 def fsspec_options(scheme: str, storage: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments for ``fsspec.filesystem(scheme)`` that mean what the storage options mean to pylance.
+    """Keyword arguments for ``fsspec.filesystem(scheme)`` that mean the same as the storage options mean to pylance.
 
-    Only S3 needs translating; for other schemes fsspec's own environment look-up applies. The environment is
-    used where an option is absent, under the names pylance reads.
+    Only S3 needs translating; for other schemes fsspec's own environment look-up applies. The environment applies
+    if an option is absent, under the names that pylance reads.
     """
     if scheme != "s3":
         return {}
     look = _Lookup(storage, environment)
     client: dict[str, Any] = {}
-    # pylance lets the endpoint of S3 alone win over the one of all services, wherever each of them comes from.
+    # pylance prefers the S3 endpoint to the one for all services, wherever each of them comes from.
     if endpoint := look("endpoint_url_s3") or look("endpoint", "endpoint_url"):
         client["endpoint_url"] = endpoint
     if region := look("region", "default_region"):
@@ -208,15 +212,15 @@ class _Lookup:
 
 
 def storage_from(pairs: Iterable[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which might be a secret."""
     given = list(pairs)
     if any("=" not in pair for pair in given):
-        raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
+        raise InvalidOption("--storage takes KEY=VALUE.", hint="For example, --storage aws_region=eu-west-1.")
     return dict(pair.split("=", 1) for pair in given)
 
 
 # --- Values of policy files, with errors that name the key
-# A misspelt key would silently mean the default.
+# Unknown keys are errors: a misspelled key would silently mean the default.
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -225,26 +229,26 @@ else:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The tables of a TOML file. Raises InvalidOption for text that is none."""
+    """The tables of a TOML file. Raises InvalidOption for anything else."""
     try:
         given: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise InvalidOption(f"The policy file is no TOML: {problem}.") from None
+        raise InvalidOption(f"The policy file is not TOML: {problem}.") from None
     return given
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table of a policy, which knows its place for errors."""
+    """A table of a policy file, with its place for errors."""
 
     given: Mapping[str, Any]
     policy: str
-    """Which policy it is of, such as "the cleanup policy"."""
+    """The policy it belongs to, such as "the cleanup policy"."""
     place: str = ""
-    """Its own name with a dot behind it; empty for the file."""
+    """Its own name followed by a dot; empty for the file."""
 
     def check(self, known: Collection[str], what: str = "") -> None:
-        """Raise InvalidOption for a key that is none of these."""
+        """Raise InvalidOption for an unknown key."""
         check_known(self.given, known, f"{what}{self.policy} of")
 
     def __contains__(self, name: str) -> bool:
@@ -270,7 +274,7 @@ class Section:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, or one."""
+        """A list of texts, or one text."""
         if isinstance(self.given[name], str):
             return (self.text(name),)
         return tuple(
@@ -291,7 +295,7 @@ class Section:
         raise self._bad(name, value, " or ".join(f'"{each}"' for each in choices))
 
     def section(self, name: str) -> Section:
-        """A table in it; empty where it is not given."""
+        """A nested table; empty if it is missing."""
         return Section(
             self._typed(name, self.given.get(name, {}), dict, "a table"), self.policy, f"{self.place}{name}."
         )
@@ -309,31 +313,31 @@ class Section:
         return InvalidOption(f"'{self.place}{name}' in {self.policy} is {value!r}.", hint=f"Write {example}.")
 
 
-# --- The options that name a table by its catalog: what was typed, turned into what was meant
+# --- The options that name a table by its catalog
 
 OWN_NAME = "lance_spark"
-"""Name under which handles register the data source: ``lance`` may belong to the JVM connector."""
+"""Name under which handles register the data source: ``lance`` might be the JVM connector's."""
 CATALOG_OPTIONS = ("catalog", "catalog_mode")
 """Options of reads and writes alike."""
 
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """A table, named. It may not exist."""
+    """A table by its name. It might not exist."""
 
     root: str
-    """Path or URI of the catalog's directory, as it was typed."""
+    """Path or URI of the catalog's directory, as typed."""
     name: str
-    """Name of the table, as it was typed."""
+    """Name of the table, as typed."""
     mode: str | None = None
-    """How the catalog is to be read; None for its default."""
+    """How to read the catalog; None for its default."""
 
 
 def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | None, dict[str, str]]:
-    """The table that options name by a catalog, and the options that are left; None for options without ``catalog``.
+    """The table that options name by a catalog, and the other options; None for options without ``catalog``.
 
     ``call`` is ``load`` or ``save``, for errors. Raises InvalidOption for an empty catalog, a mode without a catalog,
-    and a path in the place of the table's name.
+    and a path instead of a table name.
     """
     rest = {key: value for key, value in options.items() if key.lower() not in CATALOG_OPTIONS}
     given = {key.lower(): value for key, value in options.items() if key.lower() in CATALOG_OPTIONS}
@@ -341,7 +345,7 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
     if root is None:
         if mode is not None:
             raise InvalidOption(
-                "Option 'catalog_mode' says how to read a catalog, but none is named.",
+                "Option 'catalog_mode' says how to read a catalog, but no catalog is named.",
                 hint="Add option('catalog', ...).",
             )
         return None, rest
@@ -354,47 +358,47 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
         raise InvalidOption(f"No table of the catalog {root} was named.", hint=f"Give its name: {call}('ns1.flights').")
     if "/" in name or "\\" in name:
         raise InvalidOption(
-            f"With option 'catalog', '{name}' has to be the name of a table, and it is a path.",
-            hint=f"Write {call}('ns1.flights'), or leave 'catalog' out.",
+            f"With option 'catalog', '{name}' must be the name of a table, but it is a path.",
+            hint=f"Write {call}('ns1.flights'), or leave out 'catalog'.",
         )
     return CatalogTable(root, name, mode.strip().lower() if mode is not None else None), rest
 
 
-# --- Tables of Spark's own catalog: Spark does not tell a data source in Python where they are, so they cannot be
-# Lance's
-# ``CREATE TABLE t (a INT) USING lance`` would leave a name behind that can be neither read nor written.
+# --- Tables of Spark's own catalog, which cannot be Lance tables
+# Spark does not pass their location to a Python data source. So ``CREATE TABLE t (a INT) USING lance`` would leave a
+# name behind that can be neither read nor written.
 
 _REGISTER = "lance_spark.register(spark, catalog='lake', root='s3://bucket/lake')"
 LAKE = "lake"
 _OF_A_TABLE = frozenset({"provider", "owner"})
-"""What Spark says beside the options where it makes a table, and nowhere else."""
+"""Options that Spark adds when it creates a table, and only then."""
 
 
 def refused_table(
     name: str = "t", statement: str = "CREATE TABLE {} (...)", first: str = "", catalog: str = ""
 ) -> Refused:
-    """What to raise for a table of Spark's own catalog.
+    """The error for a table of Spark's own catalog.
 
-    ``name`` is the table's own name, ``statement`` what to type for it in a catalog of ours, and ``catalog`` one that
-    the session has. ``first`` is what to do without one.
+    ``name`` is the table's own name, ``statement`` the statement to type in a Lance catalog, and ``catalog`` one that
+    the session has. ``first`` is the remedy without a catalog.
     """
     register = "" if catalog else f"register a catalog, {_REGISTER}, and "
     hint = f"{register}type {statement.format(f'{catalog or LAKE}.{name}')}."
     return Refused(
-        "Spark's own catalog cannot keep Lance tables: it does not tell where they are. No table was made.",
+        "Spark's own catalog cannot keep Lance tables: it does not pass on where they are. No table was made.",
         hint=f"{first} For a name of its own, {hint}" if first else f"{hint[0].upper()}{hint[1:]}",
     )
 
 
 def path_as_name(options: Mapping[str, str]) -> str:
-    """What to do with a table whose options say where it is, in a session where paths are names; else nothing."""
+    """The remedy for a table whose options hold its path, in a session where paths are names; otherwise ""."""
     path, branch = _place(options)
     ref = "" if branch is None else f"@{branch}"
     return "" if path is None else f"Its path is a name for CREATE TABLE, SELECT and INSERT: lance.`{path}{ref}`."
 
 
 def path_as_view(options: Mapping[str, str]) -> str:
-    """What to do with such a table in any session."""
+    """The remedy for such a table in any session."""
     path, branch = _place(options)
     more = "" if branch is None else f", branch '{branch}'"
     return "" if path is None else f"Read it by CREATE TEMPORARY VIEW t USING lance OPTIONS (path '{path}'{more})."
@@ -406,7 +410,7 @@ def _place(options: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 
 def nothing_named(call: str) -> InvalidOption:
-    """What to raise for a read (``load``) or write (``save``) without a path."""
+    """The error for a read (``load``) or write (``save``) without a path."""
     typed = "SELECT * FROM lake.t" if call == "load" else "df.write.saveAsTable('lake.t') or INSERT INTO lake.t"
     return InvalidOption(
         "No dataset was named.",
@@ -416,7 +420,7 @@ def nothing_named(call: str) -> InvalidOption:
 
 
 def check_named(options: Mapping[str, str], call: str) -> None:
-    """Raise Refused for a table that Spark makes in its own catalog, and InvalidOption for several paths."""
+    """Raise Refused for a table that Spark creates in its own catalog, and InvalidOption for several paths."""
     given = {key.lower(): value for key, value in options.items()}
     if given.keys() >= _OF_A_TABLE:
         raise refused_table(first=path_as_view(options))
@@ -425,6 +429,6 @@ def check_named(options: Mapping[str, str], call: str) -> None:
         first, *others = (f"read.load({path!r})" for path in paths[:3])
         each = first + "".join(f".unionByName({other})" for other in others)
         raise InvalidOption(
-            f"{call}() was given {len(paths)} paths, and a read is of one dataset.",
-            hint=f"With read = spark.read.format('lance') put them together: {each}.",
+            f"{call}() got {len(paths)} paths, but a read covers one dataset.",
+            hint=f"With read = spark.read.format('lance'), combine them: {each}.",
         )

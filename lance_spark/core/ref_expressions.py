@@ -1,7 +1,7 @@
-"""What people type for a ref on a command line: ``branch``, ``tag``, ``branch@7``, ``main~2``, ``HEAD``, ``A..B``.
+"""Refs as users type them: ``branch``, ``tag``, ``branch@7``, ``main~2``, ``HEAD``, ``A..B``, and their SQL forms.
 
-Names of branches and tags hold neither ``@`` nor ``~`` nor ``..``, so an expression can be read in one way only. What
-a name stands for is not known here; that takes a dataset (see lance_spark.storage.resolving).
+Names of branches and tags contain neither ``@`` nor ``~`` nor ``..``, so an expression has exactly one reading.
+Resolving a name takes a dataset: see lance_spark.storage.resolving.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RefExpression:
     """One ref as it was typed."""
 
     text: str
-    """All of it, for messages."""
+    """The full text, for messages."""
     name: str | None
     """Branch or tag as it was typed, with ``heads/`` or ``tags/`` before it; None for the current branch."""
     version: int | None = None
@@ -47,7 +47,7 @@ class RefExpression:
 
     @property
     def explicit(self) -> tuple[Kind, str] | None:
-        """(kind, name) where ``heads/`` or ``tags/`` says which of the two is meant."""
+        """(kind, name) if ``heads/`` or ``tags/`` selects the kind."""
         if self.name is not None and self.name.startswith(_HEADS):
             return "branch", self.name[len(_HEADS) :]
         if self.name is not None and self.name.startswith(_TAGS):
@@ -68,13 +68,13 @@ class RefRange:
 
 
 def parse_expression(text: str) -> RefExpression:
-    """One ref. Raises InvalidOption for any other text, and for a range."""
+    """One ref. Raises InvalidOption for any other text, including a range."""
     typed = text.strip()
     if ".." in typed:
         raise InvalidOption(f"'{typed}' is a range, but one ref is needed.", hint=_FORMS)
     match = _SUFFIX.fullmatch(typed)
     if not typed or match is None:
-        raise InvalidOption(f"'{typed}' is no ref.", hint=_FORMS)
+        raise InvalidOption(f"'{typed}' is not a ref.", hint=_FORMS)
     name, version = match["name"], match["version"]
     if not name and version is None:
         raise InvalidOption(f"'{typed}' names no branch, tag or version.", hint=f"Write HEAD{typed}. {_FORMS}")
@@ -93,12 +93,12 @@ def parse_range(text: str) -> RefRange:
         raise InvalidOption(f"'{typed}' has three dots.", hint="Write A..B.")
     start, dots, end = typed.partition("..")
     if not dots or not (start or end) or ".." in end:
-        raise InvalidOption(f"'{typed}' is no range.", hint="Write A..B, for example main..exp or main@5..main.")
+        raise InvalidOption(f"'{typed}' is not a range.", hint="Write A..B, for example main..exp or main@5..main.")
     return RefRange(parse_expression(start or HEAD), parse_expression(end or HEAD))
 
 
 def is_range(text: str) -> bool:
-    """Whether the text is meant as a range."""
+    """Whether the text is a range."""
     return ".." in text
 
 
@@ -110,34 +110,34 @@ def explicit_spelling(kind: Kind, name: str) -> str:
 def _version(number: str, typed: str) -> int:
     value = int(number) if _NUMBER.fullmatch(number) else 0
     if not 1 <= value <= _LARGEST:
-        raise InvalidOption(f"'@{number}' in '{typed}' is no version.", hint="Versions are whole numbers from 1.")
+        raise InvalidOption(f"'@{number}' in '{typed}' is not a version.", hint="Versions are whole numbers from 1.")
     return value
 
 
 def _steps(number: str, typed: str) -> int:
     if number and not _NUMBER.fullmatch(number):
-        raise InvalidOption(f"'~{number}' in '{typed}' goes back too far.", hint="Write for example main~2.")
+        raise InvalidOption(f"'~{number}' in '{typed}' goes back too far.", hint="For example, write main~2.")
     return int(number or 1)
 
 
-# --- Refs as SQL has them: text behind ``@`` in a table's name, and what stands behind ``VERSION AS OF``
-# It is the syntax of ``lance-git``, and one thing more: a whole number is a version, as everywhere in SQL.
+# --- Refs in SQL: text behind ``@`` in a table's name, and the operand of ``VERSION AS OF``
+# The syntax of ``lance-git`` plus one rule: a whole number is a version, as everywhere in SQL.
 
 _TYPED_NUMBER = re.compile(r"[0-9]+")
 _DIGITS = 19
-_TYPED_FORMS = "Write for example 7, 'v2013' (a tag), 'exp/delays' (a branch) or 'exp/delays@7'."
+_TYPED_FORMS = "For example, write 7, 'v2013' (a tag), 'exp/delays' (a branch) or 'exp/delays@7'."
 
 
 @dataclass(frozen=True)
 class TypedRef:
-    """What a user typed to choose a version; what its name stands for takes a dataset to tell."""
+    """The user's choice of a version; resolving its name takes a dataset."""
 
     expression: RefExpression | None = None
     """A branch, a tag, or a version of a branch; None for the main branch."""
     version: int | None = None
-    """A version of whatever branch was named elsewhere, main otherwise."""
+    """A version of the branch named elsewhere, or of main."""
     as_of: datetime | None = None
-    """The newest version at this moment, UTC."""
+    """The newest version at this time, UTC."""
 
     @property
     def is_default(self) -> bool:
@@ -151,7 +151,7 @@ MARK = "@"
 
 
 def split_refs(text: str) -> Iterator[tuple[str, TypedRef]]:
-    """All ways to split a name or path into one of a table and a ref behind ``@``, the first ``@`` first."""
+    """All ways to split a name or path at an ``@`` into a table and a ref, the first ``@`` first."""
     for position, character in enumerate(text):
         name = text[:position]
         if character == MARK and name.rstrip(MARK) and name == name.strip():
@@ -160,9 +160,9 @@ def split_refs(text: str) -> Iterator[tuple[str, TypedRef]]:
 
 
 def parse_version_text(text: str) -> TypedRef:
-    """What stands behind ``VERSION AS OF``, with or without quotes: both reach a catalog as text.
+    """The operand of ``VERSION AS OF``, quoted or not: both reach a catalog as text.
 
-    A number is a version, also where a tag is called so; ``tags/2013`` is the tag. Raises InvalidOption.
+    A number is a version, even if a tag has that name; ``tags/2013`` is the tag. Raises InvalidOption.
     """
     typed = text.strip()
     if _TYPED_NUMBER.fullmatch(typed):
@@ -173,23 +173,23 @@ def parse_version_text(text: str) -> TypedRef:
 
 
 def parse_moment(micros: int) -> TypedRef:
-    """What stands behind ``TIMESTAMP AS OF``: microseconds since 1970, UTC. Raises InvalidOption."""
+    """The operand of ``TIMESTAMP AS OF``: microseconds since 1970, UTC. Raises InvalidOption."""
     try:
         return TypedRef(as_of=EPOCH + timedelta(microseconds=micros))
     except OverflowError:
-        raise InvalidOption(f"{micros} microseconds since 1970 is no time that can be read.") from None
+        raise InvalidOption(f"{micros} microseconds since 1970 is outside the range of supported times.") from None
 
 
 def combine(named: TypedRef, travel: TypedRef) -> TypedRef:
     """The ref of ``flights@exp VERSION AS OF 7``: a branch from the name, a version or moment from behind it.
 
-    Raises InvalidOption where both choose a version.
+    Raises InvalidOption if both choose a version.
     """
     if travel.is_default or named.is_default:
         return travel if named.is_default else named
     if named.expression is None or named.expression.version is not None or named.expression.back:
         raise InvalidOption(
-            "The table's name chooses a version already.", hint="Take out what is behind its '@', or AS OF."
+            "The table's name already chooses a version.", hint="Remove the part behind its '@', or AS OF."
         )
     if travel.expression is not None and travel.expression.name is not None:
         raise InvalidOption(
@@ -203,7 +203,7 @@ def combine(named: TypedRef, travel: TypedRef) -> TypedRef:
 
 
 def spec_of_branch(branch: str | None, typed: TypedRef) -> RefSpec:
-    """The spec of a ref whose name turned out to be a branch (None for main)."""
+    """The spec of a ref whose name is a branch (None for main)."""
     version = typed.version
     if typed.expression is not None and typed.expression.version is not None:
         version = typed.expression.version
@@ -212,5 +212,5 @@ def spec_of_branch(branch: str | None, typed: TypedRef) -> RefSpec:
 
 def _typed_version(number: str) -> int:
     if len(number) > _DIGITS or not 1 <= int(number) <= _LARGEST:
-        raise InvalidOption(f"{number} is no version.", hint="Versions are whole numbers from 1.")
+        raise InvalidOption(f"{number} is not a version.", hint="Versions are whole numbers from 1.")
     return int(number)

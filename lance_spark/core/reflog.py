@@ -1,8 +1,7 @@
-"""What branches and tags pointed at before: a small record for each change of ours. Pure.
+"""The history of branches and tags: a small record for each change that this package makes. Pure.
 
-A record is written before the change, and written again when the change is done. So a process that was killed in
-between leaves a record that says "begun". Whether the change happened shows in the ref: it is where the record says it
-was before, or where it says it would be after.
+A record is written before the change and rewritten once the change is done, so a killed process leaves a record in the
+state "begun". The ref shows whether that change happened: it is where the record's "before" or its "after" says.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from lance_spark.core.show import Card, Grid, Shown, counted, moment
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 
 LOG = "_refs/lance_spark/log"
-"""Directory below the dataset's root. pylance looks into ``_refs/branches`` and ``_refs/tags`` only, and no cleanup
-takes anything below ``_refs``."""
+"""Directory below the dataset's root. pylance looks only into ``_refs/branches`` and ``_refs/tags``, and no cleanup
+deletes anything below ``_refs``."""
 BRANCH, TAG = "branch", "tag"
 MOVED, DELETED, RESTORED = "moved", "deleted", "restored"
 BEGUN, DONE, FORGOTTEN = "begun", "done", "forgotten"
-"""States of a record. What is forgotten was deleted for good: its files are gone, or going."""
+"""States of a record. A forgotten branch was deleted for good: its files are gone, or will be."""
 DEFAULT_UNDO_WINDOW = timedelta(days=7)
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class TagState:
-    """Where a tag was, with what it said about itself."""
+    """The version of a tag, with the tag's metadata."""
 
     target: PinnedVersion
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(tag: Tag | None, stamp: int | None = None) -> TagState | None:
-        """Of a tag; ``stamp`` is the commit time of its version, if it is known."""
+        """The state of a tag; ``stamp`` is the commit time of its version, if known."""
         return None if tag is None else TagState(replace(tag.target, stamp=stamp), dict(tag.metadata))
 
     def same(self, other: TagState | None) -> bool:
@@ -48,10 +47,10 @@ class TagState:
 
 @dataclass(frozen=True)
 class RefChange:
-    """One change of a ref."""
+    """One recorded change of a ref."""
 
     id: str
-    """Name of its record; ids sort by time."""
+    """Name of the record; ids sort by time."""
     at: datetime
     """UTC."""
     kind: str
@@ -60,7 +59,7 @@ class RefChange:
     before: TagState | None = None
     """Of a tag; None if it did not exist."""
     after: TagState | None = None
-    """Of a tag; None if it does not exist any more."""
+    """Of a tag; None if the change deleted it."""
     head: PinnedVersion | None = None
     """The newest version of a branch, stamped."""
     ref_file: str = ""
@@ -74,24 +73,24 @@ class RefChange:
 
     @property
     def was(self) -> str:
-        """The version it was at; "" for none."""
+        """The version before the change; "" for none."""
         pin = self.head if self.kind == BRANCH else None if self.before is None else self.before.target
         return "" if pin is None else str(pin)
 
     @property
     def now(self) -> str:
-        """The version it is at after the change; "" for none."""
+        """The version after the change; "" for none."""
         pin = self.head if self.kind == BRANCH and self.action == RESTORED else None
         pin = self.after.target if self.after is not None else pin
         return "" if pin is None else str(pin)
 
     def keeps(self, now_ns: int, window: timedelta) -> bool:
-        """Whether it can still be taken back at a time, so that cleanups keep what that needs."""
+        """Whether the change can still be undone at that time, so cleanups keep what the undo needs."""
         age = now_ns - int(self.at.timestamp() * 1e6) * 1000
         return self.state != FORGOTTEN and age < window // timedelta(microseconds=1) * 1000
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values, for people."""
+        """JSON values, for display."""
         return {
             "at": self.at.isoformat(),
             "kind": self.kind,
@@ -143,15 +142,15 @@ def decode(name: str, content: bytes) -> RefChange:
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise CorruptData(
             f"The record {LOG}/{name}.json of a changed ref cannot be understood: {problem}.",
-            hint="Restore the file, or delete it if nobody wants to take that change back.",
+            hint="Restore the file, or delete it if that change never needs to be undone.",
         ) from None
 
 
 def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange]) -> RefChange:
-    """The change of a tag that is to be taken back: the newest that really happened.
+    """The change of a tag to undo: the newest one that happened.
 
-    Raises NotFound if there is none, AlreadyExists for a deleted tag that was made again, and Refused for one that
-    something else moved since.
+    Raises NotFound if there is none, AlreadyExists for a deleted tag that was created again, and Refused for a tag that
+    something else has moved since.
     """
     here = TagState.of(current)
     for change in reversed(changes):
@@ -160,12 +159,12 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
         if change.state != DONE and change.before.same(here):
             continue  # its process was killed before it changed anything
         if change.before.same(change.after):
-            continue  # nothing to take back, and the one before may be what was done by mistake
+            continue  # nothing to undo, and an earlier change might be the mistake
         if change.after is None and here is None:
             return change
         if change.after is None:
             raise AlreadyExists(
-                f"Tag '{name}' was deleted at {change.before.target}, and made again at {_at(here)}.",
+                f"Tag '{name}' was deleted at {change.before.target}, and created again at {_at(here)}.",
                 hint=hints.of("To move it there: ", _move(name, change.before.target), "."),
             )
         if change.after.same(here):
@@ -173,10 +172,10 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
         raise Refused(
             f"Tag '{name}' was moved from {change.before.target} to {change.after.target}, and then by something "
             f"else: it is {'gone' if here is None else f'at {_at(here)}'}.",
-            hint=hints.of("Say where it belongs: ", hints.move_tag(name), "."),
+            hint=hints.of("Move it to the right version: ", hints.move_tag(name), "."),
         )
     raise NotFound(
-        f"No record tells where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists what is known.")
+        f"No record shows where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists the records.")
     )
 
 
@@ -185,37 +184,37 @@ def _move(name: str, target: PinnedVersion) -> str:
 
 
 def branch_to_restore(name: str, exists: bool, changes: Sequence[RefChange]) -> RefChange:
-    """The deletion of a branch that is to be taken back.
+    """The deletion of a branch to undo.
 
-    Raises AlreadyExists for a branch that is there, NotFound if no deletion of it is known, or it was for good.
+    Raises AlreadyExists for a branch that exists, NotFound if no deletion of it is recorded, or it was for good.
     """
     if exists:
-        raise AlreadyExists(f"Branch '{name}' is there.", hint="A branch can be restored once it is deleted.")
+        raise AlreadyExists(f"Branch '{name}' exists.", hint="Only a deleted branch can be restored.")
     found = deleted_branch(name, changes)
     if found is None:
         raise NotFound(
-            f"Branch '{name}' was not deleted in a way that can be taken back.",
-            hint=hints.of(hints.REFLOG, " lists what is known."),
+            f"No recorded deletion of branch '{name}' can be undone.",
+            hint=hints.of(hints.REFLOG, " lists the records."),
         )
     return found
 
 
 def deleted_branch(name: str, changes: Iterable[RefChange]) -> RefChange | None:
-    """The newest deletion of a branch whose files are still there; None if there is none."""
+    """The newest deletion of a branch whose files still exist; None if there is none."""
     return next((change for change in reversed([*kept_branches(changes)]) if change.name == name), None)
 
 
 def is_wanted(change: RefChange, kept: Iterable[RefChange], now_ns: int, window: timedelta) -> bool:
-    """Whether a deleted branch that was made from this one can still be restored."""
+    """Whether a deleted branch that was created from this one can still be restored."""
     children = (other.branch for other in kept if other.keeps(now_ns, window))
     return any(child is not None and child.parent_branch == change.name for child in children)
 
 
 def kept_branches(changes: Iterable[RefChange], existing: Collection[str] = ()) -> list[RefChange]:
-    """Deletions of branches whose files are still there: of each name the newest change that happened, if it is one.
+    """Deletions of branches whose files still exist: per name the newest change that happened, if it is a deletion.
 
-    ``existing`` are the branches that have a ref: whatever their records say, they are not deleted. A restore that was
-    not finished happened only if the ref is there, or its process would have made the branch one that nobody restores.
+    ``existing`` are the branches that have a ref: those are not deleted, whatever their records say. An unfinished
+    restore counts only if the ref exists; otherwise a killed restore would make the branch impossible to restore.
     """
     happened = (change for change in changes if change.action != RESTORED or change.state == DONE)
     newest = {change.name: change for change in happened if change.kind == BRANCH and change.name not in existing}
@@ -224,18 +223,18 @@ def kept_branches(changes: Iterable[RefChange], existing: Collection[str] = ()) 
 
 @dataclass(frozen=True, repr=False)
 class RefLog(Shown):
-    """What refs pointed at before, newest first."""
+    """The history of refs, newest first."""
 
     uri: str
     ref: str | None
     """The branch or tag; None for all."""
     changes: tuple[RefChange, ...]
     versions: tuple[tuple[str, datetime, str], ...] = ()
-    """Of a branch: version, commit time and what made it, newest first."""
+    """For a branch: version, commit time and the operation that made it, newest first."""
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """When, which ref, what, at, was: newest first."""
+        """When, which ref, which change, version now, version before: newest first."""
         rows = [
             (change.at, f"{change.kind} {change.name}", _said(change), change.now, change.was)
             for change in self.changes

@@ -1,4 +1,4 @@
-"""Legal names of branches and tags, rule by rule (specification "Branch Name" and "Tag Name")."""
+"""Branches, tags and versions: legal names, lifetimes, ref files, and the choice of a version. Pure."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from lance_spark.core.show import Card, Shown, counted, from_span, moment, to_sp
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound
 
 MAIN = "main"
-"""Name of the main branch wherever a user types or reads one; pylance and this package hold it as None."""
+"""Name of the main branch in all input and output; internally, and in pylance, it is None."""
 
 _DATASET_DIRECTORIES = frozenset({"data", "tree"})
 _TRANSACTION = re.compile(r"transaction-[0-9a-f]{32}")
 _ALIKE = 5
-"""Letters that a name has in common with ``clone-...``, so that such a tag is what was meant."""
+"""Shared leading letters that show that a tag named ``clone-...`` was meant."""
 _MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
 STREAM_TAG, READER_TAG = "stream-", "reader-"
-"""What the tags of streaming queries begin with: of those that write to a branch, and of those that read from one."""
+"""Prefixes of streaming queries' tags: of queries that write to a branch, and of those that read from one."""
 _LONGEST = 211
-"""Characters a name may take once escaped: with a longer one pylance 14.0.2 makes the branch's directory on a local
-disk, fails to write the ref file, and the name can never be used again."""
+"""Maximum length of an escaped name. For a longer one, pylance 14.0.2 creates the branch's directory on a local disk
+but fails to write the ref file, and the name can never be used again."""
 
 
 def branch_or_none(name: str | None) -> str | None:
-    """The branch as pylance knows it: None for main. Refuses a name that no branch can have."""
+    """The branch in pylance's form: None for main. Refuses a name that no branch can have."""
     if name is None or name == MAIN:
         return None
     check_branch_name(name)
@@ -58,11 +58,11 @@ def check_branch_name(name: str) -> None:
 
 
 def check_new_branch_name(name: str) -> None:
-    """As check_branch_name, and refuse a name whose directory would lie inside another branch's own files.
+    """Like check_branch_name, but also refuse a name whose directory would lie inside another branch's own files.
 
-    Branch ``a/data`` lives in ``tree/a/data``, which is where branch ``a`` keeps its data files: deleting one
-    would delete the other's. And deleting ``main/x`` makes pylance 14.0.2 delete the whole dataset. The
-    specification does not forbid them, so only creation does.
+    Branch ``a/data`` lives in ``tree/a/data``, where branch ``a`` keeps its data files: deleting one would delete the
+    other's. And deleting ``main/x`` makes pylance 14.0.2 delete the whole dataset. The specification allows these
+    names, so only creation refuses them.
     """
     check_branch_name(name)
     _rule(not name.startswith(MAIN + "/"), "branch", name, "deleting a branch below 'main/' deletes the dataset")
@@ -77,7 +77,7 @@ def check_new_branch_name(name: str) -> None:
 
 
 def is_dataset_directory(segment: str) -> bool:
-    """Whether a dataset, and so each branch, may keep its own files in a directory of that name."""
+    """Whether a dataset, and so each branch, can keep its own files in a directory of that name."""
     return segment in _DATASET_DIRECTORIES or segment.startswith("_")
 
 
@@ -91,7 +91,7 @@ def check_tag_name(name: str) -> None:
 
 
 def check_new_tag_name(name: str) -> None:
-    """As check_tag_name, and refuse letters outside ASCII.
+    """Like check_tag_name, but also refuse letters outside ASCII.
 
     pylance 14.0.2 escapes such a name twice and then cannot list any tag of the dataset: one tag 'é' makes
     every other tag unreadable.
@@ -102,12 +102,12 @@ def check_new_tag_name(name: str) -> None:
 
 
 def plan_branch(name: str) -> str:
-    """The branch that holds the plan of a frozen set."""
+    """The branch of a frozen set's plan."""
     return f"frozen/{name}"
 
 
 def plan_tag(name: str) -> str:
-    """The tag of the version that is the plan of a frozen set. While it is not there, there is no such set."""
+    """The tag on the plan of a frozen set. Without the tag, the set does not exist."""
     return f"frozen-{name}"
 
 
@@ -118,13 +118,13 @@ def is_plan(branch: str, tags: Container[str]) -> bool:
 
 
 def is_frozen_tag(name: str, tags: Container[str]) -> bool:
-    """Whether a tag belongs to a frozen set: that of its rows, which has the set's name, or that of its plan."""
+    """Whether a tag belongs to a frozen set: on its rows, with the set's name, or on its plan."""
     set_name = name.removeprefix(plan_tag(""))
     return plan_tag(name) in tags or (set_name != name and set_name in tags)
 
 
 def is_merge_tag(name: str) -> bool:
-    """Whether a merge by reference made the tag: another branch reads the files of the tagged version."""
+    """Whether a branch merge by reference made the tag: another branch reads the files of the tagged version."""
     return _MERGE_TAG.fullmatch(name) is not None
 
 
@@ -134,21 +134,21 @@ def is_own_tag(name: str) -> bool:
 
 
 def is_stream_tag(name: str) -> bool:
-    """Whether a streaming query may rely on a tag, going by its name."""
+    """Whether, by its name, a streaming query relies on a tag."""
     return name.startswith((STREAM_TAG, READER_TAG))
 
 
 def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
-    """Whether a tag is there for a clone, a merge, a stream or, among ``tags``, the plan of a frozen set.
+    """Whether a tag serves a clone, a branch merge, a stream or, among ``tags``, the plan of a frozen set.
 
-    Lists and hints leave such tags out: nobody who looks for a release wants to read hashes.
+    Lists and hints omit such tags: their hashes would bury the releases.
     """
     set_name = name.removeprefix(plan_tag(""))
     return is_own_tag(name) or is_stream_tag(name) or (set_name != name and set_name in tags)
 
 
 def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
-    """The branches and tags that somebody may have meant by a name: those of this package only if it begins alike."""
+    """The branches and tags that a name might stand for; this package's own only if it begins like one of them."""
     known = set(names)
     return sorted(
         name
@@ -159,7 +159,7 @@ def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
 
 
 def _check_length(kind: str, name: str) -> None:
-    # Escaped twice, as pylance does with the temporary file that it renames to the ref file.
+    # Escaped twice, like the temporary file that pylance renames to the ref file.
     length = len(quote(quote(name, safe=""), safe=""))
     _rule(length <= _LONGEST, kind, name, f"its ref file would need a name of {length} characters, {_LONGEST} fit")
 
@@ -173,12 +173,12 @@ def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
         raise InvalidName(f"'{name}' is not a valid {kind} name: {rule}.")
 
 
-# --- How long a branch or tag lives, and who may write to it: kept in the metadata of its ref file
+# --- Lifetime, owner and protection of a branch or tag, kept in the metadata of its ref file
 # Pure.
 #
-# pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (a tag that is moved, metadata that is
-# replaced), and drops every other key that it does not know. So that is the place. The default branch has no ref file,
-# and pylance makes none; what is said of main is in a file of ours, see :mod:`lance_spark.core.refs`.
+# pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (to move a tag or to replace metadata),
+# and drops all other unknown keys. So the settings are in that map. The default branch has no ref file, and pylance
+# creates none; main's settings are in a file of this package, see :func:`main_file`.
 
 EXPIRE_AFTER, RETAIN_VERSIONS, OWNER, PROTECTED = (
     "lance_spark.expire_after",
@@ -188,16 +188,16 @@ EXPIRE_AFTER, RETAIN_VERSIONS, OWNER, PROTECTED = (
 )
 _Value = TypeVar("_Value")
 WARNED = "lance_spark.expiry_warned"
-"""When an expiry first said that the ref is about to go, and which end it spoke of."""
+"""When an expiry first announced the end of the ref, and which end that was."""
 _KEYS = {"expire_after": EXPIRE_AFTER, "retain_versions": RETAIN_VERSIONS, "owner": OWNER, "protected": PROTECTED}
 TAG_SETTINGS = ("expire_after", "owner")
-"""What can be said of a tag: it has one version, which nobody writes to."""
+"""The settings of a tag: it has one version, and is never written to."""
 SETTINGS = tuple(_KEYS)
-"""What can be said of a branch."""
+"""The settings of a branch."""
 
 
 class BranchSettings(TypedDict, total=False):
-    """The arguments for the lifetime of a branch; one that is left out stays as it is."""
+    """The arguments for the lifetime of a branch; an omitted one stays unchanged."""
 
     expire_after: str | timedelta
     retain_versions: int
@@ -206,7 +206,7 @@ class BranchSettings(TypedDict, total=False):
 
 
 class TagSettings(TypedDict, total=False):
-    """The arguments for the lifetime of a tag; one that is left out stays as it is."""
+    """The arguments for the lifetime of a tag; an omitted one stays unchanged."""
 
     expire_after: str | timedelta
     owner: str
@@ -214,12 +214,12 @@ class TagSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Warned:
-    """A warning that a ref is about to go."""
+    """A warning that a ref will expire soon."""
 
     since: datetime
     """UTC."""
     of: datetime
-    """The end that was announced. If the ref ends at another time by now, nobody was warned of that."""
+    """The announced end. If the ref now ends at another time, the warning does not count."""
 
     def __str__(self) -> str:
         return f"{self.since.isoformat()} {self.of.isoformat()}"
@@ -227,20 +227,20 @@ class Warned:
 
 @dataclass(frozen=True, repr=False)
 class Lifetime(Shown):
-    """What a ref says about itself."""
+    """The settings in a ref's metadata."""
 
     expire_after: timedelta | None = None
-    """A branch ends so long after its newest version was committed, a tag so long after it was put where it is."""
+    """A branch expires this long after its newest version was committed, a tag this long after it was last placed."""
     retain_versions: int | None = None
-    """How many of its newest versions every cleanup keeps, whatever the policy says."""
+    """How many of its newest versions every cleanup keeps, regardless of the policy."""
     owner: str | None = None
-    """Whom to ask."""
+    """The contact person."""
     protected: bool = False
-    """Whether only merges may write to it, and nobody delete it."""
+    """Whether only branch merges may write to it, and deletion is refused."""
     warned: Warned | None = None
     unreadable: tuple[str, ...] = ()
-    """Names of what was written by something else and cannot be understood. Then nothing is deleted on account of it,
-    and a branch with such a protection is protected."""
+    """Settings that other software wrote and that cannot be parsed. They cause no deletion, and a branch whose
+    protection is among them counts as protected."""
 
     def __str__(self) -> str:
         said = [f"expires after {from_span(self.expire_after)}"] if self.expire_after is not None else []
@@ -261,7 +261,7 @@ class Lifetime(Shown):
         return Card(type(self).__name__, summary=str(self) or "nothing is set", facts=facts)
 
     def as_record(self) -> dict[str, object]:
-        """As JSON values; what is not set is None."""
+        """JSON values; None for a missing setting."""
         span = None if self.expire_after is None else from_span(self.expire_after)
         return {
             "expire_after": span,
@@ -272,7 +272,7 @@ class Lifetime(Shown):
 
 
 def read_lifetime(metadata: Mapping[str, str]) -> Lifetime:
-    """What the metadata of a ref says. Never raises: see ``Lifetime.unreadable``."""
+    """The lifetime in a ref's metadata. Never raises: see ``Lifetime.unreadable``."""
     unreadable: list[str] = []
 
     def value(name: str, read: Callable[[str], _Value]) -> _Value | None:
@@ -299,15 +299,15 @@ def read_lifetime(metadata: Mapping[str, str]) -> Lifetime:
 def changed_metadata(
     metadata: Mapping[str, str], settings: Mapping[str, object], unset: Iterable[str] = (), tag: bool = False
 ) -> dict[str, str]:
-    """The metadata of a ref with settings put and others removed; everything else stays.
+    """The metadata of a ref with some settings set and others removed; the rest stays.
 
-    Raises InvalidOption for an unknown setting or a value that cannot be.
+    Raises InvalidOption for an unknown setting or an invalid value.
     """
     known = TAG_SETTINGS if tag else SETTINGS
     for name in (*settings, *unset):
         if name not in known:
             raise InvalidOption(
-                f"A {'tag' if tag else 'branch'} has no setting '{name}'.", hint=f"There are {', '.join(known)}."
+                f"A {'tag' if tag else 'branch'} has no setting '{name}'.", hint=f"Settings: {', '.join(known)}."
             )
     put = {_KEYS[name]: _text(name, value) for name, value in settings.items() if value is not None}
     gone = {_KEYS[name] for name in unset}
@@ -316,19 +316,19 @@ def changed_metadata(
         gone.add(PROTECTED)
         del put[PROTECTED]
     if both:
-        raise InvalidOption(f"'{both[0].rpartition('.')[2]}' is set and unset at once.")
+        raise InvalidOption(f"'{both[0].rpartition('.')[2]}' cannot be set and unset at the same time.")
     if EXPIRE_AFTER in gone or EXPIRE_AFTER in put:
         gone.add(WARNED)  # the warning was about another end
     return {**{key: value for key, value in metadata.items() if key not in gone}, **put}
 
 
 def with_warning(metadata: Mapping[str, str], warned: Warned) -> dict[str, str]:
-    """The metadata of a ref after a warning."""
+    """The metadata of a ref with a warning added."""
     return {**metadata, WARNED: str(warned)}
 
 
 def only_lifetime(metadata: Mapping[str, str]) -> bool:
-    """Whether there is nothing in the metadata of a ref but its lifetime."""
+    """Whether the metadata of a ref holds only its lifetime."""
     return metadata.keys() <= {*_KEYS.values(), WARNED}
 
 
@@ -336,7 +336,7 @@ def _text(name: str, value: object) -> str:
     if name == "expire_after":
         span = value if isinstance(value, timedelta) else to_span(name, str(value))
         if span <= timedelta(0):
-            raise InvalidOption("expire_after must be longer than nothing.", hint="Give a span such as 30d.")
+            raise InvalidOption("expire_after must be longer than zero.", hint="Give a span such as 30d.")
         return from_span(span)
     if name == "retain_versions":
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -365,7 +365,7 @@ def _boolean(text: str) -> bool:
 
 
 def _read_warned(metadata: Mapping[str, str]) -> Warned | None:
-    """None for a warning that cannot be read: then the ref is warned of again."""
+    """None for an unreadable warning: the ref then gets a new one."""
     try:
         since, of = (datetime.fromisoformat(part) for part in metadata.get(WARNED, "").split())
         return Warned(since.astimezone(timezone.utc), of.astimezone(timezone.utc))
@@ -376,8 +376,8 @@ def _read_warned(metadata: Mapping[str, str]) -> Warned | None:
 # --- Branches, tags and versions as plain values
 
 ROOT = "lance_spark.root"
-"""Key in the metadata of a branch that shares nothing with the one it was created from: its first own version replaced
-the whole table."""
+"""Key in the metadata of a branch that shares nothing with its source: its first own version replaced the whole
+table."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -386,28 +386,28 @@ class Branch(Shown):
 
     name: str
     parent_branch: str | None
-    """Branch it was created from; None for main."""
+    """Branch that it was created from; None for main."""
     parent_version: int
     created_at: datetime
     """Time of creation, UTC, whole seconds."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     identity: str = ""
-    """Tells the branch from a later one of the same name, and from main, which has no identity. If an older writer did
-    not record it, it is made from the name and the time of creation."""
+    """Distinguishes the branch from a later one of the same name, and from main, which has no identity. If an older
+    writer did not record it, it is derived from the name and the time of creation."""
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long it lives, who owns it, whether it is protected."""
+        """Its lifetime, owner and protection."""
         return read_lifetime(self.metadata)
 
     @property
     def fork(self) -> PinnedVersion | None:
-        """The version that it descends from; None for a branch that shares nothing with the one it was created from."""
+        """The version that it descends from; None for a branch that shares nothing with its source."""
         return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
 
     @property
     def row(self) -> tuple[str, str, str]:
-        """Its row in a table of branches: name, the version it was made from, when."""
+        """Its row in a table of branches: name, source version, time of creation."""
         return self.name, f"{self.parent_branch or MAIN}@{self.parent_version}", moment(self.created_at)
 
     def _card(self) -> Card:
@@ -425,14 +425,14 @@ class Tag(Shown):
     """Branch of the tagged version; None for main."""
     version: int
     created_at: datetime | None = None
-    """Time of creation, UTC; None where an older writer did not record it."""
+    """Time of creation, UTC; None if an older writer did not record it."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     changed_at: datetime | None = None
-    """When it was put where it is, UTC; None where that is not recorded, or cannot be understood."""
+    """When it was last placed, UTC; None if that is not recorded, or cannot be parsed."""
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long it lives, and who owns it."""
+        """Its lifetime and owner."""
         return read_lifetime(self.metadata)
 
     @property
@@ -442,7 +442,7 @@ class Tag(Shown):
 
     @property
     def row(self) -> tuple[str, str, str]:
-        """Its row in a table of tags: name, version, when it was made."""
+        """Its row in a table of tags: name, version, time of creation."""
         return self.name, f"{self.branch or MAIN}@{self.version}", moment(self.created_at) if self.created_at else ""
 
     def _card(self) -> Card:
@@ -459,12 +459,12 @@ class RefTable:
     branches: Mapping[str, Branch]
     tags: Mapping[str, Tag]
     main: Lifetime = field(default_factory=Lifetime)
-    """What is said of main, where that was looked up."""
+    """Main's settings, if they were looked up."""
 
 
 @dataclass(frozen=True)
 class RefSpec:
-    """What the user asked for. At most one of ``tag`` and the other three is set; checked where it is parsed."""
+    """The user's choice of a ref. At most one of ``tag`` and the other three is set; the parser checks that."""
 
     branch: str | None = None
     tag: str | None = None
@@ -474,18 +474,18 @@ class RefSpec:
 
 @dataclass(frozen=True)
 class PinnedVersion:
-    """One immutable version: what every executor opens."""
+    """One immutable version, which every executor opens."""
 
     branch: str | None
     """None for main."""
     version: int
     stamp: int | None = None
-    """Commit time in nanoseconds since the epoch, as in the manifest. It tells this version from one of the same
-    number in a dataset that was deleted and created again at the same place. None if it is not known."""
+    """Commit time in nanoseconds since the epoch, as in the manifest. It distinguishes this version from one of the
+    same number in a dataset that was deleted and recreated at the same place. None if unknown."""
 
     @property
     def reference(self) -> tuple[str, int]:
-        """(branch, version) as pylance takes it."""
+        """(branch, version) in pylance's form."""
         return self.branch or MAIN, self.version
 
     def __str__(self) -> str:
@@ -504,18 +504,18 @@ class VersionInfo:
     """pylance's summary, e.g. ``total_rows`` and ``total_data_files``, as text."""
 
 
-# --- Decodes ref files (specification "Branch Metadata File Format" and "Tag File Format")
-# pylance writes camelCase keys and refuses the snake_case ones that the published specification lists; one such file
-# makes its whole listing fail. Both spellings are read here.
+# --- Decoding ref files (specification "Branch Metadata File Format" and "Tag File Format")
+# pylance writes camelCase keys and rejects the snake_case ones that the published specification lists; one such file
+# breaks its whole listing. This module reads both.
 
 BRANCHES = "_refs/branches"
 TAGS = "_refs/tags"
 MAIN_FILE = "_refs/lance_spark/main.json"
-"""Metadata of main, which has no ref file: as those of branches, an object with ``metadata``. Not the metadata of the
-table: versions, branches and clones would inherit them, and a restore or an overwrite would take them back."""
+"""Metadata of main, which has no ref file: like that of branches, an object with ``metadata``. The table's metadata
+would not do: versions, branches and clones would inherit it, and a restore or an overwrite would undo it."""
 _SUFFIX = ".json"
 _UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, OSError)
-"""What decoding raises for a value of the wrong kind, or for a number that is not a time."""
+"""Errors of decoding a value of the wrong kind, or a number that is not a time."""
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -525,13 +525,13 @@ def ref_file(directory: str, name: str) -> str:
 
 
 def ref_name(path: str) -> str | None:
-    """The branch or tag whose ref file this is; None for a file that is not a ref file."""
+    """The branch or tag of a ref file; None for any other file."""
     name = path.rsplit("/", 1)[-1]
     return unquote(name[: -len(_SUFFIX)]) if name.endswith(_SUFFIX) else None
 
 
 def parse_branch(name: str, content: bytes) -> Branch:
-    """A branch from its ref file. Raises CorruptData, naming the branch, for anything unexpected."""
+    """A branch from its ref file. Raises CorruptData, naming the branch, for unexpected content."""
     entry = _decode("branch", name, content)
     try:
         created = int(_either(entry, "createAt", "create_at"))
@@ -548,7 +548,7 @@ def parse_branch(name: str, content: bytes) -> Branch:
 
 
 def parse_tag(name: str, content: bytes) -> Tag:
-    """A tag from its ref file. Raises CorruptData, naming the tag, for anything unexpected."""
+    """A tag from its ref file. Raises CorruptData, naming the tag, for unexpected content."""
     entry = _decode("tag", name, content)
     try:
         created = _either(entry, "createdAt", "created_at", default=None)
@@ -566,7 +566,7 @@ def parse_tag(name: str, content: bytes) -> Tag:
 
 
 def _changed_at(updated: Any, made: datetime | None) -> datetime | None:
-    """When a tag was last put where it is. One that cannot be read is not known: it only matters for what expires."""
+    """When a tag was last placed; None for an unreadable time, which matters only for tags that expire."""
     try:
         return made if updated is None else _rfc3339(updated)
     except _UNEXPECTED:
@@ -599,16 +599,16 @@ def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _RE
 
 
 def _identity(identifier: Any) -> str:
-    """The branch's own id, the last in the list of ids with its ancestors; "" if it was created without an id.
+    """The branch's own id, the last in the list with its ancestors' ids; "" if it was created without an id.
 
-    Beside version 0 there is an id that pylance invents, a new one at each read, until the ref is changed.
+    Beside version 0, pylance invents an id, a new one at each read, until the ref is changed.
     """
     version, unique = ((identifier or {}).get("version_mapping") or [[0, ""]])[-1]
     return str(unique) if version else ""
 
 
 def _made_identity(name: str, created: int) -> str:
-    """An identity for a branch of an older writer. It must differ from main's, and not change with the ref."""
+    """An identity for a branch of an older writer. It must differ from main's, and must not change with the ref."""
     return uuid5(NAMESPACE_OID, f"{created} {name}").hex
 
 
@@ -619,7 +619,7 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def _rfc3339(text: str) -> datetime:
-    """An RFC 3339 time; pylance writes nanoseconds, of which Python keeps microseconds."""
+    """An RFC 3339 time; pylance writes nanoseconds, and Python keeps microseconds."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"'{text}' is not an RFC 3339 time")
@@ -646,14 +646,14 @@ def _corrupt(kind: str, name: str, problem: object) -> CorruptData:
     )
 
 
-# --- Choosing a version, and naming the nearest ones if there is none
+# --- Choosing a version, and suggesting the nearest ones
 
 
 def newest_at(versions: Sequence[VersionInfo], moment: datetime, branch: str | None) -> int:
     """Number of the newest version committed at or before the moment.
 
-    The highest number wins, not the latest timestamp: writers' clocks differ, the chain of numbers does not.
-    Raises NotFound when every version is younger.
+    The highest number wins, not the latest timestamp: writers' clocks differ, but numbers always ascend.
+    Raises NotFound if every version is younger.
     """
     candidates = [info.version for info in versions if info.timestamp <= moment]
     if not candidates:
@@ -666,7 +666,7 @@ def newest_at(versions: Sequence[VersionInfo], moment: datetime, branch: str | N
 
 
 def missing(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    """A NotFound for a branch or tag that suggests the nearest known names."""
+    """A NotFound for a branch or tag, suggesting the nearest known names."""
     names = may_be_meant(name, known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
@@ -680,7 +680,7 @@ def missing(kind: str, name: str, known: Iterable[str]) -> NotFound:
 
 
 def missing_version(version: int, branch: str | None, known: Sequence[int]) -> NotFound:
-    """A NotFound for a version number that suggests the nearest existing ones."""
+    """A NotFound for a version number, suggesting the nearest existing ones."""
     near = sorted(sorted(known, key=lambda other: (abs(other - version), other))[:3])
     hint = f"Nearest versions: {', '.join(map(str, near))}." if near else None
     return NotFound(f"Branch '{branch or MAIN}' has no version {version}.", hint=hint)

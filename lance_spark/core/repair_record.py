@@ -1,4 +1,4 @@
-"""The steps of a repair, as values. Pure."""
+"""The steps of a repair, and the record that undoes it, as plain values. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lance_spark.core.show import counted
 from lance_spark.errors import CorruptData
 
 PREFIX = "repair/"
-"""How the branches are called on which a repair commits versions without what cannot be read."""
+"""Prefix of the branches where a repair commits versions without the unreadable parts."""
 
 
 @dataclass(frozen=True)
 class SuspectFile:
-    """A file that the newest version of a branch names, and what the version says of it."""
+    """A file that the newest version of a branch names, with the facts that the version records."""
 
     path: str
-    """As a finding has it."""
+    """The path as a finding reports it."""
     kind: str
     size: int
     """Bytes; 0 for unknown."""
@@ -34,7 +34,7 @@ class SuspectFile:
 
 @dataclass(frozen=True)
 class Digest:
-    """A file as it was when the plan was made."""
+    """A file's state at planning time."""
 
     path: str
     """Relative to the dataset."""
@@ -44,7 +44,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class RestoreRef:
-    """Write the ref file of a branch or tag again; what is there of it is kept."""
+    """Rewrite the ref file of a branch or tag; the existing file is kept."""
 
     path: str
     content: str
@@ -61,14 +61,14 @@ class RestoreRef:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Move files away that keep others from being used."""
+    """Move away files that block others from being used."""
 
     files: tuple[Digest, ...]
     says: str
     why: str
     branch: str | None = None
     newest: bool = False
-    """Whether that makes an older version the newest one of the branch."""
+    """Whether this makes an older version the newest one of the branch."""
     kind: str = "quarantine"
 
     @property
@@ -83,12 +83,12 @@ class Quarantine:
 
 @dataclass(frozen=True)
 class MendIndexes:
-    """Commit a version in which segments of indexes are found where their files are, or are not named any more."""
+    """Commit a version whose index segments point to their actual place, or are dropped."""
 
     branch: str | None
     version: int
     moved: tuple[tuple[str, int | None], ...] = ()
-    """Segment, and the base that has its files; None for the branch itself."""
+    """Segment, and the base that holds its files; None for the branch itself."""
     dropped: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     why: str = finding_codes.INDEX_MISSING
@@ -108,28 +108,28 @@ class MendIndexes:
 
 @dataclass(frozen=True)
 class LeaveOut:
-    """Commit a version without the fragments that cannot be read."""
+    """Commit a version without the unreadable fragments."""
 
     branch: str | None
-    """Whose newest version is taken."""
+    """The branch whose newest version is the source."""
     version: int
     onto: str | None
-    """Where it is committed: a new branch, or the branch itself."""
+    """The target branch: a new branch, or the branch itself."""
     fragments: tuple[int, ...]
     files: tuple[SuspectFile, ...]
     rows: int
-    """How many rows are lost, deleted ones among them."""
+    """How many rows are lost, including deleted ones."""
     why: str = finding_codes.DATA_MISSING
     kind: str = "leave-out"
 
     @property
     def path(self) -> str:
-        """The branch that the version is committed to."""
+        """The branch that gets the version."""
         return self.onto or MAIN
 
     @property
     def makes_branch(self) -> bool:
-        """Whether the branch is made for it."""
+        """Whether the repair creates the branch."""
         return self.onto != self.branch
 
     def __str__(self) -> str:
@@ -144,18 +144,18 @@ class LeaveOut:
 Step: TypeAlias = RestoreRef | Quarantine | MendIndexes | LeaveOut
 
 
-# --- What a repair writes down before it changes anything, so that it can be taken back
+# --- The record of a repair, written before any change so that the repair can be undone
 # Pure.
 
 RECORD = "record.json"
 PROPERTY = "lance_spark.repair"
-"""Property of the versions that a repair commits: the id of its record."""
+"""Property of the versions that a repair commits: the id of the repair's record."""
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file that a repair moves or replaces, and where it keeps it."""
+    """A file that a repair moves or replaces, and the place of its copy."""
 
     file: Digest
     to: str
@@ -173,32 +173,32 @@ class RepairRecord:
     made: str
     """When, as ISO 8601 in UTC."""
     software: str
-    """Name and version of what made it."""
+    """Name and version of the program that made it."""
     steps: tuple[Step, ...]
 
     @property
     def directory(self) -> str:
-        """Where it is, relative to the dataset."""
+        """Its directory, relative to the dataset."""
         return f"{QUARANTINE}/{self.id}"
 
     @property
     def path(self) -> str:
-        """The file itself."""
+        """Path of the record file."""
         return f"{self.directory}/{RECORD}"
 
     def kept(self) -> Iterator[Kept]:
-        """All files that it moves or replaces."""
+        """All files that the repair moves or replaces."""
         files = ((file, step.why) for step in self.steps for file in moved_by(step))
         for number, (file, why) in enumerate(files):
             yield Kept(file, f"{self.directory}/{number}-{file.path.rpartition('/')[2]}", why)
 
     def kept_by(self, step: Step) -> list[Kept]:
-        """Those of one step."""
+        """The files of one step."""
         paths = {file.path for file in moved_by(step)}
         return [kept for kept in self.kept() if kept.file.path in paths]
 
     def to_json(self) -> str:
-        """As it is stored."""
+        """The stored form."""
         files = [{**asdict(kept.file), "to": kept.to, "why": kept.why} for kept in self.kept()]
         named = {name: getattr(self, name) for name in ("id", "dataset", "made", "software")}
         steps = [{**asdict(step), "says": str(step)} for step in self.steps]
@@ -213,12 +213,13 @@ def moved_by(step: Step) -> Sequence[Digest]:
 
 
 def read_record(content: bytes) -> RepairRecord:
-    """A record as it was stored. Raises CorruptData."""
+    """A stored record. Raises CorruptData."""
     try:
         said = json.loads(content)
         if said["format"] != _FORMAT:
             raise CorruptData(
-                f"The record of a repair has the format {said['format']}.", hint="Use the newer version that wrote it."
+                f"The record of a repair has the unknown format {said['format']}.",
+                hint="Use the newer version that wrote it.",
             )
         steps = tuple(_step(step) for step in said["steps"])
         return RepairRecord(said["id"], said["dataset"], said["made"], said["software"], steps)

@@ -1,4 +1,4 @@
-"""Numbers, moments and names as people read them."""
+"""Values as users read and type them: numbers, moments, spans, tables, progress, and the cards that display a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _USER = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*)://([^/\s?#]*)@")
 _QUERY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*://[^\s?#]*)[?#][^\s'\"]*")
 _CONTAINERS = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
-"""In their URIs the name before the @ is that of a container."""
+"""In URIs of these schemes, the name before the @ is a container."""
 
 
 def readable(size: int) -> str:
@@ -41,15 +41,15 @@ def moment(when: datetime) -> str:
 
 
 def few(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the count of the rest."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def masked(text: str) -> str:
-    """The text without what may be a secret in its URIs: user names, passwords and queries.
+    """The text without possible secrets in its URIs: user names, passwords and queries.
 
-    This package writes no such URIs, but other tools may have written them into manifests and ref files.
+    This package writes no such URIs, but other tools might have written them into manifests and ref files.
     """
     return _QUERY.sub(r"\1?***", _USER.sub(_without_user, text))
 
@@ -64,7 +64,7 @@ def one_line(text: str) -> str:
     return masked("".join(letter if letter.isprintable() else " " for letter in text))
 
 
-# --- Lines of text whose parts have styles: whoever prints the lines adds colour
+# --- Styled lines of text; the caller that prints them adds color
 
 Span = tuple[str, str]
 """(style, text)."""
@@ -96,22 +96,22 @@ def said(text: str) -> Line:
 
 
 def said_of_places(text: str) -> Line:
-    """A line without any style, of a text with URIs that other tools may have written: secrets in them are masked."""
+    """A line without style whose URIs other tools might have written: secrets in them are masked."""
     return said(masked(text))
 
 
-# --- Moments, from the numbers in which clocks and manifests tell them
+# --- Moments from the numbers in clocks and manifests
 # Pure.
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def moment_at(nanoseconds: int) -> datetime:
-    """The moment so long after 1970, in UTC: all microseconds, which a float of seconds may round."""
+    """The moment that many nanoseconds after 1970, UTC, exact to the microsecond; a float of seconds can round."""
     return EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
-# --- Spans of time as people type and read them: ``14d``, ``36h``
+# --- Spans of time: ``14d``, ``36h``
 # Pure.
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -138,12 +138,12 @@ def from_span(span: timedelta) -> str:
     return f"{seconds:g}s"
 
 
-# --- What was meant by a name that there is not
+# --- Suggestions for an unknown name
 # Pure.
 
 
 def meant(name: str, known: Iterable[str], lead: str = "There are") -> str:
-    """A hint: the name that is nearest, whatever its case, or after ``lead`` all that there are."""
+    """A hint: the nearest known name, ignoring case, or else all of them after ``lead``."""
     names = list(known)
     folded = {each.lower(): each for each in reversed(names)}
     near = difflib.get_close_matches(name.lower(), folded, n=1)
@@ -188,47 +188,47 @@ def table_lines(
     return [[(HEAD, head)], *([(PLUS if row in shining else PLAIN, line)] for row, line in enumerate(body))]
 
 
-# --- How far work is that takes long: one kind of value, whoever works and whoever shows it
+# --- Progress of long work
 # Pure.
 
 
 @dataclass(frozen=True)
 class WorkProgress:
-    """How far a piece of work is."""
+    """How far a piece of work has come."""
 
     stage: str
-    """What is being done, or was finished last."""
+    """The current stage, or the last finished one."""
     done: int = 0
     total: int = 0
-    """How many files, fragments or the like there are to do; 0 where nobody knows."""
+    """How many files, fragments or the like there are to do; 0 if unknown."""
 
     def __str__(self) -> str:
-        """``copy: 40 of 120``; without numbers where there is nothing to count."""
+        """``copy: 40 of 120``; without numbers if there is nothing to count."""
         return f"{self.stage}: {self.done:,} of {self.total:,}" if self.total > 1 else self.stage
 
 
 Tell: TypeAlias = Callable[[WorkProgress], object]
-"""Is told, in the thread that called the verb, each time a stage begins, and while it goes on about twice a second."""
+"""Receives progress in the caller's thread: when a stage begins, and then about twice a second."""
 
 
 def untold(progress: WorkProgress) -> None:
-    """For work that nobody wants to hear of."""
+    """Discards progress."""
 
 
 def to_tell(progress: Callable[..., object] | None) -> Tell:
-    """The argument ``progress`` of a verb. Raises InvalidOption for what is no function."""
+    """The argument ``progress`` of a verb. Raises InvalidOption if it is not callable."""
     check_progress(progress)
     return untold if progress is None else progress
 
 
 def check_progress(progress: object) -> None:
-    """Raise InvalidOption for what can be told nothing."""
+    """Raise InvalidOption for a ``progress`` that cannot be called."""
     if progress is not None and not callable(progress):
-        raise InvalidOption("progress is a function of one value.", hint="For example progress=print.")
+        raise InvalidOption("progress must be a function of one argument.", hint="For example, progress=print.")
 
 
-# --- A value as people see it: what it is, where, facts, tables, notes
-# One card gives a line, a text and HTML.
+# --- Values for display: type, place, facts, tables, notes
+# One card yields a line, a text and HTML.
 
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CELL = "border:none;padding:2px 16px 2px 0;text-align:{side};vertical-align:top;color:inherit;background:none"
@@ -242,7 +242,7 @@ class Grid:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
-    """Columns that are aligned to the right."""
+    """Columns aligned to the right."""
     title: str = ""
 
     def text(self) -> str:
@@ -252,7 +252,7 @@ class Grid:
 
     @property
     def shown(self) -> tuple[tuple[str, ...], ...]:
-        """The rows as they can be printed: one line for each, and nothing secret."""
+        """The rows for printing: one line each, without secrets."""
         return tuple(tuple(map(one_line, row)) for row in self.rows)
 
     def html(self) -> str:
@@ -276,7 +276,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Card:
-    """What is shown of a value."""
+    """The displayed parts of a value."""
 
     what: str
     """Its type."""
@@ -308,7 +308,7 @@ class Card:
         return "\n\n".join(part for part in parts if part)
 
     def html(self) -> str:
-        """The same as tables."""
+        """The same as HTML tables."""
         where = f" <code style='color:inherit;background:none'>{safe(self.where)}</code>" if self.where else ""
         facts = "".join(_fact(name, text) for name, text in self.facts if text)
         told = f'<table style="{_TABLE}"><tbody>{facts}</tbody></table>' if facts else ""
@@ -325,12 +325,12 @@ def _fact(name: str, text: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Text for HTML: escaped, in one line, and without what may be secret in URIs."""
+    """Text for HTML: escaped, on one line, without possible secrets in URIs."""
     return escape(one_line(text))
 
 
 class Shown:
-    """A value that is shown as a card: ``repr`` is one line, ``str`` a few lines, and a notebook shows tables.
+    """A value displayed as a card: ``repr`` is one line, ``str`` a few lines, and a notebook shows tables.
 
     Dataclasses that inherit from it are declared with ``repr=False``.
     """
@@ -351,7 +351,7 @@ class Shown:
 
 
 class ShownInOneLine(Shown):
-    """A value whose text is one line; a notebook shows its facts below each other. It says the line in ``__str__``."""
+    """A value whose text is one line, returned by ``__str__``; a notebook shows its facts below each other."""
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         raise NotImplementedError
@@ -364,12 +364,12 @@ class ShownInOneLine(Shown):
 
 
 class ShownInLines(Shown):
-    """A value that is shown as a card, and as text in the lines that the command line prints."""
+    """A value displayed as a card; its text is the lines that the command line prints."""
 
     def lines(self) -> Iterable[Line]:
-        """What to say, with styles."""
+        """The styled lines."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """As the command line says it."""
+        """The lines that the command line prints."""
         return plain_text(self.lines())

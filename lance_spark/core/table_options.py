@@ -1,4 +1,4 @@
-"""The options of a read: what was typed, turned into what was meant."""
+"""The options of reads, writes and streams: text in, checked values out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_spark.errors import InvalidOption, Refused
 BlobHandling = Literal["descriptions", "bytes"]
 
 DEFAULT_SPLIT_SIZE = 128 * 2**20
-"""Bytes a Spark partition should read: Spark's own ``maxPartitionBytes``."""
+"""Bytes per Spark partition: Spark's own ``maxPartitionBytes``."""
 
 _READ_ALIASES = {"versionAsOf": "version", "timestampAsOf": "asOf"}
 READ_OPTIONS = (
@@ -34,12 +34,12 @@ READ_OPTIONS = (
     "split_size",
     "blob_handling",
 )
-"""Every option of a read except for ``path``, a catalog's and ``storage.<key>``."""
+"""Every option of a read except ``path``, a catalog's options and ``storage.<key>``."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read asks for; all fields are checked on their own, none against a dataset."""
+    """A read's request; each field is checked on its own, none against a dataset."""
 
     ref: RefSpec = field(default_factory=RefSpec)
     columns: tuple[str, ...] | None = None
@@ -49,13 +49,13 @@ class ReadOptions:
     with_row_id: bool = False
     with_row_address: bool = False
     batch_size: int | None = None
-    """Rows per Arrow batch; None lets the reader choose by bytes."""
+    """Rows per Arrow batch; if None, the reader chooses by bytes."""
     split_size: int = DEFAULT_SPLIT_SIZE
     blob_handling: BlobHandling = "descriptions"
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read options from text. Raises InvalidOption for unknown, malformed and contradicting ones."""
+    """Read options from text. Raises InvalidOption for unknown, malformed and contradictory ones."""
     refuse_changes(options)
     text.check_known(options, [*READ_OPTIONS, *_READ_ALIASES], "reading", CATALOG_OPTIONS, STREAM_READ_OPTIONS)
     given = _without_aliases(options)
@@ -97,7 +97,7 @@ def parse_ref(given: Mapping[str, str]) -> RefSpec:
 
 
 def _without_aliases(options: Mapping[str, str]) -> dict[str, str]:
-    """Options under their canonical names; refuses one value given under two names."""
+    """Options under their canonical names; refuses a value given under two names."""
     names = {name.lower(): name for name in READ_OPTIONS}
     names.update({alias.lower(): name for alias, name in _READ_ALIASES.items()})
     given: dict[str, str] = {}
@@ -113,16 +113,16 @@ def _predicate(value: str | None) -> str | None:
     if value is not None and not value.strip():
         raise InvalidOption("Option 'filter' is empty.", hint="Leave it out, or give a predicate such as id > 5.")
     if value is not None and not _has_its_brackets(value):
-        # pylance reads up to there and forgets the rest; beside other filters the rest would come back.
+        # pylance reads up to there and drops the rest; combined with other filters the rest would come back.
         raise InvalidOption(
-            f"Option 'filter' is {value!r}, which closes a bracket that it did not open.",
-            hint="Put brackets in pairs; quote text as 'text'.",
+            f"Option 'filter' is {value!r}, which closes a parenthesis that it did not open.",
+            hint="Balance the parentheses; quote text as 'text'.",
         )
     return value
 
 
 def _has_its_brackets(text: str) -> bool:
-    """Whether each bracket that is closed was opened; those in quotes do not count."""
+    """Whether each closed bracket was opened; brackets in quotes do not count."""
     depth = 0
     for token in re.findall(r"""'[^']*'|"[^"]*"|`[^`]*`|[()]""", text):
         depth += {"(": 1, ")": -1}.get(token, 0)
@@ -136,7 +136,7 @@ def _blob_handling(value: str) -> BlobHandling:
     return "bytes" if word == "bytes" else "descriptions"
 
 
-# --- The options of a write: what was typed, turned into what was meant
+# --- The options of a write
 
 WRITE_OPTIONS = (
     "branch",
@@ -153,10 +153,10 @@ WRITE_OPTIONS = (
     "overwrite_schema",
     "merge_schema",
 )
-"""Every option of a write except for ``path``, a catalog's and ``storage.<key>``."""
+"""Every option of a write except ``path``, a catalog's options and ``storage.<key>``."""
 
 _WRITE_ALIASES = {"mergeSchema": "merge_schema", "overwriteSchema": "overwrite_schema"}
-"""What Delta's users type."""
+"""Delta's spellings of options."""
 
 FILE_FORMATS = ("0.1", "2.0", "2.1", "2.2", "2.3", "legacy", "stable", "next")
 """File formats that pylance writes, and its names for the oldest, the recommended and the newest."""
@@ -172,7 +172,7 @@ _IMMUTABLE = {
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How data files are written."""
+    """Settings of new data files."""
 
     max_rows_per_file: int | None = None
     max_bytes_per_file: int | None = None
@@ -181,21 +181,21 @@ class FileOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a write asks for; all fields are checked on their own, none against a dataset."""
+    """A write's request; each field is checked on its own, none against a dataset."""
 
     branch: str | None = None
     """Branch to write to; None for main."""
     create_from: RefSpec | None = None
-    """Where to create the branch from first; None when it must exist."""
+    """Starting point of the branch to create first; None if the branch must exist."""
     files: FileOptions = FileOptions()
     enable_stable_row_ids: bool | None = None
     commit_message: str | None = None
     create_table: bool = False
-    """Whether there must be nothing yet: Spark refuses the save mode that says so."""
+    """Whether the dataset must not exist yet: Spark rejects the save mode for that."""
     overwrite_schema: bool = True
-    """Whether an overwrite takes the DataFrame's columns for the dataset's, or only replaces its rows."""
+    """Whether an overwrite replaces the dataset's columns by the DataFrame's, or only its rows."""
     merge_schema: bool = False
-    """Whether an append adds the DataFrame's new columns to the dataset's, and widens types where nothing is lost."""
+    """Whether an append adds the DataFrame's new columns to the dataset's, and widens types without loss."""
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -221,7 +221,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def cannot_change(what: str) -> Refused:
-    """What to raise for a write to what never changes: ``a tag``, ``a version``."""
+    """The error for a write to something immutable: ``a tag``, ``a version``."""
     return Refused(
         f"Cannot write to {what}: versions and tags never change.",
         hint="Write to a branch made from it: option('branch', 'name'), option('create_branch', 'true') "
@@ -230,18 +230,18 @@ def cannot_change(what: str) -> Refused:
 
 
 def _answer_replace_where(options: Mapping[str, str]) -> None:
-    """Raise InvalidOption for Delta's option, with what does the same: deletion and append have to be one commit."""
+    """Raise InvalidOption for Delta's option, and name the replacement: deletion and append must be one commit."""
     for key, value in options.items():
         if key.lower() in ("replacewhere", "replace_where"):
             raise InvalidOption(
-                "Option 'replaceWhere' is not one of a write by Spark, which cannot see the rows that are there.",
+                "Spark cannot write with option 'replaceWhere': it does not see the rows in the dataset.",
                 hint="LanceTable.for_path(spark, path)"
                 f".write(df, mode='overwrite', replace_where={value!r}) replaces those rows in one version.",
             )
 
 
 def _without_write_aliases(options: Mapping[str, str]) -> dict[str, str]:
-    """Options by their names in lower case; refuses one value given under two names."""
+    """Options under their lower-case names; refuses a value given under two names."""
     names = {alias.lower(): name for alias, name in _WRITE_ALIASES.items()}
     given: dict[str, str] = {}
     for key, value in options.items():
@@ -257,7 +257,7 @@ def _create_table(given: Mapping[str, str], branch: str | None) -> bool:
     if create and branch is not None:
         raise InvalidOption(
             f"Option 'create_table' makes a new table, which has no branch '{branch}'.",
-            hint="Leave 'branch' out; or leave 'create_table' out, to write to a table that is there.",
+            hint="Leave 'branch' out; or leave 'create_table' out, to write to an existing table.",
         )
     return create
 
@@ -297,7 +297,7 @@ def _file_options(given: Mapping[str, str]) -> FileOptions:
     )
 
 
-# --- The options of a stream into a branch: what was typed, turned into what was meant
+# --- The options of a stream into a branch
 
 STREAM_WRITE_OPTIONS = ("query_id", "checkpointLocation", "queryName", "mode", "key", "optimize_every")
 """Every option of a stream that a write does not have. ``checkpointLocation`` and ``queryName`` are Spark's."""
@@ -307,14 +307,14 @@ NEW_BRANCH = ("create_branch", "from_branch", "from_tag", "from_version")
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream asks for, beside what a write does."""
+    """A stream's request, beyond that of a write."""
 
     write: Mapping[str, str]
-    """The options that are a write's."""
+    """The options of the write."""
     query_id: str | None = None
     checkpoint: str | None = None
     optimize_every: int | None = None
-    """After how many batches small fragments are compacted; None for never."""
+    """Number of batches after which small fragments are compacted; None for never."""
 
 
 def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
@@ -325,7 +325,7 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     if mode not in ("append", "upsert"):
         raise InvalidOption(
             f"Option 'mode' is '{given['mode']}', but it must be append or upsert.",
-            hint="To replace all rows by each batch, leave it out and write with outputMode('complete').",
+            hint="To replace all rows with each batch, leave it out and write with outputMode('complete').",
         )
     key = given.get("key")
     if "path" not in given:
@@ -337,16 +337,16 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     if mode == "upsert":
         path = given["path"]
         raise Refused(
-            "A sink's tasks have no Spark session, which an upsert is computed with.",
-            hint="Let foreachBatch do it, exactly once as well: df.writeStream.option('checkpointLocation', c)."
+            "An upsert needs a Spark session, and a sink's tasks have none.",
+            hint="Use foreachBatch, also exactly once: df.writeStream.option('checkpointLocation', c)."
             f"foreachBatch(lance_spark.upsert_batches({path!r}, key={key or 'id'!r}, checkpoint=c)).start().",
         )
     if key is not None:
         raise InvalidOption("Option 'key' is for upserts.", hint="Leave it out: a stream appends its rows.")
     if text.to_bool("create_table", given.get("create_table", "false")):
         raise InvalidOption(
-            "A stream goes on with the table it began with, so option 'create_table' cannot hold when it is restarted.",
-            hint="Leave create_table out: a stream makes a table that is not there.",
+            "A stream continues with its table, so it could not restart with option 'create_table'.",
+            hint="Leave create_table out: a stream creates a missing table.",
         )
     every = given.get("optimize_every")
     return StreamOptions(
@@ -357,10 +357,10 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     )
 
 
-# --- The options that only a stream has which reads: what was typed, turned into what was meant
+# --- The options of a stream that reads
 
 LATEST = "latest"
-"""As ``starting_version``: what is committed from now on."""
+"""As ``starting_version``: only later commits."""
 _STREAM_ALIASES = {
     "startingVersion": "starting_version",
     "startingTimestamp": "starting_timestamp",
@@ -403,7 +403,7 @@ _NOT_IN_STREAMS = {
 
 @dataclass(frozen=True)
 class StreamReadOptions:
-    """What a stream asks for beside what a read does."""
+    """A stream's request, beyond that of a read."""
 
     starting_version: int | str | None = None
     """A version of the branch, a ref, or ``latest``; None for a snapshot of the newest version first."""
@@ -419,11 +419,11 @@ class StreamReadOptions:
     fail_on_data_loss: bool = True
     query_id: str | None = None
     checkpoint: str | None = None
-    """Where the query's checkpoint is, for its id."""
+    """The query's checkpoint, which holds its id."""
 
 
 def split_stream_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options that only streams have, under their names, and all others. Raises InvalidOption for one twice."""
+    """The options that only streams have, under their names, and all others. Raises InvalidOption for a duplicate."""
     names = {name.lower(): name for name in STREAM_READ_OPTIONS}
     names.update({alias.lower(): name for alias, name in _STREAM_ALIASES.items()})
     own: dict[str, str] = {}
@@ -440,20 +440,20 @@ def split_stream_options(options: Mapping[str, str]) -> tuple[dict[str, str], di
 
 
 def refuse_changes(options: Mapping[str, str]) -> None:
-    """Raise InvalidOption, with the call that does it, for a read of changes that is no stream, as Delta has it."""
+    """Raise InvalidOption, naming the right call, for a batch read of changes, as Delta has it."""
     given = {key.lower(): value for key, value in options.items()}
     asked = next((key for key in given if key in _CHANGES), None)
     if asked is None or given[asked].strip().lower() == "false":
         return
     first = (given.get("startingversion") or given.get("starting_version") or "").strip()
     moment = given.get("startingtimestamp") or given.get("starting_timestamp")
-    # Delta's first version is the first whose changes are wanted; here it is the last one before them.
+    # Delta's starting version is the first one included; here it is the last one excluded.
     since = str(max(1, int(first) - 1)) if first.isdecimal() else "since" if moment is None else _moment(moment)
     last = given.get("endingtimestamp")
     until = given.get("endingversion") if last is None else _moment(last)
     span = since if until is None else f"{since}, {until}"
     raise InvalidOption(
-        f"Option '{_CHANGES[asked]}' is not for a read, which is of one version.",
+        f"Option '{_CHANGES[asked]}' does not apply to a read, which covers one version.",
         hint=f"LanceTable.for_path(spark, path).changes({span}) is a DataFrame of what changed after that version; "
         "spark.readStream with option('changes', 'true') follows the changes.",
     )
@@ -464,7 +464,7 @@ def _moment(text: str) -> str:
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
-    """Raise InvalidOption for an option of a stream in a read that is none."""
+    """Raise InvalidOption for a stream's option in a batch read."""
     refuse_changes(options)
     own, _ = split_stream_options(options)
     for name in own:
@@ -472,13 +472,13 @@ def refuse_stream_options(options: Mapping[str, str]) -> None:
 
 
 def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> StreamReadOptions:
-    """Parse what :func:`split_stream_options` gave. Raises InvalidOption for what cannot be."""
+    """Parse the result of :func:`split_stream_options`. Raises InvalidOption for invalid values."""
     changes = options.to_bool("changes", own.get("changes", "false"))
     for name in rest:
         _check_rest(name.lower(), changes)
     if "starting_version" in own and "starting_timestamp" in own:
         raise InvalidOption(
-            "Options 'starting_version' and 'starting_timestamp' both say where to begin.", hint="Give one of them."
+            "Options 'starting_version' and 'starting_timestamp' both choose where to begin.", hint="Give one of them."
         )
     skip = options.to_bool("skip_change_commits", own.get("skip_change_commits", "false"))
     if changes and skip:
@@ -487,7 +487,7 @@ def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> Str
         )
     for name in ("images", "key"):
         if name in own and not changes:
-            raise InvalidOption(f"Option '{name}' is for the change feed.", hint="Add option('changes', 'true').")
+            raise InvalidOption(f"Option '{name}' is only for the change feed.", hint="Add option('changes', 'true').")
     moment = own.get("starting_timestamp")
     return StreamReadOptions(
         starting_version=_version(own.get("starting_version")),
@@ -510,14 +510,14 @@ def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> Str
 def _check_rest(name: str, changes: bool) -> None:
     if name in _NOT_IN_STREAMS:
         raise InvalidOption(
-            f"Option '{name}' reads one version, and a stream goes on.",
-            hint=f"Say where it begins: option('{_NOT_IN_STREAMS[name]}', ...).",
+            f"Option '{name}' reads one version, but a stream continues.",
+            hint=f"Choose where it begins: option('{_NOT_IN_STREAMS[name]}', ...).",
         )
     if name == "limit":
         raise InvalidOption("Option 'limit' is not for streams.", hint="max_files_per_trigger limits a batch.")
     if changes and name in ("filter", "with_row_id", "with_row_address", "blob_handling"):
         raise InvalidOption(
-            f"Option '{name}' does not go with 'changes'.",
+            f"Option '{name}' cannot be combined with 'changes'.",
             hint="Filter the stream with where(...): a change may move a row into or out of what a filter keeps."
             if name == "filter"
             else "Leave it out.",

@@ -1,6 +1,6 @@
-"""The common ancestor of two versions: a graph of chains, forks and merges.
+"""Common ancestors of two versions, and the notes in branch metadata about fetches and branch merges.
 
-A chain is a line. So one number per chain says everything that a version descends from: the newest version of that
+A chain is a line of versions. So one number per chain describes all ancestors of a version: the newest version of that
 chain that it holds.
 """
 
@@ -15,7 +15,7 @@ from lance_spark.core.refs import MAIN, Branch
 
 
 class Node(NamedTuple):
-    """One version. Chains have identities, because a branch may be deleted and its name used again."""
+    """One version. Chains have identities, because a branch can be deleted and its name reused."""
 
     chain: str
     """"" for main, else the identity of the branch."""
@@ -32,10 +32,10 @@ class TakenIn(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainLinks:
-    """What connects a chain with others."""
+    """A chain's connections to other chains."""
 
     fork: Node | None = None
-    """The version it began as; None for main."""
+    """The version that it forked from; None for main."""
     merges: tuple[TakenIn, ...] = ()
     """What its versions took in, ascending."""
 
@@ -44,7 +44,7 @@ Chains = Mapping[str, ChainLinks]
 
 
 def ancestors(node: Node, graph: Chains) -> dict[str, int]:
-    """Everything a version holds."""
+    """The newest version of each chain that a version holds."""
     newest: dict[str, int] = {}
     pending = [node]
     while pending:
@@ -63,11 +63,11 @@ def ancestors(node: Node, graph: Chains) -> dict[str, int]:
 
 
 def merge_bases(one: Node, other: Node, graph: Chains) -> list[Node]:
-    """The newest versions that both descend from; none of them descends from another one.
+    """The newest common ancestors of two versions; none of them descends from another.
 
-    If merges take turns, there is one. If two chains took each other in at once, there are more. Versions that hold
-    everything of each other, as after a push, count as one. The one that ``one`` itself descends from stands for both:
-    otherwise a fast-forward would not be recognized.
+    If branch merges alternate, there is one. If two chains took each other in at once, there are more. Versions that
+    hold everything of each other, as after a push, count as one: the one that ``one`` itself descends from represents
+    both, or a fast-forward would not be recognized.
     """
     first, second = ancestors(one, graph), ancestors(other, graph)
     common = [Node(chain, min(first[chain], second[chain])) for chain in first.keys() & second.keys()]
@@ -77,7 +77,7 @@ def merge_bases(one: Node, other: Node, graph: Chains) -> list[Node]:
 
 
 def holds(node: Node, other: Node, graph: Chains) -> bool:
-    """Whether a version has everything that the other one has."""
+    """Whether a version holds everything of the other one."""
     return ancestors(node, graph).get(other.chain, -1) >= other.version
 
 
@@ -92,31 +92,31 @@ def _line(node: Node, graph: Chains) -> list[str]:
 
 
 def _is_below_another(node: Node, at: int, nodes: Sequence[Node], graph: Chains) -> bool:
-    """Whether another version holds a version. Of two that hold everything of each other, the first wins."""
+    """Whether another version holds this one. Of two that hold everything of each other, the first wins."""
     return any(
         other != node and holds(other, node, graph) and (before < at or not holds(node, other, graph))
         for before, other in enumerate(nodes)
     )
 
 
-# --- Branches that follow a branch of a remote: which versions of the two have the same rows
-# A following branch, ``origin/main``, is a branch of the local dataset. A fetch brings it to what the remote has, and
-# nothing else is ever written to it. What it follows is in the metadata of its ref.
+# --- Branches that follow a remote's branch: pairs of versions with the same rows
+# A following branch, ``origin/main``, is a branch of the local dataset. A fetch updates it to the state of the remote;
+# nothing else ever writes to it. Its ref's metadata names the branch that it follows.
 
 KEY = "lance_spark.follows"
 _KEPT = 500
-"""Pairs and edges that are kept; the oldest go first, as the versions that they are about do."""
+"""Maximum number of pairs and edges kept; the oldest go first, like the versions that they describe."""
 
 
 class VersionPair(NamedTuple):
-    """A version of the following branch and the remote's with the same rows."""
+    """A version of the following branch and a version of the remote with the same rows."""
 
     local: int
     remote: int
 
 
 class Edge(NamedTuple):
-    """A version that has everything of another version by a merge at the remote, not by one in this dataset."""
+    """A version that holds everything of another one through a branch merge at the remote, not in this dataset."""
 
     into: str
     """Identity of the chain."""
@@ -126,7 +126,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Follows:
-    """What a branch follows."""
+    """The branch that a branch follows."""
 
     remote: str
     """Name of the remote."""
@@ -134,17 +134,17 @@ class Follows:
     branch: str | None
     """The remote's branch, None for main."""
     identity: str = ""
-    """Tells the remote's branch from a later one of the same name."""
+    """Distinguishes the remote's branch from a later one of the same name."""
     pairs: tuple[VersionPair, ...] = ()
     """Ascending."""
     edges: tuple[Edge, ...] = ()
     stamp: int = 0
-    """Commit time of the last version that was fetched, nanoseconds since the epoch: it shows whether the remote was
+    """Commit time of the last fetched version, nanoseconds since the epoch: it reveals whether the remote was
     replaced."""
 
     @property
     def newest(self) -> VersionPair | None:
-        """The last version that was fetched; None where the first fetch was interrupted."""
+        """The last fetched version; None if the first fetch was interrupted."""
         return self.pairs[-1] if self.pairs else None
 
     def with_pair(self, pair: VersionPair, stamp: int) -> Follows:
@@ -157,11 +157,11 @@ class Follows:
         return replace(self, edges=tuple(dict.fromkeys((*self.edges, *edges)))[-_KEPT:])
 
     def until(self, remote: int) -> VersionPair | None:
-        """The newest pair that has nothing newer than a version of the remote."""
+        """The newest pair that holds nothing newer than a version of the remote."""
         return max((pair for pair in self.pairs if pair.remote <= remote), default=None)
 
     def since(self, remote: int) -> VersionPair | None:
-        """The oldest pair that has everything of a version of the remote."""
+        """The oldest pair that holds everything of a version of the remote."""
         return min((pair for pair in self.pairs if pair.remote >= remote), default=None)
 
 
@@ -171,7 +171,7 @@ def following_name(remote: str, branch: str | None) -> str:
 
 
 def read_follows(branch: Branch) -> Follows | None:
-    """What a branch follows; None for a branch of the user's own."""
+    """The branch that a branch follows; None for a branch of the user's own."""
     text = branch.metadata.get(KEY)
     if text is None:
         return None
@@ -193,7 +193,7 @@ def read_follows(branch: Branch) -> Follows | None:
 
 
 def with_follows(metadata: Mapping[str, str], follows: Follows) -> dict[str, str]:
-    """A branch's metadata with what it follows."""
+    """A branch's metadata including what it follows."""
     value = {
         "remote": follows.remote,
         "uri": follows.uri,
@@ -206,12 +206,12 @@ def with_follows(metadata: Mapping[str, str], follows: Follows) -> dict[str, str
     return {**metadata, KEY: json.dumps(value)}
 
 
-# --- Notes on branches about merges: which version was taken in, so that the next merge starts from there
-# A version's trace says the same, but is gone once the version is cleaned up. The notes are in the metadata of the
-# branch's ref. So they go with the branch, and a cleanup finds there which versions the next merge compares with.
+# --- Notes on branches about branch merges: the version that was taken in, where the next one starts
+# A version's trace holds the same, but is gone once the version is cleaned up. The notes are in the metadata of the
+# branch's ref: they go with the branch, and a cleanup finds there the versions that the next branch merge needs.
 
 PREFIX = "lance_spark.merged."
-"""Keys of notes: followed by identity of the chain that took in and of the one that was taken in."""
+"""Prefix of notes' keys; the identities of the receiving chain and of the chain taken in follow."""
 
 
 @dataclass(frozen=True)

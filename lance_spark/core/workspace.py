@@ -1,4 +1,4 @@
-"""A workspace and the TOML it is kept in, ``.lance-git/config.toml``.
+"""A workspace, and its TOML file ``.lance-git/config.toml``.
 
     dataset = "."            # a path, from the workspace's directory, or a URI
     branch = "main"
@@ -6,8 +6,8 @@
     [remotes.origin]
     uri = "s3://bucket/flights.lance"
 
-People edit the file by hand. So comments and order survive a change, every key is checked (a misspelt one would
-quietly mean the default), errors name the line, and nothing secret is accepted.
+Users edit the file by hand. So comments and order survive a change, every key is checked (a misspelled one would
+silently mean the default), errors name the line, and secrets are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CREDENTIALS = re.compile(r"^\s*s3[an]?://[^/]*@|://[^/]*:[^/]*@", re.IGNORECASE
 _REMOTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _POSITION = re.compile(r" at line \d+ col \d+$")
 _RESERVED = frozenset({"heads", "tags", "HEAD", MAIN})
-"""First parts of names that mean something else in a ref."""
+"""First path segments that have another meaning in a ref."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class RemoteEntry:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What the file says."""
+    """The content of the file."""
 
     dataset: str
-    """As it is written: a URI, or a path relative to the workspace's directory."""
+    """As written: a URI, or a path relative to the workspace's directory."""
     branch: str = MAIN
     """Name of the current branch."""
     remotes: Mapping[str, RemoteEntry] = field(default_factory=dict)
     cloning: str | None = None
-    """``branch@version`` of origin that an unfinished clone is going to have."""
+    """The ``branch@version`` of origin that an unfinished clone will get."""
 
 
 def parse_workspace(text: str) -> Workspace:
@@ -79,7 +79,7 @@ def parse_workspace(text: str) -> Workspace:
 
 
 def render_workspace(workspace: Workspace) -> str:
-    """The text of a new file. Raises InvalidOption for a value that may not be kept."""
+    """The text of a new file. Raises InvalidOption for a value that the file must not hold."""
     import tomlkit  # for the shell alone: a write in Spark does not wait for it
 
     check_uri(workspace.dataset)
@@ -168,13 +168,13 @@ def check_remote_name(name: str) -> None:
 
 
 def check_uri(uri: str) -> None:
-    """Raise InvalidOption for a URI that cannot be one, or that holds credentials."""
+    """Raise InvalidOption for an invalid URI, or one that holds credentials."""
     if not uri.strip():
         raise InvalidOption("The URI is empty.", hint="Give a path or a URI, such as s3://bucket/flights.lance.")
     if _CREDENTIALS.search(uri):
         raise InvalidOption(
-            "The URI has credentials in it, and nothing here keeps secrets.",
-            hint=hints.of("Leave them out; they come from the environment, or from ", hints.STORAGE, " on each call."),
+            "The URI has credentials in it, and the workspace stores no secrets.",
+            hint=hints.of("Remove them; they come from the environment, or from ", hints.STORAGE, " on each call."),
         )
     canonical_uri(uri, str)
 
@@ -216,11 +216,11 @@ def _check_keys(text: str, table: Mapping[str, object], known: Iterable[str], wh
             raise _problem(
                 text,
                 where + key,
-                f"'{where}{key}' does not belong here: the workspace keeps no secrets",
+                f"'{where}{key}' does not belong here: the workspace stores no secrets",
                 "Remove it; storage options come from the environment, or from --storage KEY=VALUE on each call.",
             )
         keys = ", ".join(known)
-        raise _problem(text, where + key, f"'{where}{key}' is not known", f"Known here: {keys}.")
+        raise _problem(text, where + key, f"'{where}{key}' is not a known key", f"Known keys: {keys}.")
 
 
 def _typed(text: str, key: str, value: object, kind: type) -> Any:
@@ -234,13 +234,13 @@ def _typed(text: str, key: str, value: object, kind: type) -> Any:
 
 
 class _Line:
-    """Puts the line of a key before the message of an error raised inside."""
+    """Prefixes errors raised inside with the line of a key."""
 
     def __init__(self, text: str, key: str) -> None:
         self._text, self._key = text, key
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Does nothing."""
 
     def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
         if isinstance(problem, LanceSparkError):
@@ -274,12 +274,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s\"']", "", name)
 
 
-# --- What a command works on in the current directory: a workspace, or a dataset without one
+# --- The target of a command in the current directory: a workspace, or a dataset without one
 
 
 @dataclass(frozen=True)
 class OpenWorkspace:
-    """A workspace and where it is."""
+    """A workspace and its place."""
 
     directory: str
     """Absolute path of the directory that holds ``.lance-git``."""
@@ -297,14 +297,14 @@ class OpenWorkspace:
 
 @dataclass(frozen=True)
 class PlainDataset:
-    """A dataset on a local disk that was found by its directory, not by a workspace."""
+    """A dataset on a local disk, found by its directory rather than by a workspace."""
 
     uri: str
     """Real path of the dataset's root."""
     branch: str | None = None
-    """The branch whose directory it was found from, by its name; None outside of ``tree/``."""
+    """The branch whose directory led to the dataset; None outside of ``tree/``."""
 
 
 def absolute(uri: str, directory: str) -> str:
-    """A path relative to a directory; URIs and absolute paths as they are."""
+    """A path made absolute against a directory; URIs and absolute paths are unchanged."""
     return uri if is_uri(uri) else posixpath.join(directory, uri)

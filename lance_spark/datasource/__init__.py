@@ -1,1 +1,1 @@
-"""The only code that says ``pyspark``."""
+"""The data source behind ``spark.read.format("lance")`` and ``df.write.format("lance")``."""

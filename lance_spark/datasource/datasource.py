@@ -1,4 +1,4 @@
-"""The data source that ``spark.read.format("lance")`` and ``df.write.format("lance")`` reach."""
+"""The data source behind ``spark.read.format("lance")`` and ``df.write.format("lance")``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class LanceDataSource(DataSource):
     """Reads and writes any branch, tag or version of a Lance dataset.
 
-    Spark makes an instance per load or save in a worker process of the driver. Heavy imports stay inside the
-    methods: Spark imports this module to look the name up, and forks workers from the process that did.
+    Spark creates an instance per load or save in a worker process of the driver. Heavy imports stay inside the methods:
+    Spark imports this module to look up the name, and forks workers from that process.
     """
 
     _pinned: PinnedRead | None = None
@@ -37,7 +37,7 @@ class LanceDataSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        """The schema of the version that is read, or that a stream begins with; resolves the ref."""
+        """The schema of the version that a read or the start of a stream uses; resolves the ref."""
         from lance_spark.core.table_options import split_stream_options
         from lance_spark.engine.types_spark import to_spark
         from lance_spark.engine.workers_spark import plainly
@@ -45,7 +45,7 @@ class LanceDataSource(DataSource):
 
         with plainly():
             read = self._pin()
-            # Spark does not say whether a load is a stream; options that only streams have tell.
+            # Spark does not reveal whether a load is a stream, but options that only streams have do.
             if not split_stream_options(self.options)[0]:
                 return to_spark(read_schema(read), blob_names(read))
             from lance_spark.streams.source import stream_read, stream_schema
@@ -63,13 +63,13 @@ class LanceDataSource(DataSource):
             return LanceReader(self._pin(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of what is committed to a branch, version by version."""
+        """A reader of a branch's commits, version by version."""
         from lance_spark.engine.workers_spark import plainly
         from lance_spark.storage.resolving import check_target
         from lance_spark.streams.spark import LanceStreamReader
 
         with plainly():
-            # Of a stream with a schema of the user's, the first process of a server does not know that it is one.
+            # With a user's schema, the first process of a server does not know that the load is a stream.
             check_target(self.options)
         return LanceStreamReader(self.options, self._pin, schema)
 
@@ -86,7 +86,7 @@ class LanceDataSource(DataSource):
         return LanceStreamWriter(self.options, schema, overwrite)
 
     def _pin(self) -> PinnedRead:
-        """Resolve the ref once, whichever of schema() and reader() comes first.
+        """Resolve the ref once, in schema() or reader(), whichever comes first.
 
         A second look could find another version: a schema from one and rows from the next.
         """
@@ -100,9 +100,9 @@ class LanceDataSource(DataSource):
     def __getstate__(self) -> dict[str, Any]:
         """Pin before Spark stores this object.
 
-        With a user's own schema Spark never calls schema(), and Spark 4.0 plans every query from the stored
-        object: without this, two actions on one DataFrame could read two versions. Only reads are stored; a
-        failure is left for reader(), where it is reported in full.
+        With a user's schema Spark never calls schema(), and Spark 4.0 plans every query from the stored object: without
+        this, two actions on one DataFrame could read two versions. Only reads are pinned; a failure is left to
+        reader(), which reports it in full.
         """
         from lance_spark.errors import LanceSparkError
 
@@ -114,13 +114,13 @@ class LanceDataSource(DataSource):
 
 
 _registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
-"""What was registered already: Spark logs a warning each time a name is registered again."""
+"""Names already registered: Spark logs a warning each time a name is registered again."""
 
 
 def register(spark: SparkSession, name: str = "lance") -> None:
-    """Make the data source known to a session, under another name where the JVM connector answers to ``lance``.
+    """Register the data source in a session; use another name if the JVM connector answers to ``lance``.
 
-    Works on classic sessions and on Spark Connect. After ``pip install`` the name ``lance`` is found by itself.
+    Works on classic sessions and on Spark Connect. After ``pip install``, Spark finds the name ``lance`` by itself.
     """
     known = _registered.setdefault(spark, set())
     if name in known:

@@ -1,7 +1,7 @@
 """The writing half of the data source: executors write fragments, the driver commits once.
 
-Spark starts processes of their own to plan a write, to write and to commit. Each waits for what it imports, so each
-method imports only what it needs.
+Spark starts separate processes to plan a write, to write and to commit. Each waits for its imports, so each method
+imports only what it needs.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pyspark.sql.types import StructType
 
 from lance_spark.engine.columns_spark import rows_of
 from lance_spark.engine.workers_spark import plainly
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 
 @dataclass
 class LanceCommitMessage(WriterCommitMessage):
-    """What one task wrote: the metadata of its fragments as JSON. Spark passes on that of one attempt per task."""
+    """The metadata of one task's fragments as JSON. Spark passes on the message of one attempt per task."""
 
     fragments: list[str]
 
 
 class LanceWriter(DataSourceArrowWriter):
-    """One write job. Made on the driver, carried to the executors, and back to the driver for the commit."""
+    """One write job. Created on the driver, sent to the executors, and back to the driver for the commit."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         from lance_spark.engine.types_spark import to_arrow
         from lance_spark.tables.write import begin, plan_write
 
-        # Spark asks for a writer when the write is executed, right before its first task, and never to plan it.
+        # Spark requests a writer right before the write's first task, and never for planning.
         with plainly():
             self._job = begin(plan_write(options, to_arrow(schema), overwrite))
 
@@ -49,9 +49,9 @@ class LanceWriter(DataSourceArrowWriter):
             finish(self._job, _fragments(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what finished tasks wrote, when another task failed.
+        """Remove the files of finished tasks after another task failed.
 
-        When every task has a message, what failed was the commit, which has cleaned up already if that was safe: see
+        If every task has a message, the commit failed, and has already cleaned up if that was safe: see
         lance_spark.tables.write.finish.
         """
         from lance_spark.tables.write import give_up

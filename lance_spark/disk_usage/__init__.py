@@ -1,1 +1,1 @@
-"""What each ref costs: whose versions need which files. Pure."""
+"""Disk usage: what a dataset takes and what each branch, tag and clone costs."""

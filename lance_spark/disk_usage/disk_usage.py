@@ -1,4 +1,4 @@
-"""What each ref costs: survey, mark, list, attribute. Nothing is changed."""
+"""Measures what each ref of a dataset costs: survey, mark, list, attribute. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lance_spark.survey.survey import take_survey
 def storage(location: DatasetLocation, policy: CleanupPolicy, engine: Engine) -> StorageReport:
     """What a dataset takes, by ref and by kind of file.
 
-    Of ``policy`` only ``clones``, ``clones_from`` and ``known_bases`` count. What is written meanwhile may be missing
-    from the report, or may be counted as named by no version. Raises CorruptData, NotFound, Conflict and
-    StorageFailure if what is there cannot be understood.
+    Only ``clones``, ``clones_from`` and ``known_bases`` of ``policy`` count. Concurrent writes may be missing from the
+    report, or be counted as named by no version. Raises CorruptData, NotFound, Conflict and StorageFailure if the
+    dataset cannot be read.
     """
     survey = take_survey(location, policy.clones, policy.clones_from)
     runner = engine.for_work("storage", work_of_all(survey))
@@ -52,7 +52,7 @@ def storage(location: DatasetLocation, policy: CleanupPolicy, engine: Engine) ->
 
 @dataclass(frozen=True)
 class Attribute:
-    """Tells which holders need which of some files; runs on executors."""
+    """Attributes files to the holders that need them; runs on executors."""
 
     holders: Holders
     roots: tuple[str, ...]
@@ -64,8 +64,8 @@ class Attribute:
 
 def _warnings(survey: Survey, marking: Marking) -> list[str]:
     found = [
-        f"A version reads files from the base path '{base}', but {why}; if it leads here under another name, what it "
-        "needs is counted for every file of that name."
+        f"A version reads files from the base path '{base}', but {why}. If the path leads here under another name, "
+        "every file with a name that it needs is counted."
         for base, why in sorted(marking.lost_bases.items())
     ]
     uris = {location.uri for location in survey.repositories}

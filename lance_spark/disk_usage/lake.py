@@ -1,4 +1,4 @@
-"""What the tables of a catalog take: few of them one by one, many of them as tasks."""
+"""Measures the tables of a catalog: few of them one by one, many of them as tasks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lance_spark.storage import versions
 
 _SIDE_BY_SIDE = 4
 _TASKS = 16
-"""Tasks for each one that runs at a time: a large table does not leave cores without work at the end."""
+"""Tasks for each one that runs at a time: enough to keep all cores busy until the end despite a large table."""
 
 
 def catalog_storage(catalog: Catalog, engine: Engine, namespace: Name = "") -> CatalogStorage:
-    """What each table of a catalog, or of a namespace and those below it, takes.
+    """The usage of each table of a catalog, or of a namespace and those below it.
 
-    Tables that read files of one another are known as clones. A table that cannot be looked at is a row with its error.
-    Raises NotFound if there is nothing, or no such namespace.
+    Tables that read files of one another count as clones. A table that cannot be examined is a row with its error.
+    Raises NotFound if the catalog is empty or the namespace does not exist.
     """
     lake = find_tables(catalog, namespace)
     runner = engine.for_work("storage", Work(tables=len(lake.tables)))

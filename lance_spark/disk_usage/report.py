@@ -1,4 +1,4 @@
-"""What a dataset's refs cost, for people and for programs. Pure."""
+"""Reports of disk usage, of a dataset and of a catalog, for people and programs. Pure."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class StorageReport(Shown):
     """Files, bytes, and bytes that no ref needs, by kind of file."""
     warnings: Sequence[str] = ()
     ran_on: str = ""
-    """Where the work was done: "local", which is threads of one process, or "spark"."""
+    """Where the work ran: "local", threads of one process, or "spark"."""
     costs: Costs | None = field(default=None, compare=False)
     holders: tuple[Holder, ...] = field(default=(), compare=False)
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
 
     @property
     def files(self) -> int:
-        """How many files there are, notes and refs included."""
+        """Number of files, including notes and refs."""
         return sum(files for files, _, _ in self.kinds.values())
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Total size."""
         return sum(size for _, size, _ in self.kinds.values())
 
     @property
     def unneeded(self) -> int:
-        """What a cleanup without any limit of age would free as things are."""
+        """What a cleanup without any age limit would free now."""
         return sum(size for _, _, size in self.kinds.values())
 
     def ref(self, name: str) -> RefUsage:
@@ -66,9 +66,9 @@ class StorageReport(Shown):
         raise NotFound(f"There is no branch, tag or clone '{name}'.", hint="See .refs for all of them.")
 
     def freed_by(self, *names: str) -> int:
-        """Bytes that go with several branches, tags or clones, once a cleanup has taken what nothing needs any longer.
+        """Bytes freed by deleting several branches, tags or clones, once a cleanup has removed what nothing needs.
 
-        That may be more than the sum over each of them: what only they share goes as well. Raises NotFound.
+        This can exceed the sum over each of them, as it includes the files that only they share. Raises NotFound.
         """
         records = [self.ref(name) for name in names]
         kinds = {(record.kind, record.ref) for record in records}
@@ -85,11 +85,11 @@ class StorageReport(Shown):
         return pa.table([pa.array(c, f.type) for c, f in zip(columns, USAGE, strict=True)], schema=USAGE)
 
     def to_df(self) -> Any:
-        """``refs`` as a DataFrame; as an Arrow table where there is no session."""
+        """``refs`` as a DataFrame, or as an Arrow table without a session."""
         return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         kinds = {
             kind: {"files": files, "bytes": size, "unneeded_bytes": unneeded}
             for kind, (files, size, unneeded) in self.kinds.items()
@@ -109,7 +109,7 @@ class StorageReport(Shown):
         )
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         return f"{counted(self.files, 'file')}, {readable(self.bytes)}; {readable(self.unneeded)} that no ref needs"
 
     def kinds_grid(self) -> Grid:
@@ -138,7 +138,7 @@ def _size(size: int | None) -> str:
     return "-" if size is None else readable(size)
 
 
-# --- What the tables of a catalog take, for people and for programs
+# --- The usage of a catalog's tables
 # Pure.
 
 TABLE_USAGE = pa.schema(
@@ -156,7 +156,7 @@ TABLE_USAGE = pa.schema(
         ("report", pa.string()),
     ]
 )
-"""A row a table; ``report`` is its own report as JSON."""
+"""One row per table; ``report`` is its own report as JSON."""
 
 
 def usage_row(name: str, report: StorageReport) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def usage_row(name: str, report: StorageReport) -> dict[str, Any]:
 
 
 def nothing_there(name: str, uri: str, error: str = "", exit_code: int = 0) -> dict[str, Any]:
-    """The row of a table without data, or of one that cannot be looked at."""
+    """The row of a table without data, or of one that cannot be read."""
     numbers = dict.fromkeys(("files", "bytes", "unneeded_bytes", "branches", "tags"), 0)
     return {"table": name, "uri": uri, **numbers, "by_kind": [], "error": error, "exit_code": exit_code, "report": ""}
 
@@ -191,27 +191,27 @@ class CatalogStorage(Shown):
     tables: Sequence[Mapping[str, Any]]
     """Rows of TABLE_USAGE, the largest first."""
     ran_on: str = ""
-    """Where tables were looked at: "local" or "spark"."""
+    """Where tables were examined: "local" or "spark"."""
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
 
     @property
     def bytes(self) -> int:
-        """What they take together."""
+        """Total size."""
         return sum(row["bytes"] for row in self.tables)
 
     @property
     def unneeded(self) -> int:
-        """What cleanups without any limit of age would free."""
+        """What cleanups without any age limit would free."""
         return sum(row["unneeded_bytes"] for row in self.tables)
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Tables that could not be looked at, and why."""
+        """Tables that could not be examined, and why."""
         return [(row["table"], row["error"]) for row in self.tables if row["error"]]
 
     @property
     def exit_code(self) -> int:
-        """0, or the worst code of the tables that could not be looked at."""
+        """0, or the highest exit code of the tables that could not be examined."""
         return max((row["exit_code"] for row in self.tables), default=0)
 
     def to_arrow(self) -> pa.Table:
@@ -219,11 +219,11 @@ class CatalogStorage(Shown):
         return pa.Table.from_pylist([dict(row) for row in self.tables], TABLE_USAGE).drop_columns(["report"])
 
     def to_df(self) -> Any:
-        """``tables`` as a DataFrame; as an Arrow table where there is no session."""
+        """``tables`` as a DataFrame, or as an Arrow table without a session."""
         return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
 
     def to_json(self) -> str:
-        """All of it as a JSON object, with every table's own report."""
+        """The report as a JSON object, with every table's own report."""
         tables = [
             {**row, "by_kind": dict(row["by_kind"]), "report": json.loads(row["report"]) if row["report"] else None}
             for row in self.tables
@@ -240,7 +240,7 @@ class CatalogStorage(Shown):
         )
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         bad = f"; {counted(len(self.problems), 'table')} could not be looked at" if self.problems else ""
         return (
             f"{counted(len(self.tables), 'table')}, {readable(self.bytes)}; "
@@ -248,7 +248,7 @@ class CatalogStorage(Shown):
         )
 
     def grid(self) -> Grid:
-        """A row a table."""
+        """One row per table."""
         rows = tuple(
             (
                 row["table"],

@@ -1,7 +1,7 @@
-"""Who holds which version: branches, tags, clones, and what no ref holds. Pure.
+"""Attributes files to holders (branches, tags, clones, or no ref), and adds up what each ref costs. Pure.
 
-A file is there for all holders of all versions that name it. When a ref goes, its holders go, and with them the files
-that nobody else holds.
+A file belongs to all holders of all versions that name it. A deleted ref takes its holders along, and with them the
+files that no other holder needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BRANCH, OLD, TAG, CLONE, DETACHED, NO_REF = (
     "directory without a ref",
 )
 Ids = frozenset[int]
-"""Holders, by their index in ``Holders.all``."""
+"""Holders, by index in ``Holders.all``."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,24 @@ class Holder:
 
     kind: str
     ref: str
-    """Name of the branch (of the branch that old or detached versions are on) or of the tag, URI of the clone."""
+    """Name of the branch (of old or detached versions: their branch) or of the tag; URI of the clone."""
 
 
 @dataclass(frozen=True)
 class ChainHolders:
-    """Who holds the versions of one chain."""
+    """The holders of the versions of one chain."""
 
     default: int
-    """Holds all versions that nobody else does."""
+    """Holds all versions without another holder."""
     newest: int
-    """Holds versions that came after the survey, and what is no version but goes with the chain."""
+    """Holds versions newer than the survey, and everything else that goes with the chain."""
     positions: tuple[int, ...] = ()
-    """Versions that others hold, ascending."""
+    """Versions with other holders, ascending."""
     held_by: tuple[Ids, ...] = ()
-    """By whom, for each of ``positions``."""
+    """The holders of each of ``positions``."""
 
     def of_span(self, first: int, last: int) -> Ids:
-        """Everybody who holds a version from the first to the last position."""
+        """All holders of a version from the first to the last position."""
         begin, end = bisect_left(self.positions, first), bisect_right(self.positions, last)
         ids: Ids = frozenset().union(*self.held_by[begin:end])
         return ids if end - begin == last - first + 1 else ids | {self.default}
@@ -74,16 +74,16 @@ class Holders:
     manifests: tuple[Mapping[tuple[bool, int], int], ...] = field(repr=False)
     """Position by (whether detached, version), for each chain."""
     ref_files: Mapping[str, int] = field(repr=False)
-    """Holder by the path of its ref file or of its record."""
+    """Holder by the path of its ref file or record."""
 
     def of_manifest(self, chain: int, name: str) -> Ids:
-        """Who holds the version whose manifest has this file name."""
+        """The holders of the version whose manifest has this file name."""
         read = read_manifest_name(name)
         at = None if read is None else self.manifests[chain].get((read.detached, read.version))
         return frozenset({self.chains[chain].newest}) if at is None else self.chains[chain].of_span(at, at)
 
     def families(self) -> list[int]:
-        """For each holder the one with which it goes at the latest: old and detached versions go with their branch."""
+        """For each holder, the one that takes it along when deleted: a branch takes its old and detached versions."""
         branches = {holder.ref: at for at, holder in enumerate(self.all) if holder.kind == BRANCH}
         return [
             branches.get(holder.ref, at) if holder.kind in (OLD, DETACHED) else at for at, holder in enumerate(self.all)
@@ -91,7 +91,7 @@ class Holders:
 
 
 class _Numbers:
-    """Numbers holders in the order in which they are first named."""
+    """Numbers holders in the order of first mention."""
 
     def __init__(self) -> None:
         self.known: dict[Holder, int] = {}
@@ -101,12 +101,12 @@ class _Numbers:
 
 
 def holders_of(survey: Survey) -> Holders:
-    """The holders of a dataset as a survey shows it."""
+    """The holders of a surveyed dataset."""
     numbers = _Numbers()
     for _, chain in survey.owned():
         numbers(BRANCH if chain.has_ref else NO_REF, chain.name)
     chains = tuple(_chain(survey, chain, numbers) for chain in survey.chains)
-    files = _ref_files(survey, numbers)  # before "all": the tag of a clone that is gone is a holder as well
+    files = _ref_files(survey, numbers)  # before "all": the tag of a missing clone is also a holder
     return Holders(
         all=tuple(numbers.known),
         chains=chains,
@@ -138,7 +138,7 @@ def _chain(survey: Survey, chain: Chain, numbers: _Numbers) -> ChainHolders:
 
 
 def _pins(survey: Survey, chain: Chain, numbers: _Numbers) -> list[tuple[int, int]]:
-    """(version, holder) of what a cleanup keeps for a ref, whatever its age."""
+    """(version, holder) for everything that a cleanup keeps for a ref at any age."""
     pins = [
         (tag.version, _of_tag(survey, tag.name, numbers))
         for tag in survey.refs.tags.values()
@@ -153,7 +153,7 @@ def _pins(survey: Survey, chain: Chain, numbers: _Numbers) -> list[tuple[int, in
 
 
 def _of_tag(survey: Survey, tag: str, numbers: _Numbers) -> int:
-    """The tag; or the clone that it protects, if the survey found that clone."""
+    """The tag, or the clone that it protects if the survey found that clone."""
     recorded = survey.recorded_clones.get(tag)
     clones = {location.uri for location in survey.repositories[1:]}
     return numbers(CLONE, recorded) if recorded in clones else numbers(TAG, tag)
@@ -173,37 +173,37 @@ def _ref_files(survey: Survey, numbers: _Numbers) -> dict[str, int]:
     return found
 
 
-# --- Files and marks brought together: which holders need which file
-# Pure, the same code on Spark and without.
+# --- Joining files with marks: which holders need which file
+# Pure; the same code on Spark and without.
 
 ATTRIBUTED = pa.schema(
     [
         ("kind", pa.string()),
         ("chain", pa.int32()),  # index into Survey.chains of the chain in whose directory they are
-        ("holders", pa.string()),  # indexes into Holders.all, with commas between; see also STAYS
+        ("holders", pa.string()),  # comma-separated indexes into Holders.all; see also STAYS
         ("files", pa.int64()),
         ("bytes", pa.int64()),
     ]
 )
 STAYS = "-"
-"""In the place of holders: nobody needs the file, and neither a cleanup nor the deletion of its branch takes it."""
+"""In place of holders: no holder needs the file, and neither a cleanup nor the deletion of its branch removes it."""
 _NOBODY: Ids = frozenset()
 
 
 class Portion(NamedTuple):
-    """Files of one kind in one directory that the same holders need."""
+    """Files of one kind in one directory, needed by the same holders."""
 
     kind: str
     chain: int
     holders: Ids
     stays: bool
-    """Whether they stay although nobody needs them."""
+    """Whether they stay although no holder needs them."""
     files: int
     bytes: int
 
 
 def attribute(files: pa.Table, marks: pa.Table, holders: Holders, roots: Sequence[str]) -> pa.Table:
-    """ATTRIBUTED for some FILES and all MARKS with the same ``local``. ``roots`` are those of all chains."""
+    """ATTRIBUTED for some FILES and all MARKS with the same ``local``. ``roots`` are the roots of all chains."""
     needed = _needed(marks, holders)
     sums: dict[tuple[str, int, str], list[int]] = {}
     texts: dict[Ids, str] = {_NOBODY: ""}
@@ -227,10 +227,10 @@ def attribute(files: pa.Table, marks: pa.Table, holders: Holders, roots: Sequenc
 
 
 def _needed(marks: pa.Table, holders: Holders) -> dict[str, Ids]:
-    """Who needs the files of each key."""
+    """The holders of the files of each key."""
     needed: dict[str, Ids] = {}
     spans: dict[tuple[int, int, int], Ids] = {}
-    unions: dict[tuple[Ids, Ids], Ids] = {}  # few sets, of very many files: each is made once
+    unions: dict[tuple[Ids, Ids], Ids] = {}  # few sets for very many files: each is made once
     columns = (marks[name].to_pylist() for name in ("chain", "key", "first", "last"))
     for chain, key, first, last in zip(*columns, strict=True):
         if key is None or chain == LEFTOVER:
@@ -250,7 +250,7 @@ def _needed(marks: pa.Table, holders: Holders) -> dict[str, Ids]:
 
 
 def _by_its_place(path: str, kind: str, chain: int, holders: Holders) -> Ids:
-    """Who holds a file that versions do not name: manifests, refs and notes."""
+    """The holders of a file that versions do not name: manifests, refs and notes."""
     if kind == layout.MANIFEST:
         return holders.of_manifest(chain, path.rpartition("/")[2])
     if path in holders.ref_files:
@@ -259,7 +259,7 @@ def _by_its_place(path: str, kind: str, chain: int, holders: Holders) -> Ids:
 
 
 def _stays(path: str, kind: str, root: str) -> bool:
-    """Cleanups leave files of unknown kinds; with a branch go those in directories of its own."""
+    """Whether a file survives: cleanups keep unknown kinds, except in a deleted branch's own directories."""
     if kind != layout.UNKNOWN:
         return False
     return not root or not is_dataset_directory(path[len(root) + 1 :].partition("/")[0])
@@ -274,7 +274,7 @@ def portions(attributed: pa.Table) -> Iterator[Portion]:
         yield Portion(row["kind"], row["chain"], ids, text == STAYS, row["files_sum"], row["bytes_sum"])
 
 
-# --- From portions of a dataset to what each ref costs
+# --- The cost of each ref
 # Pure.
 
 NOT_NAMED = "named by no version"
@@ -283,26 +283,26 @@ _ORDER = {kind: at for at, kind in enumerate((BRANCH, OLD, TAG))}
 
 @dataclass(frozen=True)
 class RefUsage:
-    """What one ref costs, in bytes of this dataset's directories."""
+    """The cost of one ref, in bytes of this dataset's directories."""
 
     ref: str
     """Name of the branch or tag, URI of the clone."""
     kind: str
     """branch, old versions, tag, clone, detached versions, directory without a ref, named by no version."""
     needed: int
-    """Bytes of all files that its versions name, with their manifests, wherever they lie."""
+    """Bytes of all files that its versions name, including manifests, in any directory."""
     owned: int | None
-    """Bytes of all files in its own directory; None for what has no directory in this dataset."""
+    """Bytes of all files in its own directory; None without a directory in this dataset."""
     shared: int
-    """That part of ``needed`` that something else needs as well."""
+    """The part of ``needed`` that something else also needs."""
     freed: int | None
-    """Bytes that go with it, once a cleanup has taken what nothing needs any longer. None for main, which cannot be
+    """Bytes freed by deleting it, once a cleanup has removed what nothing needs. None for main, which cannot be
     deleted."""
     freed_files: int | None
     by_kind: Mapping[str, int] = field(default_factory=dict)
     """``needed`` by kind of file."""
     obstacle: str = ""
-    """Why it cannot be deleted as things are: what has to go first."""
+    """What must be deleted first, if it cannot be deleted now."""
 
 
 class Costs:
@@ -317,10 +317,10 @@ class Costs:
         """Chain by its holder."""
         deletable = {at for at, chain in survey.owned() if chain.branch is not None and chain.has_ref}
         self._roots = {chain: one for one, chain in self._directories.items() if chain in deletable}
-        """Holder of the branch, by chain: what no version names goes with the branch in whose directory it is."""
+        """Holder of the branch, by chain: files that no version names go with the branch of their directory."""
 
     def refs(self) -> tuple[RefUsage, ...]:
-        """A record for each ref, and for what no ref needs."""
+        """A record for each ref, and for files that no ref needs."""
         needed: list[Counter[str]] = [Counter() for _ in self._holders.all]
         shared: Counter[int] = Counter()
         owned: Counter[int] = Counter()
@@ -344,7 +344,7 @@ class Costs:
         return (*kept, *self._not_named())
 
     def freed_by(self, wanted: Collection[int]) -> int:
-        """Bytes that go if all these holders go together."""
+        """Bytes freed by deleting all these holders together."""
         gone = frozenset(at for at, family in enumerate(self._families) if at in wanted or family in wanted)
         return sum(portion.bytes for portion in self._portions if self._all_gone(portion, gone))
 
@@ -360,14 +360,14 @@ class Costs:
         return {kind: (total[0], total[1], total[2]) for kind, total in sorted(sums.items())}
 
     def _touched(self, ids: Ids) -> Ids:
-        """The records that a portion with these holders counts for: the branch, too, for its old versions."""
+        """The records that a portion with these holders counts for, including the branch of old versions."""
         return ids | {self._families[one] for one in ids}
 
     def _goes_with(self, one: int, ids: Ids) -> Ids:
         return frozenset(each for each in ids if each == one or self._families[each] == one)
 
     def _ends_with(self, portion: Portion) -> Iterator[int]:
-        """The records each of which takes the portion along alone."""
+        """The records whose deletion alone removes the portion."""
         if portion.holders:
             ids = portion.holders
             yield from (one for one in self._touched(ids) if self._goes(ids, self._goes_with(one, ids)))
@@ -382,8 +382,8 @@ class Costs:
     def _goes(self, ids: Ids, gone: Ids) -> bool:
         """Whether files go with these holders.
 
-        Old versions of other branches do not keep files: the cleanup takes those that nothing else needs. What it takes
-        anyway, with or without the holders, is not theirs.
+        Old versions of other branches do not keep files: the cleanup removes those that nothing else needs. Files that
+        it removes anyway, with or without the holders, do not count as theirs.
         """
         rest = ids - gone
         return not rest or (rest <= self._old and not ids & gone <= self._old)

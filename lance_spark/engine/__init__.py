@@ -1,1 +1,1 @@
-"""The only code that says ``pyspark``."""
+"""Engines that run work over many items: threads of this process, or Spark."""

@@ -1,4 +1,4 @@
-"""What an engine has to do: a few operations on items and on tables that may be too large for one machine."""
+"""The interface of an engine: a few operations on items and large tables; and the engine of local threads."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from lance_spark.core.show import Tell, WorkProgress, untold
 
 Item = TypeVar("Item")
 Frame = Any
-"""A table as the runner holds it: a Spark DataFrame, or an Arrow table."""
+"""A table in the runner's form: a Spark DataFrame, or an Arrow table."""
 
 
 class Engine(Protocol):
-    """Something to run on. It is a value: nothing starts before there is work."""
+    """A place to run work. It is a value: nothing starts before there is work."""
 
     @property
     def tell(self) -> Tell:
-        """Tells whoever wants to know how far the work is; actions tell the stages that need no runner."""
+        """Receives progress; actions report stages that need no runner to it."""
         ...
 
     def for_work(self, operation: str, work: Work) -> Runner:
-        """The runner for one task of that size. ``operation`` is the verb a user knows, such as "merge"."""
+        """The runner for one task of that size. ``operation`` is the verb as the user knows it, such as "merge"."""
         ...
 
 
 class Runner(Protocol):
-    """Runs pure functions over many items or rows. Functions and items pickle; they may run in other processes."""
+    """Runs pure functions over many items or rows. Functions and items must pickle; other processes can run them."""
 
     @property
     def name(self) -> str:
-        """Where it runs, as reports say it: "local" or "spark"."""
+        """Where it runs, for reports: "local" or "spark"."""
         ...
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run side by side."""
+        """Number of parallel tasks."""
         ...
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> Frame:
-        """All batches of all items. ``stage`` is what a user reads while it runs."""
+        """All batches of all items. ``stage`` is displayed while it runs."""
         ...
 
     def map(
@@ -68,7 +68,7 @@ class Runner(Protocol):
         function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         schema: pa.Schema,
     ) -> Frame:
-        """The function's batches, in their order, for all batches of a frame, which fit into memory."""
+        """The function's batches, in order, for all batches of a frame, which must fit into memory."""
         ...
 
     def match(
@@ -81,7 +81,7 @@ class Runner(Protocol):
     ) -> Frame:
         """The function's tables for pairs of groups that hold all rows of some values of ``local``.
 
-        ``rows`` is about how many there are: groups have to fit into memory.
+        ``rows`` is their approximate number: each group must fit into memory.
         """
         ...
 
@@ -95,51 +95,51 @@ class Runner(Protocol):
     ) -> Frame:
         """The function's batches for all ``rows`` (binary) of each value of ``part`` (bigint), from 0 on.
 
-        All of one part have to fit into memory.
+        All rows of one part must fit into memory.
         """
         ...
 
     def union(self, frames: Sequence[Frame]) -> Frame:
-        """All rows of frames with one schema; of at least one frame."""
+        """All rows of one or more frames with one schema."""
         ...
 
     def keep(self, frame: Frame) -> Frame:
-        """The same frame, computed once although it is used several times."""
+        """The same frame, computed only once even if it is used several times."""
         ...
 
     def collect(self, stage: str, frame: Frame) -> pa.Table:
-        """The rows, in this process. For sums and the like only."""
+        """The rows, in this process. Only for sums and other small results."""
         ...
 
     def release(self) -> None:
-        """Let go of what was kept; frames stay usable, but may be computed again."""
+        """Release what was kept; frames stay usable, but might be recomputed."""
         ...
 
 
-# --- How much there is to do, and whether threads of this process are enough for it
+# --- The amount of work, and whether threads of this process suffice
 # Pure.
 
 
 @dataclass(frozen=True)
 class Work:
-    """The size of a task, as it is known before anything of it runs. What is not part of the task is 0."""
+    """The size of a task, as known before it runs. Parts that do not apply are 0."""
 
     tables: int = 0
-    """Whole datasets, each of which is looked at by itself."""
+    """Whole datasets, each processed on its own."""
     manifests: int = 0
-    """Manifests to read: a request each."""
+    """Manifests to read: one request each."""
     manifest_bytes: int = 0
     files: int = 0
-    """Files to list, to decide about or to delete: a thousand or so with one request."""
+    """Files to list, judge or delete: about a thousand per request."""
     copies: int = 0
-    """Files to copy: a request each, and often all of their bytes."""
+    """Files to copy: one request each, and often all of their bytes."""
     copied_bytes: int = 0
     read_bytes: int = 0
-    """Bytes of rows and indexes to look at."""
+    """Bytes of rows and indexes to process."""
 
     @property
     def is_little(self) -> bool:
-        """Whether threads of this process do it as fast as a cluster; see LITTLE."""
+        """Whether threads of this process are as fast as a cluster; see LITTLE."""
         return all(getattr(self, field.name) <= getattr(LITTLE, field.name) for field in fields(self))
 
 
@@ -152,23 +152,23 @@ LITTLE = Work(
     copied_bytes=256 * 1024**2,
     read_bytes=512 * 1024**2,
 )
-"""The most that local threads get where no engine was chosen. Each of these takes them some five to ten seconds,
-which is what Spark needs for its first small jobs; and the files take them some 100 MB of memory."""
+"""Maximum work for local threads if no engine was chosen. Each of these takes them some five to ten seconds, as long
+as Spark needs for its first small jobs; the files take some 100 MB of memory."""
 
 
-# --- Runs in this process, with threads: little work should not wait for a cluster
+# --- Threads of this process: little work should not wait for a cluster
 
 LOCAL = "local"
 
 _LEAST_THREADS = 8
-"""Stores answer after milliseconds, in which a core has nothing to do."""
+"""Even on one core: stores answer after milliseconds, while it is idle."""
 _SLICE_ROWS = 1_000
-"""Slices have a multiple of this many rows, which is what one request deletes; fewer are not worth a thread."""
+"""Slices have a multiple of this many rows, the number that one request deletes; fewer are not worth a thread."""
 _IDLE = 0.005
-"""Seconds of waiting in one item from which on threads are worth it."""
+"""Seconds of waiting in one item that make threads worthwhile."""
 
 _TELL_EVERY = 0.5
-"""Seconds between two words on how far it is."""
+"""Seconds between two progress reports."""
 
 _Result = TypeVar("_Result")
 
@@ -176,27 +176,27 @@ _Result = TypeVar("_Result")
 class LocalRunner:
     """Frames are Arrow tables. Memory grows with the number of files: some 500 bytes each.
 
-    It is an engine as well, as it is the same for all work.
+    It is also an engine, because it is the same for all work.
     """
 
     name = LOCAL
 
     def __init__(self, parallelism: int | None = None, tell: Tell = untold) -> None:
-        """``tell`` is told the stage that begins, and how many items of it are done."""
+        """``tell`` receives each stage that begins, and the number of its finished items."""
         self.parallelism = parallelism or max(_LEAST_THREADS, 2 * (os.cpu_count() or 1))
         self.tell = tell
         self._told = 0.0
         self._waits = False
-        """Whether an item was seen to wait for a store."""
+        """Whether an item was seen waiting for a store."""
 
     def for_work(self, operation: str, work: Work) -> LocalRunner:  # noqa: ARG002 - the same for all
-        """Itself, whatever there is to do."""
+        """Itself, for any work."""
         return self
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> pa.Table:
-        """All batches of all items, in the order of the items."""
+        """All batches of all items, in order."""
         results = self._each(stage, lambda item: list(function(item)), items)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
@@ -207,7 +207,7 @@ class LocalRunner:
         function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         schema: pa.Schema,
     ) -> pa.Table:
-        """The function's batches for slices of the table: a table of candidates is stored and deleted in as many."""
+        """The function's batches for slices of the table: storing and deleting candidates uses the same slices."""
         count = min(self.parallelism if self._waits else 1, frame.num_rows // _SLICE_ROWS) or 1
         size = max(1, -(-frame.num_rows // (count * _SLICE_ROWS))) * _SLICE_ROWS
         slices = [frame.slice(first, size).to_batches() for first in range(0, max(1, frame.num_rows), size)]
@@ -265,13 +265,13 @@ class LocalRunner:
         return frame
 
     def release(self) -> None:
-        """Nothing to let go of: tables go with the plan."""
+        """Does nothing: tables are released with the plan."""
 
     def _each(self, stage: str, function: Callable[[Item], _Result], items: Sequence[Item]) -> list[_Result]:
-        """The results, in the order of the items; side by side once an item had to wait.
+        """The results, in the order of the items; in parallel once an item had to wait.
 
-        A local disk answers at once. There threads only take Python's lock from one another, at every single file:
-        together they need half as long again as one of them alone.
+        A local disk answers at once. There, threads only compete for Python's lock at every single file: together they
+        need half as long again as a single thread.
         """
         results: list[_Result] = []
         self.tell(WorkProgress(stage, 0, len(items)))
@@ -292,27 +292,27 @@ class LocalRunner:
         return results
 
     def _count(self, stage: str, done: int, total: int) -> None:
-        """Tell how many items are done: all of them, or some of them once in a while."""
+        """Report how many items are done: all of them, or some of them from time to time."""
         now = time.perf_counter()
         if done == total or now - self._told >= _TELL_EVERY:
             self.tell(WorkProgress(stage, done, total))
             self._told = now
 
 
-# --- The engine to take where none was chosen: the smallest that does the work well
+# --- The default engine: the smallest that does the work well
 
 
 @dataclass(frozen=True)
 class AutoEngine:
-    """One engine for little work, another one beyond."""
+    """One engine for little work, another one for more."""
 
     small: Engine
     large: Callable[[], Engine]
-    """Asked when there is work for it and not before: a cluster takes long to start."""
+    """Called only once there is work for it: a cluster takes long to start."""
 
     @property
     def tell(self) -> Tell:
-        """As the small one does."""
+        """Like the small engine's."""
         return self.small.tell
 
     def for_work(self, operation: str, work: Work) -> Runner:

@@ -1,4 +1,4 @@
-"""The Spark session: the one that was given, the active one, or the one a job starts."""
+"""The Spark session of a call or a job, work as Spark jobs, and the choice between Spark and local threads."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from lance_spark.engine.local import Frame
 
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
-"""Spark's, from all messages to none."""
+"""Spark's levels, from all messages to none."""
 
 
 def add_log_level(parser: _ActionsContainer) -> None:
-    """Give a job's command line the option ``--log-level``."""
+    """Add the option ``--log-level`` to a job's command line."""
     parser.add_argument(
         "--log-level",
         choices=LOG_LEVELS,
         default="ERROR",
         type=str.upper,
         metavar="LEVEL",
-        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
+        help="show Spark's own messages from this level on, e.g. INFO (default ERROR)",
     )
 
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
-    """The session that was given, or the active one if there is one. Starts none."""
+    """The given session, or the active one if any. Starts none."""
     if given is not None:
         return given
     if "pyspark.sql" not in sys.modules:
-        return None  # and importing it takes half a second
+        return None  # importing it would take half a second
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
@@ -67,9 +67,9 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def check_places(given: SparkSession | None, *paths: str) -> None:
-    """Raise InvalidOption for a relative path where the session, given or active, is one of Spark Connect.
+    """Raise InvalidOption for a relative path if the session, given or active, is one of Spark Connect.
 
-    The server would look for it in another directory than this process does.
+    The server would resolve it against another directory than this process does.
     """
     session = session_or_none(given)
     if session is None or not is_connect(session):
@@ -80,13 +80,13 @@ def check_places(given: SparkSession | None, *paths: str) -> None:
 
 
 def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
-    """The dataset at what a user of the session typed. Raises InvalidOption, as :func:`check_places` as well."""
+    """The dataset at a user's path or URI. Raises InvalidOption, also as :func:`check_places`."""
     check_places(given, uri)
     return dataset_at(uri, storage_options)
 
 
 def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
-    """The session that was given, or the active one. Raises Refused, with the hint, where there is none."""
+    """The given session, or the active one. Raises Refused, with the hint, if there is none."""
     session = session_or_none(given)
     if session is None:
         raise Refused("There is no Spark session in this process.", hint=hint)
@@ -94,29 +94,29 @@ def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
 
 
 class JobSession:
-    """The session of a job, which starts when it is asked for, and stops at the end if it was started here.
+    """The session of a job, started on demand, and stopped at the end if it was started here.
 
     ``with JobSession("name") as session`` gives it; ``session()`` is the Spark session.
     """
 
     def __init__(self, name: str, log_level: str = "ERROR", say: Callable[[str], object] = str) -> None:
-        """``say`` is told when Spark starts. A session that is there already keeps its log level."""
+        """``say`` is called when Spark starts. An existing session keeps its log level."""
         self._name, self._log_level, self._say = name, log_level, say
         self._started: SparkSession | None = None
 
     def __enter__(self) -> JobSession:
         if "CONTAINER_ID" in os.environ:
-            self()  # YARN takes a driver in a container of its own that never made a session for one that failed
+            self()  # YARN takes a driver in its own container for a failed one if it never created a session
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
     def __call__(self) -> SparkSession:
-        """The session that is active, or that spark-submit prepared, or a local one.
+        """The active session, or the one that spark-submit prepared, or a local one.
 
-        Without PYSPARK_PYTHON Spark starts whichever ``python3`` is first on the PATH for the Python workers, and the
-        first query ends with "No module named 'lance'" although the driver has it.
+        Without PYSPARK_PYTHON, Spark runs its Python workers with the first ``python3`` on the PATH. The first query
+        then ends with "No module named 'lance'" although the driver has it.
         """
         session = self._started or session_or_none(None)
         if session is None:
@@ -130,19 +130,19 @@ class JobSession:
         return session
 
     def stop(self) -> None:
-        """Stop what was started here: nothing is said on the terminal afterwards. Safe to repeat."""
+        """Stop what was started here, without messages on the terminal. Safe to repeat."""
         started, self._started = self._started, None
         if started is not None:
             started.stop()
 
 
-# --- Runs work over many files as Spark jobs
-# Works on Spark Connect: DataFrames of Arrow batches, nothing of the JVM.
+# --- Work over many files as Spark jobs
+# Works on Spark Connect: DataFrames of Arrow batches, no JVM access.
 
 Batches = Iterator[pa.RecordBatch]
 _BUCKET = "bucket"
 _BUCKET_ROWS = 100_000
-"""Rows that one task holds at once: some 50 MB."""
+"""Maximum rows that one task holds at once: some 50 MB."""
 
 
 SPARK = "spark"
@@ -150,14 +150,14 @@ SPARK = "spark"
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Spark for all work."""
+    """Runs all work on Spark."""
 
     session: Callable[[], SparkSession]
-    """Gets or starts the session, when there is work."""
+    """Gets or starts the session, once there is work."""
     parallelism: int | None = None
-    """Tasks side by side, by default as many as the executors have cores."""
+    """Number of parallel tasks, by default the executors' cores."""
     tell: Tell = untold
-    """Is told the stage that begins; how far it is, Spark shows."""
+    """Receives each stage that begins; Spark itself shows the progress."""
 
     def for_work(self, operation: str, work: Work) -> SparkRunner:  # noqa: ARG002 - Spark takes any
         """A runner whose jobs are named after the operation."""
@@ -172,7 +172,7 @@ class SparkRunner:
     def __init__(
         self, spark: SparkSession, operation: str, parallelism: int | None = None, tell: Tell = untold
     ) -> None:
-        """Nothing runs yet. Arguments are as of SparkEngine; jobs bear the ``operation`` in their tags."""
+        """Runs nothing yet. Arguments are those of SparkEngine; jobs have the ``operation`` in their tags."""
         self._spark = spark
         self._operation = operation
         self._given = parallelism
@@ -181,7 +181,7 @@ class SparkRunner:
 
     @cached_property
     def parallelism(self) -> int:
-        """How many tasks run side by side. Unless it was given, a small job finds it out."""
+        """Number of parallel tasks. Unless given, a small job determines it."""
         return self._given or self._cores()
 
     def flat_map(
@@ -231,7 +231,7 @@ class SparkRunner:
         given = tuple(wire_schema(frame.schema) for frame in frames)
         buckets = max(2 * self.parallelism, rows // _BUCKET_ROWS)
         bucket = F.abs(F.hash("local")) % buckets
-        # As many partitions as buckets: the session's shuffle setting, 200, would make 200 tasks of a small dataset.
+        # As many partitions as buckets: the session's shuffle setting, 200, would give a small dataset 200 tasks.
         parted = (frame.withColumn(_BUCKET, bucket).repartition(buckets, _BUCKET) for frame in frames)
         ours, theirs = (frame.groupBy(_BUCKET) for frame in parted)
 
@@ -253,7 +253,7 @@ class SparkRunner:
         parts: int,
     ) -> DataFrame:
         """A DataFrame with the function's batches; one task writes one part, or two."""
-        # Spark hashes parts to tasks. With as many tasks as parts a third of them would have nothing to do.
+        # Spark hashes parts to tasks. With as many tasks as parts, a third of them would be idle.
         parted = frame.repartition(2 * max(1, parts), "part").sortWithinPartitions("part")
 
         def run(batches: Batches) -> Batches:
@@ -272,7 +272,7 @@ class SparkRunner:
         return whole
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """The DataFrame, cached where the platform has a cache; elsewhere it is computed again, with the same rows."""
+        """The DataFrame, cached if the platform has a cache; otherwise it is recomputed, with the same rows."""
         try:
             kept = frame.persist()
         except PySparkException:
@@ -281,19 +281,19 @@ class SparkRunner:
         return kept
 
     def release(self) -> None:
-        """Let go of everything that was kept."""
+        """Release everything that was kept."""
         while self._kept:
             self._kept.pop().unpersist()
 
     def collect(self, stage: str, frame: DataFrame) -> pa.Table:
-        """The rows as an Arrow table. Raises this package's own errors where a task did."""
+        """The rows as an Arrow table. Re-raises this package's errors from tasks."""
         with self._described(stage):
             return frame.toArrow()
 
     @contextmanager
     def _described(self, stage: str) -> Iterator[None]:
-        """Name the jobs inside in Spark's UI, and raise our own errors as what they are."""
-        # Spark refuses a comma, such as that of a large number.
+        """Name the jobs inside in Spark's UI, and restore this package's errors from Spark's."""
+        # Spark rejects a comma, such as that of a large number.
         tag = f"lance {self._operation}: {stage}".replace(",", "")
         self._spark.addTag(tag)
         try:
@@ -304,23 +304,23 @@ class SparkRunner:
             self._spark.removeTag(tag)
 
     def _cores(self) -> int:
-        """Cores of the executors: the number of partitions Spark gives a range by itself."""
+        """Cores of the executors: the number of partitions that Spark gives a range by default."""
         return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
 
 
 def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:
-    """Part and rows of each row."""
+    """The part and the rows of each row."""
     for batch in batches:
         for part, piece in zip(batch.column("part"), batch.column("rows"), strict=True):
             yield part.as_py(), piece.as_py()
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in plain types: a setting of Spark's makes all strings large ones."""
+    """The batch in plain types: one of Spark's settings turns all strings into large ones."""
     return batch if batch.schema.equals(schema) else pa.Table.from_batches([batch]).cast(schema).to_batches()[0]
 
 
-# --- Which engine a handle or a job runs on: threads of this process for little work, Spark beyond
+# --- The engine of a handle or a job: threads of this process for little work, Spark for more
 
 Where = Literal["auto", "spark", "local"]
 Progressing: TypeAlias = Callable[[WorkProgress], object] | None
@@ -329,21 +329,21 @@ _HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local
 
 
 def add_where(parser: _ActionsContainer) -> None:
-    """Give a job's command line the options ``--where`` and ``--local``."""
+    """Add the options ``--where`` and ``--local`` to a job's command line."""
     parser.add_argument(
         "--where",
         choices=get_args(Where),
         default="auto",
-        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
+        help="auto (default): threads of this process for little work, else Spark; local or spark: always that one",
     )
     parser.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
 
 
 def engine_of(spark: SparkSession | None, where: Where = "auto", progress: Progressing = None) -> Engine:
-    """The engine of a handle. Without a session, and without an active one, "auto" is threads for all work.
+    """The engine of a handle. Without a session, given or active, "auto" uses threads for all work.
 
-    ``progress`` is told how far it is. Raises InvalidOption for another ``where``, and for what is no function. What
-    "spark" raises without a session, Refused, comes with the work.
+    ``progress`` receives the progress. Raises InvalidOption for an invalid ``where``, and for a ``progress`` that is
+    not callable. "spark" without a session raises Refused once there is work.
     """
     return engine_for(where, lambda: session_or_none(spark), tell=to_tell(progress))
 
@@ -354,9 +354,9 @@ def engine_for(
     parallelism: int | None = None,
     tell: Tell = untold,
 ) -> Engine:
-    """The engine of that name. ``session`` is called when there is work for Spark and not before.
+    """The engine of that name. ``session`` is called only once there is work for Spark.
 
-    ``parallelism`` is the number of tasks side by side; ``tell`` is told how far it is.
+    ``parallelism`` is the number of parallel tasks; ``tell`` receives the progress.
     """
     if where not in get_args(Where):
         raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(Where)))}, not on {where!r}.")
@@ -370,7 +370,7 @@ def engine_for(
     return local if where == "local" else on_spark()
 
 
-# --- DataFrames of what this package computed, with what the dataset says of its columns
+# --- DataFrames of computed rows, with the dataset's column metadata
 
 
 def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataFrame:
@@ -381,7 +381,7 @@ def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataF
 
 
 def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The DataFrame, told of its columns what does not cross to executors, such as the length of vectors."""
+    """The DataFrame with column metadata that does not cross to executors, such as the length of vectors."""
     from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
     if not any(field.metadata for field in schema.fields):

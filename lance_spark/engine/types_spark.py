@@ -1,4 +1,4 @@
-"""Arrow types to Spark types and back. The table in docs/types.md is this file."""
+"""Arrow types to Spark types and back; docs/types.md documents this file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lance_spark.errors import SchemaMismatch
 from lance_spark.format.schema import BLOB_KEY
 
 LIST_SIZE_KEY = "arrow.fixed-size-list.size"
-"""Column metadata that keeps a vector's length, under the JVM connector's key."""
+"""Column metadata that holds a vector's length, under the JVM connector's key."""
 _MAX_DECIMAL = 38
 _TIME_TYPE = getattr(st, "TimeType", None)
 
@@ -24,14 +24,14 @@ _TIME_TYPE = getattr(st, "TimeType", None)
 def to_spark(schema: pa.Schema, blobs: frozenset[str] = frozenset()) -> st.StructType:
     """Spark's schema for a dataset's. ``blobs`` are the columns whose bytes are blobs.
 
-    Raises SchemaMismatch, naming the column and the way out, for a type that Spark cannot hold.
+    Raises SchemaMismatch, naming the column and the remedy, for a type that Spark cannot hold.
     """
     return st.StructType([_spark_field(field, field.name, field.name in blobs) for field in schema])
 
 
 def wire_schema(schema: st.StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects every batch of a read to have, to the letter."""
-    # Spark 4.0 always means UTC and has no such parameter.
+    """The exact Arrow schema that Spark expects of every batch of a read."""
+    # Spark 4.0 always assumes UTC and has no such parameter.
     named: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **named)
 
@@ -39,8 +39,8 @@ def wire_schema(schema: st.StructType) -> pa.Schema:
 def to_arrow(schema: st.StructType) -> pa.Schema:
     """Arrow schema for a new dataset with these Spark columns.
 
-    A column of arrays whose metadata has LIST_SIZE_KEY becomes a fixed-size list (a vector). Metadata of columns
-    is kept, as text. Raises SchemaMismatch for Spark types that Lance cannot hold.
+    A column of arrays whose metadata has LIST_SIZE_KEY becomes a fixed-size list (a vector). Metadata of columns is
+    kept, as text. Raises SchemaMismatch for Spark types that Lance cannot hold.
     """
     return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
 
@@ -130,7 +130,7 @@ def _vector_length(size: Any, path: str) -> int:
     if text.isdecimal() and 0 < int(text) < 2**31:
         return int(text)
     raise SchemaMismatch(
-        f"Column '{path}' has '{text}' in its metadata for {LIST_SIZE_KEY}, which is no length of a vector.",
+        f"Column '{path}' has '{text}' in its metadata for {LIST_SIZE_KEY}, which is not a length of a vector.",
         hint="Set it to the number of elements, or remove it from the metadata to write lists of any length.",
     )
 
@@ -152,7 +152,7 @@ def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
 
 
 def _inner_field(name: str, kind: st.DataType, nullable: bool, path: str) -> pa.Field:
-    # Spark's array() holds elements of no type that are never null; Arrow has no such field.
+    # Spark's array() holds never-null elements of no type; Arrow has no such field.
     return pa.field(name, _arrow_type(kind, path), nullable or isinstance(kind, st.NullType))
 
 
@@ -178,13 +178,13 @@ _WRITABLE = frozenset(
 
 
 def _decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
-    """Arrow metadata as Spark's; keys that describe Arrow's own encoding stay behind."""
+    """Arrow metadata as Spark's, without keys that describe Arrow's own encoding."""
     texts = {key.decode(): value.decode(errors="replace") for key, value in (metadata or {}).items()}
     return {key: value for key, value in texts.items() if not key.startswith(("ARROW:", "lance-encoding:"))}
 
 
 def _encode_metadata(metadata: Mapping[str, Any]) -> dict[str, str] | None:
-    """Spark metadata as Arrow's; what is not text is kept as JSON. A vector's length lives in its type."""
+    """Spark metadata as Arrow's; values other than text are kept as JSON. A vector's length is in its type."""
     kept = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in metadata.items()

@@ -1,4 +1,4 @@
-"""Makes this package's errors readable where Spark shows them."""
+"""Spark's Python workers: readable errors, and a socket without delays."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lance_spark.hints import Language, said
 
 @contextmanager
 def plainly(language: Language = "python") -> Iterator[None]:
-    """For what Spark's workers run: let one of our errors reach the user as its message and hint, in a language.
+    """In code that Spark's workers run: show one of this package's errors as its message and hint, in a language.
 
-    It takes the place of a traceback. Neither what is waited for nor what is answered is held back on its way.
+    These replace the traceback. Neither the input nor the answers of the worker are delayed.
 
-    Spark's worker prints the traceback of whatever a data source raises unless SPARK_HIDE_TRACEBACK is set. The
-    worker process ends right after it reported an exception, so setting the variable here hides nothing else.
-    Errors that are not ours keep their traceback.
+    Spark's worker prints the traceback of any exception of a data source unless SPARK_HIDE_TRACEBACK is set. The worker
+    process ends right after it reported an exception, so setting the variable here hides nothing else. Other errors
+    keep their traceback.
     """
     send_at_once()
     try:
@@ -39,7 +39,7 @@ _OWN = re.compile(r"lance_spark\.errors\.(\w+): (.*?)(?:\n  hint: ([^\n]*))?(?:\
 
 
 def own_error(text: str) -> LanceSparkError | None:
-    """The error of this package that a task raised, from the text Spark made of it; None for other failures."""
+    """The LanceSparkError that a task raised, from Spark's text of it; None for other failures."""
     match = _OWN.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or not (isinstance(kind, type) and issubclass(kind, LanceSparkError)):
@@ -49,29 +49,29 @@ def own_error(text: str) -> LanceSparkError | None:
 
 
 # --- The socket between Spark's JVM and the Python worker that runs a task
-# Spark leaves Nagle's algorithm on and sends a task in several small pieces: each waits until the other side has
-# acknowledged the one before, which Linux puts off for 40 ms: a quarter of the time of a query over 150,000 rows.
+# Spark leaves Nagle's algorithm on and sends a task in several small pieces. Each waits until the other side has
+# acknowledged the previous one, which Linux delays by 40 ms: a quarter of the time of a query over 150,000 rows.
 
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _OPEN_FILES = "/proc/self/fd"
 
 
 def send_at_once() -> None:
-    """Acknowledge what has come, and send from now on without delay. On executors, from within a task.
+    """Acknowledge received data, and send without delay from now on. On executors, inside a task.
 
-    To be called before the first batch is asked for, and at the end: Linux falls back to its delay by itself. Does
-    nothing on other systems, where Spark talks through Unix sockets, and in a process that Spark did not start.
+    Call it before requesting the first batch, and at the end: Linux falls back to its delay by itself. Does nothing on
+    other systems, where Spark uses Unix sockets, and in a process that Spark did not start.
     """
     if _QUICKACK is None or "PYTHON_WORKER_FACTORY_SECRET" not in os.environ:
         return
     for name in os.listdir(_OPEN_FILES):
-        with suppress(OSError):  # the directory itself was open while it was listed
+        with suppress(OSError):  # the listing itself had the directory open
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 _hurry(int(name), _QUICKACK)
 
 
 def _hurry(descriptor: int, quickack: int) -> None:
-    """A connection within this machine acknowledges at once. Those to a store have their own ways."""
+    """Make a connection within this machine acknowledge at once. Connections to a store keep their settings."""
     with socket.socket(fileno=os.dup(descriptor)) as channel:
         if channel.type != socket.SOCK_STREAM or channel.family not in (socket.AF_INET, socket.AF_INET6):
             return

@@ -1,1 +1,1 @@
-"""Format."""
+"""Lance's format as pure decoders: manifests, transactions, schemas, row ids, and what changed between versions."""

@@ -1,7 +1,7 @@
-"""The fragment records of a manifest as bytes, and which of them differ from those of another manifest.
+"""A manifest's fragments as bytes, the decoding of a run of versions, and the full contents of one version.
 
-Neighbouring versions share nearly all records. If the bytes are equal from a place where a record begins in both, the
-records are equal too and need not be parsed: only what differs becomes a Python object.
+Neighboring versions share nearly all records. If the bytes are equal from a place where a record begins in both, the
+records are equal and need no parsing: only differences become Python objects.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from lance_spark.format.manifest import (
 _FRAGMENT = 0x12
 """Tag of field 2, fragments, with a length."""
 _ID = 0x08
-"""Tag of field 1, the id, inside of a fragment."""
+"""Tag of field 1, the id, inside a fragment."""
 _CONTINUES = 0x80
-"""Set in all bytes of a number but the last."""
+"""Bit set in all bytes of a number except the last."""
 _LONGEST_STRIDE = 1024
-"""Records compared at once; half of them are compared again where a difference is narrowed down."""
+"""Records compared at once; half of them are compared again to narrow down a difference."""
 _VARINT, _FIXED_64, _SIZED, _FIXED_32 = 0, 1, 2, 5
 """Wire types; the low three bits of a tag."""
 
@@ -52,17 +52,17 @@ class FragmentRun:
     content: bytes
     """The whole file."""
     start: int
-    """Where in it the first record begins."""
+    """Start of the first record in the file."""
     bounds: Sequence[int]
-    """Where records begin, and at last where they end, counted from ``start``."""
+    """Starts of the records, then the end of the last one, relative to ``start``."""
 
     @property
     def end(self) -> int:
-        """Where in the file the last record ends."""
+        """End of the last record in the file."""
         return self.start + self.bounds[-1]
 
     def records(self, first: int = 0, last: int = -1) -> bytes:
-        """The bytes from one of the bounds, by index, to another one."""
+        """The bytes between two bounds, given by index."""
         return self.content[self.start + self.bounds[first] : self.start + self.bounds[last]]
 
 
@@ -76,21 +76,21 @@ class RunChange:
     run: FragmentRun
     """The records of the other manifest."""
     removed: bytes
-    """Records of the one, one after the other: a part of a manifest message."""
+    """Records only in the first manifest, concatenated: a part of a manifest message."""
     added: bytes
-    """Records of the other. All further records are in both manifests, equally often."""
+    """Records only in the other one. All remaining records are in both manifests, equally often."""
 
     @property
     def is_large(self) -> bool:
-        """Whether it is less work to parse the other run as a whole than what was added and removed."""
+        """Whether parsing the other run as a whole costs less than parsing the additions and removals."""
         return len(self.added) + len(self.removed) > self.run.bounds[-1]
 
 
 def compare(old: FragmentRun, content: bytes, message: Span) -> RunChange:
-    """What changed between a run and the one in the manifest message of another file.
+    """The difference between a run and the one in another file's manifest message.
 
-    Writers keep fragments in the order of their ids, so both runs are walked like sorted lists. Ids only say where
-    to look for equal bytes: in a run with another order more records count as changed, never fewer.
+    Writers keep fragments in the order of their ids, so both runs are walked like sorted lists. Ids only suggest where
+    to look for equal bytes: in a run with another order, more records count as changed, never fewer.
     """
     start = here = _first_fragment(content, message)
     bounds, removed, added = [0], [], []
@@ -117,7 +117,7 @@ def compare(old: FragmentRun, content: bytes, message: Span) -> RunChange:
 
 
 def _equal_until(old: FragmentRun, index: int, content: bytes, span: Span) -> int:
-    """The last bound of ``old`` up to which its bytes, from bound ``index`` on, are those at the begin of a span.
+    """The last bound of ``old`` up to which its bytes, from bound ``index`` on, equal the start of a span.
 
     Strides grow while bytes are equal, and shrink at the first difference.
     """
@@ -135,16 +135,16 @@ def _equal_until(old: FragmentRun, index: int, content: bytes, span: Span) -> in
 
 
 def _append_shifted(bounds: list[int], others: Sequence[int]) -> None:
-    """Append the bounds of records that follow, copied from another run; the first of them is there already."""
+    """Append the bounds of subsequent records, copied from another run; the first of them is already there."""
     shift = bounds.pop() - others[0]
     bounds += [bound + shift for bound in others] if shift else others
 
 
 def _append_records(bounds: list[int], content: bytes, span: Span) -> None:
-    """Append the bounds of all further records. ``span`` begins with the run."""
+    """Append the bounds of all remaining records. ``span`` begins with the run."""
     start, end = span
     here = start + bounds[-1]
-    # Not by _record_end: two calls for each record of a first version would double the time.
+    # Not through _record_end: two calls per record of a first version would double the time.
     while here < end and content[here] == _FRAGMENT:
         length = content[here + 1]
         if length < _CONTINUES:
@@ -158,7 +158,7 @@ def _append_records(bounds: list[int], content: bytes, span: Span) -> None:
 
 
 def _first_fragment(content: bytes, message: Span) -> int:
-    """Where the first fragment record begins; the end of the message, or a field that cannot be skipped, if none."""
+    """Start of the first fragment record; if none, the end of the message, or a field that cannot be skipped."""
     here = message.start
     while here < message.end and content[here] != _FRAGMENT:
         after = field_end(content, here)
@@ -169,7 +169,7 @@ def _first_fragment(content: bytes, message: Span) -> int:
 
 
 def field_end(content: bytes, here: int) -> int | None:
-    """Where the field that begins here ends; None for a wire type that manifests do not have."""
+    """End of the field that begins here; None for a wire type that manifests do not have."""
     tag, here = _varint(content, here)
     kind = tag & 7
     if kind == _VARINT:
@@ -181,7 +181,7 @@ def field_end(content: bytes, here: int) -> int | None:
 
 
 def _record_end(content: bytes, here: int, end: int) -> int | None:
-    """Where the fragment record that begins here ends; None if there is none, or it exceeds the message."""
+    """End of the fragment record that begins here; None if there is none, or it exceeds the message."""
     if here >= end or content[here] != _FRAGMENT:
         return None
     length, payload = _varint(content, here + 1)
@@ -190,13 +190,13 @@ def _record_end(content: bytes, here: int, end: int) -> int | None:
 
 
 def _fragment_id(content: bytes, here: int) -> int:
-    """Id of the fragment whose record begins here, if it comes first, as writers put it; else 0."""
+    """Id of the fragment whose record begins here, if it comes first, where writers put it; else 0."""
     _, payload = _varint(content, here + 1)
     return _varint(content, payload + 1)[0] if content[payload] == _ID else 0
 
 
 def _varint(content: bytes, here: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends. Always ends: the last byte of every manifest is a letter."""
+    """A number of variable length, and its end. Always ends: the last byte of every manifest is a letter."""
     value = content[here]
     here += 1
     if value < _CONTINUES:
@@ -212,7 +212,7 @@ def _varint(content: bytes, here: int) -> tuple[int, int]:
         shift += 7
 
 
-# --- Decodes neighbouring versions one after the other, each at the cost of what differs from the one before
+# --- Decoding a run of versions, each at the cost of its difference from the previous one
 
 
 class RunDecoder:
@@ -228,14 +228,14 @@ class RunDecoder:
         self._times_named: Counter[NamedFile] = Counter()
 
     def feed(self, content: bytes) -> tuple[ManifestHead, Collection[NamedFile], Collection[NamedFile]]:
-        """The head of the next version, the files that only it names, and those that only the version before names.
+        """The head of the next version, the files that only it names, and those that only the previous version names.
 
-        Of the first version all files are new. Raises CorruptData and Refused like ``named_files``; the decoder is
-        then as it was before.
+        All files of the first version are new. Raises CorruptData and Refused like ``named_files``; the decoder then
+        keeps its state.
         """
         span = manifest_span(content)
         change = compare(self._run, content, span)
-        # Fragments after the first run of fragments, if there are any, are in "others".
+        # Fragments after the first run of fragments, if any, are in "others".
         rest = content[span.start : change.run.start] + content[change.run.end : span.end]
         head, others = head_and_others(content, span, rest)
         others += fragment_files(rest, head.bases)
@@ -249,14 +249,14 @@ class RunDecoder:
         return head, added, removed
 
     def _replace(self, files: list[NamedFile]) -> tuple[Collection[NamedFile], Collection[NamedFile]]:
-        """Begin again with these files. Returns those that were not named before, and those that no longer are."""
+        """Start over with these files. Returns those that were not named before, and those that no longer are."""
         before, self._times_named = self._times_named, Counter(files)
         return self._times_named.keys() - before.keys(), before.keys() - self._times_named.keys()
 
     def _apply(self, difference: Mapping[NamedFile, int]) -> tuple[Collection[NamedFile], Collection[NamedFile]]:
-        """Count how often files are named now. Returns those that were not named before, and those no longer named.
+        """Update the counts of names. Returns the files that were not named before, and those no longer named.
 
-        Two fragments may name one file, and it is in use until neither does.
+        Two fragments can name one file, which is in use until neither does.
         """
         added, removed = [], []
         for file, change in difference.items():
@@ -272,10 +272,10 @@ class RunDecoder:
         return added, removed
 
 
-# --- Every index of a version, as completely as it takes to register it again
+# --- Every index of a version, with everything needed to register it again
 
 _EXTERNAL_DETAILS = "details.binpb"
-"""File to which pylance moves the content of a long fragment reuse index; the manifest does not list this file."""
+"""File for the content of a long fragment reuse index; pylance does not list it in the manifest."""
 
 
 class IndexRecord(NamedTuple):
@@ -284,30 +284,30 @@ class IndexRecord(NamedTuple):
     name: str
     uuid: str
     fields: tuple[int, ...]
-    """Ids of the columns it is on."""
+    """Ids of its columns."""
     dataset_version: int
     fragments: frozenset[int] | None
-    """Ids of the fragments whose rows it knows; None where an old writer did not say."""
+    """Ids of the fragments whose rows it covers; None if an old writer did not record them."""
     details: tuple[str, bytes] | None
-    """Kind of the index and its parameters, as protobuf has them: type and message."""
+    """Kind of the index and its parameters, in protobuf's form: type and message."""
     index_version: int
     created_at: int | None
-    """Milliseconds since the epoch; None where the writer did not say."""
+    """Milliseconds since the epoch; None if the writer did not record it."""
     base_id: int | None
     files: tuple[tuple[str, int], ...] = ()
-    """Path in the directory of the segment, and bytes. Empty where an old writer did not list them."""
+    """Path in the directory of the segment, and bytes. Empty if an old writer did not list them."""
     covering_fields: tuple[int, ...] = ()
 
     @property
     def is_internal(self) -> bool:
-        """Whether pylance made it for itself."""
+        """Whether pylance made it for its own use."""
         return self.name.startswith("__")
 
     @property
     def needed(self) -> tuple[tuple[str, int], ...]:
         """Files that the index needs, with bytes, 0 for unknown; an empty path stands for any file.
 
-        The content of a fragment reuse index is in the manifest unless it is long.
+        A fragment reuse index is in the manifest unless it is long.
         """
         if self.files or not self.is_internal:
             return self.files or (("", 0),)
@@ -315,7 +315,7 @@ class IndexRecord(NamedTuple):
 
 
 def decode_indexes(content: bytes) -> tuple[IndexRecord, ...]:
-    """The indexes of a manifest file. Raises CorruptData for bytes that are no manifest."""
+    """The indexes of a manifest file. Raises CorruptData for bytes that are not a manifest."""
     span = manifest_span(content)
     whole = parse("Head", content[span.start : span.end])
     if not whole.HasField("index_section"):
@@ -343,12 +343,12 @@ def _record(index: Any) -> IndexRecord:
     )
 
 
-# --- Decodes one manifest as a whole: fragments, columns, indexes and settings of a version
-# Fragments stay bytes until one is asked for. Two versions of a table share nearly all records byte by byte, so a
-# comparison of two versions with 100,000 fragments decodes only those that differ.
+# --- One whole manifest: fragments, columns, indexes and settings of a version
+# Fragments stay bytes until requested. Two versions of a table share nearly all records byte for byte, so comparing two
+# versions with 100,000 fragments decodes only the differences.
 
 _FEW = 32
-"""Up to so many names are searched in the bytes of all records, which is faster than decoding the records."""
+"""Up to this many names are searched in the bytes of all records, which is faster than decoding the records."""
 
 
 class DataFile(NamedTuple):
@@ -359,12 +359,12 @@ class DataFile(NamedTuple):
     fields: tuple[int, ...]
     """Ids of the columns in it; -2 for one that another file has replaced."""
     size: int
-    """Bytes; 0 where the writer did not record it."""
+    """Bytes; 0 if the writer did not record it."""
     base_id: int | None
 
 
 class DeletionFile(NamedTuple):
-    """The rows of a fragment that are deleted."""
+    """The deleted rows of a fragment."""
 
     file_type: int
     """0 for Arrow, 1 for a bitmap."""
@@ -386,14 +386,14 @@ class Fragment(NamedTuple):
     files: tuple[DataFile, ...]
     deletion: DeletionFile | None
     physical_rows: int
-    """Rows in the data files, deleted ones among them."""
+    """Rows in the data files, including deleted ones."""
     row_ids: bytes
-    """Stable row ids as the manifest has them; empty where there are none."""
+    """Stable row ids in the manifest's encoding; empty if there are none."""
     has_overlays: bool
 
     @property
     def rows(self) -> int:
-        """Rows that are not deleted; see :attr:`Contents.counts_rows`."""
+        """Rows without deleted ones; see :attr:`Contents.counts_rows`."""
         return self.physical_rows - (self.deletion.rows if self.deletion else 0)
 
     @property
@@ -421,16 +421,16 @@ class IndexSegment(NamedTuple):
     name: str
     uuid: str
     fields: tuple[int, ...]
-    """Ids of the columns it is on."""
+    """Ids of its columns."""
     base_id: int | None
     fragments: frozenset[int] = frozenset()
-    """Ids of the fragments whose rows it knows."""
+    """Ids of the fragments whose rows it covers."""
     kind: tuple[str, tuple[bytes, ...]] = ("", ())
-    """What it is, with its parameters: type of the message, and its fields in some order, as writers have none."""
+    """Its kind and parameters: type of the message, and its fields, sorted because writers have no fixed order."""
 
 
 class Contents:
-    """Everything a version says about itself. Build it with :func:`decode_contents`."""
+    """Everything that a version records about itself. Build it with :func:`decode_contents`."""
 
     def __init__(
         self, head: ManifestHead, whole: Any, records: Sequence[bytes], indexes: tuple[IndexSegment, ...]
@@ -472,12 +472,12 @@ class Contents:
 
     @property
     def next_row_id(self) -> int:
-        """The stable row id that the next row gets; 0 without stable row ids."""
+        """The stable row id of the next new row; 0 without stable row ids."""
         return int(self._whole.next_row_id)
 
     @property
     def max_fragment_id(self) -> int:
-        """Highest fragment id ever used; -1 where there was none."""
+        """Highest fragment id ever used; -1 if there was none."""
         return int(self._whole.max_fragment_id) if self._whole.HasField("max_fragment_id") else -1
 
     @property
@@ -487,7 +487,7 @@ class Contents:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether the writer recorded how many rows fragments have; the first writers did not, or got it wrong."""
+        """Whether the writer recorded how many rows fragments have; the first writers omitted it or got it wrong."""
         return bool(self.storage_version)
 
     @property
@@ -518,7 +518,7 @@ class Contents:
         return [_fragment(record) for record in self._records if record not in other._known]
 
     def fragments_shared(self, other: Contents) -> list[Fragment]:
-        """The other ones: those whose records are among them."""
+        """The fragments whose records are also in the other version."""
         return [_fragment(record) for record in self._records if record in other._known]
 
     @cached_property
@@ -529,14 +529,14 @@ class Contents:
 def decode_contents(content: bytes) -> Contents:
     """Decode a manifest file.
 
-    Raises CorruptData for bytes that are no manifest, Refused for a version that ``check_flags`` refuses.
+    Raises CorruptData for bytes that are not a manifest, Refused for a version that ``check_flags`` refuses.
     """
     span = manifest_span(content)
     run = compare(NO_FRAGMENTS, content, span).run
     records = [run.records(at, at + 1) for at in range(len(run.bounds) - 1)]
     rest = content[span.start : run.start] + content[run.end : span.end]
     whole = parse("Whole", rest)
-    # Writers put all fragments into one run; any fragments after the run count as well.
+    # Writers put all fragments into one run; fragments after the run also count.
     records += [b"\x12" + _length(len(record)) + record for record in whole.fragments]
     head = head_of(parse("Head", rest))
     check_flags(head)
@@ -585,8 +585,8 @@ def _index(index: Any) -> IndexSegment:
 
 
 def _fields(message: bytes) -> tuple[bytes, ...]:
-    """The fields of a message, sorted; all in one where they cannot be told apart."""
-    found, here, ended = [], 0, message + b"\0"  # a number that is cut off ends there
+    """The fields of a message, sorted; the whole message if they cannot be split."""
+    found, here, ended = [], 0, message + b"\0"  # a truncated number ends there
     while here < len(message):
         after = field_end(ended, here)
         if after is None or after > len(message):
@@ -601,7 +601,7 @@ def _base(base_id: int) -> int | None:
 
 
 def _length(size: int) -> bytes:
-    """A number as protobuf writes it."""
+    """A number in protobuf's encoding."""
     written = bytearray()
     while size > 127:
         written.append(size & 127 | 128)

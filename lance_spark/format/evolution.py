@@ -1,4 +1,4 @@
-"""Changes of columns that users ask for, as plain values."""
+"""Changes of columns: the requests as plain values, and the checked plan of their steps. Pure."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new column, null in all rows that are there."""
+    """A new column, null in all existing rows."""
 
     path: Path
     type: pa.DataType
     nullable: bool = True
     comment: str | None = None
     position: str | None = None
-    """Where it should stand, in the words of SQL; refused, as pylance puts it at the end."""
+    """Its requested position, in the words of SQL; refused, because pylance adds columns at the end."""
 
 
 @dataclass(frozen=True)
 class DropColumn:
-    """A column goes. Its values stay in the files until these are written anew."""
+    """Drop a column. Its values stay in the files until those are rewritten."""
 
     path: Path
     if_exists: bool = False
@@ -49,7 +49,7 @@ class DropColumn:
 
 @dataclass(frozen=True)
 class RenameColumn:
-    """A column gets another name; values and indexes stay."""
+    """Rename a column; values and indexes stay."""
 
     path: Path
     name: str
@@ -57,13 +57,13 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class AlterColumn:
-    """Other properties for a column; None leaves one as it is."""
+    """Change properties of a column; None leaves one unchanged."""
 
     path: Path
     type: pa.DataType | None = None
     nullable: bool | None = None
     comment: str | None = None
-    """An empty one is removed."""
+    """An empty comment is removed."""
     position: str | None = None
 
 
@@ -77,12 +77,12 @@ def comment_of(column: pa.Field) -> str | None:
 
 
 def shown(path: Path) -> str:
-    """A path as people type it."""
+    """A path as users type it."""
     return ".".join(part if is_column_name(part) else f"`{part}`" for part in path)
 
 
 def nested(path: Path, column: pa.Field) -> pa.Field:
-    """A field inside of structs, as a column of its own that holds nothing else."""
+    """A field inside structs, as a column of its own that holds nothing else."""
     return reduce(lambda inner, name: pa.field(name, pa.struct([inner])), reversed(path[:-1]), column)
 
 
@@ -92,56 +92,56 @@ def new_field(change: AddColumn) -> pa.Field:
     return pa.field(change.path[-1], change.type, metadata=metadata)
 
 
-# --- Changes of a table's columns: (columns, changes) -> steps and the columns afterwards, or an error of ours
+# --- Planning changes: (columns, changes) -> steps and the new columns, or an error
 # Pure.
 #
-# Nothing here touches values: a new column is null in all rows, and a type may only become one that holds every value
-# of the old one.
+# Values are never touched: a new column is null in all rows, and a type can only become one that holds every value of
+# the old one.
 
 
 @dataclass(frozen=True)
 class Widened:
-    """A column whose values have to be written again in another type."""
+    """A column whose values must be rewritten in another type."""
 
     source: str
-    """Its name before the changes."""
+    """Its old name."""
     target: str
-    """Its name afterwards."""
+    """Its new name."""
     type: pa.DataType
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """Changes that can be made, and what comes of them."""
+    """Changes that can be made, and their result."""
 
     schema: pa.Schema
-    """The columns afterwards."""
+    """The new columns."""
     steps: tuple[ColumnChange, ...] = ()
-    """The changes that change something, in their order."""
+    """The effective changes, in order."""
     casts: tuple[Widened, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Columns that were there before: their names before, by those they have now."""
+    """Existing columns: their old names by their new ones."""
 
     @property
     def only_adds(self) -> bool:
-        """Whether it leaves everything that is there as it is."""
+        """Whether it leaves everything existing unchanged."""
         return all(isinstance(step, AddColumn) for step in self.steps)
 
     @property
     def adds(self) -> bool:
-        """Whether a column comes that was not there."""
+        """Whether it adds a column."""
         return any(isinstance(step, AddColumn) for step in self.steps)
 
     @property
     def writes_fragments(self) -> bool:
-        """Whether fragments have to be written down again: with a new column, or one in another type."""
+        """Whether fragments must be rewritten: with a new column, or one in another type."""
         return bool(self.casts) or self.adds
 
 
 def plan_evolution(schema: pa.Schema, changes: Iterable[ColumnChange]) -> Evolution:
-    """Check changes one after the other, each on what those before it made.
+    """Check changes one after the other, each on the result of the previous ones.
 
-    Raises NotFound for an unknown column, with near names; AlreadyExists for one that is there, also in other letters;
+    Raises NotFound for an unknown column, with near names; AlreadyExists for an existing one, ignoring case;
     InvalidName; SchemaMismatch for a type that could lose values; Refused for what pylance cannot do.
     """
     start = Evolution(schema, origins={name: name for name in schema.names})
@@ -162,7 +162,7 @@ def _add(before: Evolution, change: AddColumn) -> Evolution:
     _check_position(change.path, change.position, "add")
     if not change.nullable:
         raise Refused(
-            f"Cannot add column '{shown(change.path)}' as NOT NULL: the rows that are there have no value for it.",
+            f"Cannot add column '{shown(change.path)}' as NOT NULL: existing rows have no value for it.",
             hint="Add it without NOT NULL.",
         )
     siblings = _fields(before.schema, change.path[:-1], "add")
@@ -224,7 +224,7 @@ def _alter(before: Evolution, change: AlterColumn) -> Evolution:
         origin = before.origins.get(old.name) if len(change.path) == 1 else None
         if origin is None and len(change.path) > 1:
             raise Refused(
-                f"Cannot change the type of '{shown(change.path)}': it is inside of another column.",
+                f"Cannot change the type of '{shown(change.path)}': it is inside another column.",
                 hint="Add a column of the wider type, and write the values there.",
             )
         casts = tuple(cast for cast in casts if cast.target != old.name)
@@ -242,7 +242,7 @@ def _new_type(change: AlterColumn, old: pa.Field) -> pa.DataType | None:
         return change.type
     raise SchemaMismatch(
         f"Column '{shown(change.path)}' cannot become {change.type} from {old.type}: {why}.",
-        hint="int may become bigint, float double, and a decimal one with more digits. For other types add a column.",
+        hint="An int can become bigint, a float double, a decimal one with more digits. For other types add a column.",
     )
 
 
@@ -252,8 +252,8 @@ def _new_nullable(change: AlterColumn, old: pa.Field) -> bool | None:
     if change.nullable:
         return True
     raise Refused(
-        f"Cannot set column '{shown(change.path)}' to NOT NULL: rows may hold nulls, and rows written meanwhile, too.",
-        hint="Only DROP NOT NULL can be done. A new table made from this one can have it as NOT NULL.",
+        f"Cannot set column '{shown(change.path)}' to NOT NULL: existing or concurrent rows may hold nulls.",
+        hint="Only DROP NOT NULL is possible. Copy the table to a new one that has the column as NOT NULL.",
     )
 
 
@@ -273,13 +273,13 @@ def _with(before: Evolution, change: ColumnChange, schema: pa.Schema) -> Evoluti
 def _check_position(path: Path, position: str | None, verb: str) -> None:
     if position is not None:
         raise Refused(
-            f"Cannot {verb} column '{shown(path)}' {position}: columns of a Lance dataset keep the order they came in.",
-            hint="Leave FIRST or AFTER out, and name columns in the order that is wanted when reading.",
+            f"Cannot {verb} column '{shown(path)}' {position}: columns of a Lance dataset keep their order.",
+            hint="Leave FIRST or AFTER out, and name the columns in the desired order when reading.",
         )
 
 
 def _check_free(path: Path, siblings: Sequence[pa.Field], own: str | None) -> None:
-    """Raise AlreadyExists if a name is taken: Spark does not tell names by their letters' case."""
+    """Raise AlreadyExists if a name is taken: Spark ignores the case of names."""
     name = path[-1]
     if not is_column_name(name):
         raise InvalidName(f"A Lance dataset cannot have a column '{name}'.", hint=f"{RULES}.")
@@ -287,13 +287,13 @@ def _check_free(path: Path, siblings: Sequence[pa.Field], own: str | None) -> No
     if taken:
         there = shown((*path[:-1], taken[0]))
         raise AlreadyExists(
-            f"There is a column '{there}' already.",
-            hint=None if taken[0] == name else "Spark takes names that differ in case for the same one.",
+            f"Column '{there}' already exists.",
+            hint=None if taken[0] == name else "Spark treats names that differ only in case as the same.",
         )
 
 
 def _find(schema: pa.Schema, path: Path, verb: str) -> tuple[list[pa.Field], int]:
-    """The fields beside a column, with it, and its place among them."""
+    """The columns on the same level as a column, and its position among them."""
     siblings = _fields(schema, path[:-1], verb)
     names = [other.name for other in siblings]
     if not path or path[-1] not in names:
@@ -302,7 +302,7 @@ def _find(schema: pa.Schema, path: Path, verb: str) -> tuple[list[pa.Field], int
 
 
 def _fields(schema: pa.Schema, path: Path, verb: str) -> list[pa.Field]:
-    """The columns, or the fields of the struct that a path leads to."""
+    """The columns, or the fields of the struct at a path."""
     fields = list(schema)
     for depth, name in enumerate(path):
         found = next((other for other in fields if other.name == name), None)
@@ -311,15 +311,15 @@ def _fields(schema: pa.Schema, path: Path, verb: str) -> list[pa.Field]:
             raise _unknown(here, [other.name for other in fields], verb)
         if not pt.is_struct(found.type):
             raise Refused(
-                f"Cannot {verb} a field inside of column '{shown(here)}': it is {found.type}, not a struct.",
-                hint="What is inside of lists and maps stays as it was written.",
+                f"Cannot {verb} a field inside column '{shown(here)}': it is {found.type}, not a struct.",
+                hint="Fields inside lists and maps cannot be changed.",
             )
         fields = [found.type.field(position) for position in range(found.type.num_fields)]
     return fields
 
 
 def _replaced(schema: pa.Schema, path: Path, fields: Sequence[pa.Field]) -> pa.Schema:
-    """The schema with other columns, or with other fields in the struct that a path leads to."""
+    """The schema with other columns, or with other fields in the struct at a path."""
     if not path:
         return pa.schema(fields, metadata=schema.metadata)
 
@@ -339,23 +339,23 @@ def _unknown(path: Path, names: Sequence[str], verb: str) -> LanceSparkError:
     folded = [name for name in names if name.lower() == path[-1].lower()]
     near = folded or difflib.get_close_matches(path[-1], names, n=3, cutoff=0.5)
     listed = ", ".join(f"'{shown((*path[:-1], name))}'" for name in near or names[:5])
-    hint = f"Did you mean {listed}?" if near else f"There are {listed}{' and more' if len(names) > 5 else ''}."
+    hint = f"Did you mean {listed}?" if near else f"Columns: {listed}{' and more' if len(names) > 5 else ''}."
     return NotFound(f"Cannot {verb} column '{shown(path)}': there is no such column.", hint=hint)
 
 
-# --- Which types a stored column may be given without looking at its values
+# --- Lossless changes of a stored column's type
 
 _FAMILIES = (pt.is_integer, pt.is_floating, pt.is_decimal)
 
 
 def why_not_widen(old: pa.DataType, new: pa.DataType) -> str | None:
-    """The reason a stored column of one type cannot become the other; None when every value stays what it is.
+    """The reason why a stored column of one type cannot become the other; None if every value stays the same.
 
     pylance casts within whole numbers, floating-point numbers and decimals, and not from one of these to another.
     """
     if not any(family(old) and family(new) for family in _FAMILIES):
-        return "only a number can be given a wider type, of its own kind"
-    # Appending may check each value; a column is not altered in the hope that all its values fit.
+        return "only a number can be widened, and only to a wider type of its own kind"
+    # Appending can check each value; altering a column must not depend on all its values fitting.
     if pt.is_signed_integer(old) and pt.is_unsigned_integer(new):
         return "values could be lost"
     if not pt.is_decimal(old) and new.bit_width < old.bit_width:
@@ -363,14 +363,14 @@ def why_not_widen(old: pa.DataType, new: pa.DataType) -> str | None:
     return why_not(old, new)
 
 
-# --- Memory alignment that pylance relies on and Spark's Arrow stream does not give
+# --- Memory alignment that pylance needs and Spark's Arrow stream lacks
 
 _ALIGNMENT = 16
-"""Bytes a decimal's values must be aligned to in Rust; Arrow's IPC streams, as Spark writes them, align to 8."""
+"""Required alignment in bytes of a decimal's values in Rust; Arrow's IPC streams, as Spark writes them, align to 8."""
 
 
 def align(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its decimals where pylance can use them; without a copy when they are there already.
+    """The batch with its decimals aligned for pylance; not copied if they already are.
 
     An unaligned decimal makes pylance panic, and whether one is unaligned depends on the columns before it.
     """

@@ -1,7 +1,7 @@
-"""Where the parts of a manifest file lie (specification, "Table Layout"): sections, manifest message, footer.
+"""A manifest file: its layout (specification, "Table Layout"), its protobuf messages, its head and its file names.
 
-Every message is preceded by its length. The last 16 bytes are the position of the manifest message, the version
-of the layout, and ``LANC``.
+Every message is preceded by its length. The last 16 bytes are the position of the manifest message, the version of the
+layout, and ``LANC``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MAGIC = b"LANC"
 
 
 class Span(NamedTuple):
-    """A stretch of a file, in bytes: from ``start`` to before ``end``."""
+    """A byte range of a file, from ``start`` to before ``end``."""
 
     start: int
     end: int
 
 
 def manifest_span(content: bytes) -> Span:
-    """Where the manifest message lies in its file.
+    """The byte range of the manifest message.
 
-    Raises CorruptData for a file that is empty, cut off, has other bytes at its end, or is no manifest.
+    Raises CorruptData for a file that is empty, cut off, has other bytes at its end, or is not a manifest.
     """
     size = len(content)
     if size < _FOOTER.size + _LENGTH.size:
@@ -49,7 +49,7 @@ def manifest_span(content: bytes) -> Span:
 
 
 def section_span(content: bytes, position: int, message: Span) -> Span:
-    """Where the section at a position lies. Raises CorruptData if it is not in front of the manifest message."""
+    """The byte range of the section at a position. Raises CorruptData if it is not in front of the manifest message."""
     last = message.start - _LENGTH.size
     if position <= last - _LENGTH.size:
         span = _span_at(content, position)
@@ -64,22 +64,22 @@ def _span_at(content: bytes, position: int) -> Span:
     return Span(start, start + length)
 
 
-# --- The protobuf messages of a manifest, with only those fields that are of use here
-# What is not declared (statistics, encodings) is skipped by the parser. The same bytes are read through several views,
-# because what costs time is not parsing but making Python objects:
+# --- The protobuf messages of a manifest, with only the fields that are needed
+# The parser skips undeclared fields (statistics, encodings). The same bytes are read through several views, because
+# the cost is not in parsing but in making Python objects:
 #
-# - ``Head`` has everything but the fragments.
+# - ``Head`` has everything except the fragments.
 # - ``Files`` declares the repeated field of fragments as a single one. Protobuf merges a single message that occurs
 #   many times, so this one has the files of all fragments in one list and no object per fragment.
-# - ``Deletions`` has fragments one by one, with what the names of deletion files are made of; ``Sizes`` with how many
-#   rows and bytes each has.
+# - ``Deletions`` has fragments one by one, with the parts of deletion files' names; ``Sizes`` with the rows and bytes
+#   of each.
 # - ``Whole`` has columns and settings, ``OneFragment`` all of one fragment, ``IndexRecords`` all of every index.
 #
 # The descriptors have their own pool: the default pool refuses a second definition of a name. They are made on first
-# use: protobuf takes a fifth of a second to import, and the tasks of a write decode nothing.
+# use: importing protobuf takes a fifth of a second, and the tasks of a write decode nothing.
 
 NO_BASE = -1
-"""Value of an absent base id: 0 is an id like any other. Needs the default values of proto2."""
+"""Value of an absent base id, as 0 is a valid id. Needs the default values of proto2."""
 
 _PACKAGE = "lance_spark.manifest"
 _BASE_ID = "base id"
@@ -237,7 +237,7 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
 
 
 def parse(view: str, content: bytes) -> Any:
-    """A message of one of the views. Raises CorruptData for bytes that are no such message."""
+    """A message of one of the views. Raises CorruptData for other bytes."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -252,7 +252,7 @@ def message(view: str) -> Any:
 
 
 def text(value: str | bytes) -> str:
-    """The value of a string field. Raises CorruptData if it is not UTF-8: protobuf hands that out as bytes."""
+    """The value of a string field. Raises CorruptData if it is not UTF-8, for which protobuf returns bytes."""
     if isinstance(value, str):
         return value
     raise CorruptData(f"The manifest is damaged: {value!r} is not UTF-8.")
@@ -297,28 +297,28 @@ class BasePath:
     """Another place that holds files of a version: the origin of a branch or clone, or a registered base."""
 
     path: str
-    """URI exactly as the writer spelled it: it may be relative, or end with a slash."""
+    """URI exactly as the writer spelled it: possibly relative, or with a trailing slash."""
     is_dataset_root: bool
-    """Whether it is laid out like a dataset (``data/``, ``_indices/``); else files lie directly in it."""
+    """Whether it has a dataset's layout (``data/``, ``_indices/``); otherwise files lie directly in it."""
 
 
 @dataclass(frozen=True)
 class ManifestHead:
-    """What a manifest says about its version, without the fragments."""
+    """A version's manifest without the fragments."""
 
     version: int
     timestamp_ns: int
-    """Commit time, nanoseconds since the epoch, UTC; 0 where it is absent."""
+    """Commit time, nanoseconds since the epoch, UTC; 0 if absent."""
     reader_flags: int
     writer_flags: int
     branch: str | None
     """None for main."""
     transaction_file: str | None
-    """Name below ``_transactions``; None where the version has no such file."""
+    """Name below ``_transactions``; None if the version has no such file."""
     has_fragment_tree: bool
-    """Whether fragments are kept outside of the manifest, where this package does not look."""
+    """Whether fragments are outside the manifest, where this package does not look."""
     bases: Mapping[int, BasePath]
-    """By id. An id has a meaning within one manifest only."""
+    """By id. An id is valid within one manifest only."""
 
 
 class NamedFile(NamedTuple):
@@ -330,7 +330,7 @@ class NamedFile(NamedTuple):
     """Relative to the base."""
 
 
-# --- Feature flags: which versions this package understands well enough to find all files that they name
+# --- Feature flags of versions whose files this package can find completely
 
 _EITHER_WORD = 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 2048
 """Deletion files, stable row ids, new data format, config, base paths, no transaction file, overlays, covering
@@ -340,16 +340,17 @@ _BOTH_WORDS = 256 | 1024 | 16384
 _STABLE_FIELD_IDS = 32768
 _READER = _EITHER_WORD | _BOTH_WORDS
 _WRITER = _READER | _STABLE_FIELD_IDS
-_HINT = "Use a release of lance_spark that knows how this version is written."
+_HINT = "Use a release of lance_spark that can read this version."
 
 
 def check_flags(head: ManifestHead) -> None:
-    """Whether a version uses only what this package understands: the flags that pylance 14.0.2 accepts.
+    """Check that a version uses only features that this package knows: the flags that pylance 14.0.2 accepts.
 
-    Raises Refused, naming version and flag. A version that is not understood seems to need fewer files than it does.
+    Raises Refused, naming version and flag. Unchecked, a version would seem to need fewer files than it does, and a
+    cleanup would delete the others.
     """
     if head.has_fragment_tree:
-        raise Refused(f"Version {head.version} keeps its fragments in a tree outside of the manifest.", hint=_HINT)
+        raise Refused(f"Version {head.version} keeps its fragments in a tree outside the manifest.", hint=_HINT)
     for word, flags, known in (("reader", head.reader_flags, _READER), ("writer", head.writer_flags, _WRITER)):
         if flags & ~known:
             raise Refused(f"Version {head.version} has the unknown {word} flag {_lowest(flags & ~known)}.", hint=_HINT)
@@ -364,7 +365,7 @@ def _lowest(flags: int) -> int:
     return flags & -flags
 
 
-# --- The names of the files of a version, as the specification lays them out below a root
+# --- The file names of a version, below a root, as in the specification
 
 _UUID_BYTES = 16
 
@@ -374,7 +375,7 @@ Bases = Mapping[int, BasePath]
 def fragment_files(content: bytes, bases: Bases) -> list[NamedFile]:
     """Data, overlay, row id and deletion files of all fragments in (a part of) a manifest message.
 
-    A file comes once for each time it is named. Raises CorruptData for a file without a name, in an unknown base,
+    A file is listed once for each time it is named. Raises CorruptData for a file without a name, in an unknown base,
     or of an unknown type.
     """
     fragments = parse("Files", content).fragments
@@ -399,7 +400,7 @@ def index_directories(section: bytes, bases: Bases) -> list[NamedFile]:
     for index in parse("IndexSection", section).indices:
         identifier = index.uuid.uuid
         if len(identifier) != _UUID_BYTES:
-            raise CorruptData(f"The manifest is damaged: an index is identified by {len(identifier)} bytes, not 16.")
+            raise CorruptData(f"The manifest is damaged: an index id has {len(identifier)} bytes, not 16.")
         base, prefix = _place(places, index.base_id)
         named.append(NamedFile(base, f"{prefix}{UUID(bytes=identifier)}"))
     return named
@@ -415,7 +416,7 @@ def _data_files(files: Iterable[Any], bases: Bases) -> list[NamedFile]:
 
 
 def _deletion_files(content: bytes, bases: Bases) -> list[NamedFile]:
-    # A base without a "_deletions" directory has no place for these files; pylance refuses such a manifest as well.
+    # A base without a "_deletions" directory cannot hold these files; pylance also refuses such a manifest.
     places = _places({key: base for key, base in bases.items() if base.is_dataset_root}, "")
     named = []
     for fragment in parse("Deletions", content).fragments:
@@ -439,7 +440,7 @@ def _place(places: Mapping[int, tuple[BasePath | None, str]], base_id: int) -> t
     try:
         return places[base_id]
     except KeyError:
-        raise CorruptData(f"The manifest is damaged: a file is in base {base_id}, where no file can be.") from None
+        raise CorruptData(f"The manifest is damaged: a file is in base {base_id}, which cannot hold files.") from None
 
 
 def _named(path: str | bytes) -> str:
@@ -448,33 +449,33 @@ def _named(path: str | bytes) -> str:
     return text(path)
 
 
-# --- How many rows and bytes each fragment has, as a manifest records it: what planning a read needs of all of them
+# --- Recorded rows and bytes of each fragment, for planning reads
 
 RecordedSize: TypeAlias = "tuple[int, int | None, int | None, int]"
-"""Of one fragment: its id; the rows in its data files, deleted ones included; how many of them are deleted; the size
-of its data files in bytes. None for what the writer did not record; of a file without a size, 0.
+"""One fragment: its id; the rows in its data files, including deleted ones; its number of deleted rows; the bytes of
+its data files. None if the writer did not record the number; a file without a size counts as 0.
 
-A plain tuple, which is gone in a moment, as there may be 100,000 of them.
+A plain tuple, because there can be 100,000 of them, and each is discarded at once.
 """
 
 
 def recorded_sizes(message: bytes) -> Iterator[RecordedSize]:
-    """One entry per fragment of a manifest message, in its order. Raises CorruptData for bytes that are no manifest."""
+    """One entry per fragment of a manifest message, in order. Raises CorruptData for bytes that are not a manifest."""
     for fragment in parse("Sizes", message).fragments:
-        # Asked first: most fragments have no deletion file, and reading an absent message makes an object of it.
+        # Checked first: most fragments have no deletion file, and reading an absent message creates an object.
         deleted = (fragment.deletion_file.num_deleted_rows or None) if fragment.HasField("deletion_file") else 0
         yield fragment.id, fragment.physical_rows or None, deleted, sum(fragment.files.sizes)
 
 
-# --- Decodes one manifest file on its own
+# --- Decoding one manifest file on its own
 
 _NANOSECONDS = 1_000_000_000
 
 
 def decode_head(content: bytes) -> ManifestHead:
-    """What a manifest says about its version; flags are not checked, and fragments are not read.
+    """The head of a manifest; flags are not checked, and fragments are not read.
 
-    Raises CorruptData for bytes that are no manifest.
+    Raises CorruptData for bytes that are not a manifest.
     """
     span = manifest_span(content)
     return head_of(parse("Head", content[span.start : span.end]))
@@ -483,7 +484,7 @@ def decode_head(content: bytes) -> ManifestHead:
 def named_files(content: bytes) -> frozenset[NamedFile]:
     """Every file and index directory that a manifest names. Blobs beside a data file belong to it and are not named.
 
-    Raises CorruptData for bytes that are no manifest, Refused for a version that ``check_flags`` refuses.
+    Raises CorruptData for bytes that are not a manifest, Refused for a version that ``check_flags`` refuses.
     """
     span = manifest_span(content)
     message = content[span.start : span.end]
@@ -492,9 +493,9 @@ def named_files(content: bytes) -> frozenset[NamedFile]:
 
 
 def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[ManifestHead, list[NamedFile]]:
-    """The head, and what a manifest names apart from the files of fragments: its transaction and its indexes.
+    """The head, and the files outside the fragments: the transaction and the indexes.
 
-    ``span`` is where the manifest message lies in the file. ``message`` is that message, with or without its
+    ``span`` is the byte range of the manifest message in the file. ``message`` is that message, with or without its
     fragments. Raises CorruptData, and Refused as ``check_flags`` does.
     """
     parsed = parse("Head", message)

@@ -1,4 +1,4 @@
-"""Which metadata tables there are."""
+"""The metadata tables: their columns, and their rows from decoded versions and refs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_spark.format.contents import Field
 from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.versions import Root, Snapshot
 
-# --- Rows to Arrow batches, a few thousand at a time: a table of files may have millions
+# --- Rows to Arrow batches of a few thousand: a table of files can have millions
 
 _ROWS = 8_192
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -23,7 +23,7 @@ MOMENT = pa.timestamp("us", "UTC")
 
 
 def in_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows, whose values stand in the order of the schema; no rows, no batch."""
+    """The rows, with values in the order of the schema; no batch if there are no rows."""
     left = iter(rows)
     while block := list(islice(left, _ROWS)):
         columns = zip(*block, strict=True)
@@ -36,7 +36,7 @@ def pairs(values: Mapping[str, str]) -> list[tuple[str, str]]:
     return sorted(values.items())
 
 
-# --- The metadata tables ``fragments`` and ``files``, from a version's manifest and what a store lists beside it
+# --- The metadata tables ``fragments`` and ``files``, from a version's manifest and listings beside it
 
 DATA, DELETION, INDEX, BLOB = "data", "deletion", "index", "blob"
 FRAGMENTS = pa.schema(
@@ -60,8 +60,8 @@ FILES = pa.schema(
         pa.field("index_name", pa.string()),
     ]
 )
-"""``content`` is ``data``, ``deletion``, ``index`` or ``blob``; ``record_count`` has the rows of a data file, deleted
-ones among them, and how many rows a deletion file deletes."""
+"""``content`` is ``data``, ``deletion``, ``index`` or ``blob``; ``record_count`` is the rows of a data file, including
+deleted ones, or the number of rows that a deletion file deletes."""
 
 
 class FileRow(NamedTuple):
@@ -77,14 +77,14 @@ class FileRow(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What has to be listed to know all files of a version."""
+    """The listings that complete the files of a version."""
 
     deletions: dict[Root, set[str]]
-    """Paths of deletion files that the version names, by their places."""
+    """Paths of deletion files that the version names, by place."""
     data: dict[Root, dict[str, int]]
     """Fragments by the names of their data files, whose blobs lie in directories of these names."""
     indexes: dict[tuple[Root, str], str]
-    """Names of indexes, by place and id of the segment."""
+    """Names of indexes, by the segment's place and id."""
 
 
 def fragment_rows(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
@@ -107,7 +107,7 @@ def fragment_rows(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
 
 
 def data_rows(snapshot: Snapshot, sizes: Mapping[str, int]) -> Iterator[FileRow]:
-    """Data and deletion files as the manifest names them; ``sizes`` are those of deletion files, by URI."""
+    """Data and deletion files as the manifest names them; ``sizes`` are the sizes of deletion files, by URI."""
     names = column_names(snapshot.contents.fields)
     counts = snapshot.contents.counts_rows
     for fragment in snapshot.contents.fragments():
@@ -122,7 +122,7 @@ def data_rows(snapshot: Snapshot, sizes: Mapping[str, int]) -> Iterator[FileRow]
 
 
 def beside(snapshot: Snapshot) -> Beside:
-    """What a listing has to add: sizes of deletion files, files of indexes, blobs beside data files."""
+    """What listings must add: sizes of deletion files, files of indexes, blobs beside data files."""
     found = Beside({}, {}, {})
     for fragment in snapshot.contents.fragments():
         for file in fragment.files:
@@ -151,7 +151,7 @@ def file_rows(rows: Iterable[FileRow]) -> Iterator[pa.RecordBatch]:
 
 
 def data_directory(root: Root) -> str:
-    """Where data files are below a place, with a slash at its end; empty for a place that holds nothing else."""
+    """The directory of data files below a place, with a trailing slash; empty for a place with nothing else."""
     return "data/" if root.is_dataset else ""
 
 
@@ -161,7 +161,7 @@ def data_uri(root: Root, path: str) -> str:
 
 
 def column_names(fields: Iterable[Field]) -> dict[int, str]:
-    """Names by field id, with dots between a field and those it is inside of."""
+    """Names by field id; dots separate a field from those that enclose it."""
     found: dict[int, str] = {}
     for field in fields:
         parent = found.get(field.parent_id)
@@ -185,8 +185,8 @@ INDEXES = pa.schema(
         pa.field("inherited", pa.bool_(), nullable=False),
     ]
 )
-"""``num_unindexed_fragments`` counts those that no segment of the index covers; a segment is ``inherited`` when its
-files are those of another branch or dataset."""
+"""``num_unindexed_fragments`` counts the fragments that no segment of the index covers; a segment is ``inherited`` if
+its files belong to another branch or dataset."""
 
 
 class Segment(NamedTuple):
@@ -259,7 +259,7 @@ VERSIONS = pa.schema(
 
 
 def branch_rows(branches: Iterable[Branch]) -> Iterator[pa.RecordBatch]:
-    """BRANCHES: all branches but main, by name."""
+    """BRANCHES: all branches except main, by name."""
     ordered = sorted(branches, key=lambda branch: branch.name)
     return in_batches(
         (
@@ -271,7 +271,7 @@ def branch_rows(branches: Iterable[Branch]) -> Iterator[pa.RecordBatch]:
 
 
 def tag_rows(tags: Iterable[Tag]) -> Iterator[pa.RecordBatch]:
-    """TAGS, by name; the time is null where an older writer did not record it."""
+    """TAGS, by name; the time is null if an older writer did not record it."""
     ordered = sorted(tags, key=lambda tag: tag.name)
     return in_batches(
         (
@@ -283,7 +283,7 @@ def tag_rows(tags: Iterable[Tag]) -> Iterator[pa.RecordBatch]:
 
 
 def version_rows(versions: Iterable[VersionInfo], newest: int) -> Iterator[pa.RecordBatch]:
-    """VERSIONS of one branch up to one of them, oldest first."""
+    """VERSIONS of one branch up to a given one, oldest first."""
     return in_batches(
         ((found.version, found.timestamp, pairs(found.metadata)) for found in versions if found.version <= newest),
         VERSIONS,
@@ -300,4 +300,4 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "files": FILES,
     "indexes": INDEXES,
 }
-"""By name, as :data:`METADATA_TABLES`."""
+"""By name, like :data:`METADATA_TABLES`."""

@@ -1,4 +1,4 @@
-"""What the versions between a base and a side did, as far as their transactions say so. Pure."""
+"""What versions did, from their transactions: steps after a base, log entries, changed fragments and columns. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lance_spark.format.contents import Contents, DeletionFile, Field, Fragment
 from lance_spark.format.row_ids import Rewrite
 
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
-"""Operations that leave every older fragment as it was."""
+"""Operations that leave every older fragment unchanged."""
 _SAME_ROWS = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateBases"})
-"""Operations after which a table has the same rows, columns and values."""
+"""Operations that leave the table's rows, columns and values unchanged."""
 _MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
-"""Operations after which a row that left a fragment which is still there was deleted, and not written anew."""
+"""Operations that never rewrite rows: a row missing from a fragment that still exists was deleted."""
 _ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
 _REPLACES_ALL = frozenset({"Overwrite"})
 _IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
-"""Operations that conflict only with a replaced table. ``UpdateConfig`` may change comments of columns."""
+"""Operations that conflict only with a replaced table. ``UpdateConfig`` can change comments of columns."""
 _SHOWN = 4
 
 
@@ -36,80 +36,80 @@ class VersionSpan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One version and what made it."""
+    """One version and the operation that made it."""
 
     version: int
     operation: str
     """pylance's name of the operation."""
     moved: bool | None = None
-    """Whether it rewrote older rows; None if the operation says it."""
+    """Whether it rewrote older rows; None if the operation shows it."""
     brings: bool = False
-    """Whether rows came with it by a pick, a revert or a restore."""
+    """Whether it brought rows from a cherry-pick, a revert or a restore."""
     adds_only: bool = False
-    """Whether it is known to have only added rows, which were never in other files before."""
+    """Whether it certainly only added rows that were never in other files before."""
     replaced: bool | None = None
-    """Whether it replaced the whole table; None if the operation says it."""
+    """Whether it replaced the whole table; None if the operation shows it."""
     rewrites: tuple[Rewrite, ...] = ()
-    """What it compacted, or took over as compacted."""
+    """Its compactions, including those that it took over."""
 
     reordered: bool = False
-    """Whether it is known to have only moved rows to other files, in another order."""
+    """Whether it certainly only moved rows to other files, in another order."""
 
     @property
     def replaces_all(self) -> bool:
-        """Whether nothing of the table before is left in it."""
+        """Whether nothing of the previous table is left."""
         return self.operation in _REPLACES_ALL if self.replaced is None else self.replaced
 
     @property
     def moves_rows(self) -> bool:
-        """Whether rows may have left a fragment without being deleted."""
+        """Whether rows might have left a fragment without being deleted."""
         return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
 
     @property
     def renames_rows(self) -> bool:
-        """Whether older rows may lie in other files since then."""
+        """Whether it might have moved older rows to other files."""
         return self.moves_rows or self.brings or self.reordered or bool(self.rewrites) or self.operation == "Rewrite"
 
     @property
     def changes_rows(self) -> bool:
-        """Whether older rows may have been rewritten or deleted."""
+        """Whether it might have rewritten or deleted older rows."""
         return self.operation not in _QUIET and not self.adds_only
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The versions after a base, ascending: of one chain and, before them, of those it was forked from."""
+    """The versions after a base, ascending: of one chain, preceded by those of the chains that it was forked from."""
 
     branch: str | None
     all: tuple[Step, ...] = ()
     complete: bool = True
-    """False if versions in between are gone, so that what they did is unknown."""
+    """False if versions in between are gone, so that their operations are unknown."""
 
     @cached_property
     def moves_no_rows(self) -> bool:
-        """Whether rows that left a fragment are certain to have been deleted rather than updated."""
+        """Whether rows that left a fragment were certainly deleted rather than updated."""
         return self.complete and not any(step.moves_rows for step in self.all)
 
     @cached_property
     def rewrites(self) -> tuple[Rewrite, ...]:
-        """What was compacted."""
+        """All compactions."""
         return tuple(rewrite for step in self.all for rewrite in step.rewrites)
 
     @property
     def keep_all_rows(self) -> bool:
-        """Whether all that they did is certain to have left the same rows and values in the table."""
+        """Whether the table certainly still has the same rows and values."""
         same = (step.reordered or step.operation in _SAME_ROWS for step in self.all)
         return self.complete and bool(self.all) and all(same)
 
     @property
     def brings(self) -> bool:
-        """Whether one of them brought rows that another chain may have, too."""
+        """Whether one of them brought rows that another chain might also have."""
         return any(step.brings for step in self.all)
 
     def may_hide(self, other: Steps) -> bool:
-        """Whether the names of files no longer show which rows of this side were picked, reverted or restored.
+        """Whether file names no longer show which rows of this side were cherry-picked, reverted or restored.
 
-        That is so if this side rewrote or deleted rows since then, or the other side did so at any time.
+        That is so if this side rewrote or deleted rows since then, or if the other side ever did.
         """
         first = next((position for position, step in enumerate(self.all) if step.brings), None)
         if first is None:
@@ -119,16 +119,16 @@ class Steps:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether one of them may have rewritten or deleted older rows."""
+        """Whether one of them might have rewritten or deleted older rows."""
         return not self.complete or any(step.changes_rows for step in self.all)
 
     @property
     def renames_rows(self) -> bool:
-        """Whether older rows may lie in other files after them."""
+        """Whether they might have moved older rows to other files."""
         return not self.complete or any(step.renames_rows for step in self.all)
 
     def changed_after(self, version: int) -> bool:
-        """Whether rows of a version of this branch, or rows of a later version, may have changed since."""
+        """Whether rows of a version of this branch, or of later ones, might have changed since."""
         return not self.complete or any(step.changes_rows for step in self.all if step.version > version)
 
     @property
@@ -138,11 +138,11 @@ class Steps:
 
     @property
     def may_add_columns(self) -> bool:
-        """Whether one of them may have given the table a new column."""
+        """Whether one of them might have given the table a new column."""
         return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.all)
 
     def described(self) -> str:
-        """The versions that changed anything, as a user reads them: ``main@7 (Update), main@8 (Delete)``."""
+        """The versions that changed anything, for display: ``main@7 (Update), main@8 (Delete)``."""
         return _listed(self.branch, [step for step in self.all if step.operation not in _IN_NO_CONFLICT] or self.all)
 
 
@@ -151,7 +151,7 @@ def _listed(branch: str | None, steps: Iterable[Step]) -> str:
     return ", ".join(named if len(named) <= _SHOWN else [*named[:_SHOWN], f"{len(named) - _SHOWN} more"])
 
 
-# --- Versions as a log shows them
+# --- Versions in a log
 
 _WORDS = {
     "Append": "append",
@@ -172,11 +172,11 @@ _WORDS = {
     "UpdateConfig": "config",
     "UpdateMemWalState": "update write-ahead log",
 }
-"""pylance's operations as people call them; its ``Merge`` adds columns, and has nothing to do with branches."""
+"""Display names of pylance's operations; its ``Merge`` adds columns and is unrelated to branch merges."""
 
 
 def words_for(version: int, operation: str, action: str | None) -> str:
-    """What made a version, e.g. ``append``, ``create`` or ``merge (append)``."""
+    """A version's operation for display, e.g. ``append``, ``create`` or ``merge (append)``."""
     said = _WORDS.get(operation, operation)
     if operation == "Overwrite" and version == 1:
         said = "create"
@@ -193,25 +193,25 @@ class LogEntry:
     timestamp: datetime
     """Commit time, UTC."""
     operation: str
-    """pylance's name, e.g. ``Append``; ``Unknown`` where the transaction is lost or newer than this package."""
+    """pylance's name, e.g. ``Append``; ``Unknown`` if the transaction is lost or not known to this package."""
     action: str | None = None
-    """This package's name of what was done, e.g. ``merge``; None for a commit that other software made."""
+    """This package's name of the action, e.g. ``merge``; None for a commit that other software made."""
     source: str | None = None
-    """Where the changes came from, e.g. ``exp@8``."""
+    """The source of the changes, e.g. ``exp@8``."""
     message: str | None = None
     total_rows: int | None = None
-    """Rows of the version; None where the writer did not count them."""
+    """Rows of the version; None if the writer did not count them."""
     stat: Stat | None = None
-    """Only if it was asked for, and only if the version before is there to compare with."""
+    """Only on request, and only if the previous version exists for comparison."""
     tags: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
-    """Branches of which it is the newest version."""
+    """Branches whose newest version this is."""
     forks: tuple[str, ...] = ()
-    """Branches that were created from it."""
+    """Branches created from it."""
     parents: tuple[PinnedVersion, ...] = ()
-    """The version before it, as far as it is there; then the one a merge took in."""
+    """The previous version, if it exists; then the one that a branch merge took in."""
     inherited: bool = False
-    """Whether the log has gone on past the fork of its branch, and this is a version of the parent."""
+    """Whether the log has passed the fork of its branch, so this version is the parent's."""
 
     @property
     def pin(self) -> PinnedVersion:
@@ -220,7 +220,7 @@ class LogEntry:
 
     @property
     def words(self) -> str:
-        """What happened, e.g. ``append``, ``create`` or ``merge (append)``."""
+        """The operation for display, e.g. ``append``, ``create`` or ``merge (append)``."""
         return words_for(self.version, self.operation, self.action)
 
     def as_record(self) -> dict[str, Any]:
@@ -249,7 +249,7 @@ class ConfigChange:
 
     key: str
     before: str | None
-    """None where it was not set."""
+    """None if it was not set."""
     after: str | None
 
     def as_record(self) -> dict[str, str | None]:
@@ -263,7 +263,7 @@ class StoredColumn:
 
     id: int
     path: str
-    """Name; with dots for a field inside a column."""
+    """Name; dots separate a field from its enclosing column."""
     type: str
     """Lance's name of the logical type."""
     nullable: bool
@@ -293,7 +293,7 @@ class VersionDetail:
     columns: tuple[StoredColumn, ...]
     indexes: tuple[Index, ...]
     config_changes: tuple[ConfigChange, ...]
-    """Against the version before."""
+    """Compared with the previous version."""
     fragments: int
     data_files: int
     deletion_files: int
@@ -317,25 +317,25 @@ class VersionDetail:
         return {**vars(self), **plain}
 
 
-# --- Which fragments two versions have in common, and what became of the others
-# Names of data files are unique, so fragments that name the same file are the same one, also across a branch and its
+# --- Fragments that two versions share, and changes of the others
+# Names of data files are unique. So fragments that name the same file are the same one, even across a branch and its
 # parent, where ids of bases and fragments differ.
 
 
 @dataclass(frozen=True)
 class FragmentPair:
-    """One fragment as two versions have it."""
+    """One fragment in two versions."""
 
     before: Fragment
     after: Fragment
 
     @property
     def deletes_alike(self) -> bool:
-        """Whether the same rows are deleted in both, as far as the names of their deletion files show."""
+        """Whether the same rows are deleted in both, judging by the names of their deletion files."""
         return _deletion(self.before.deletion) == _deletion(self.after.deletion)
 
     def replaced_fields(self, known: Collection[int]) -> frozenset[int]:
-        """Those of the known fields whose values are in different files."""
+        """The known fields whose values are in different files."""
         before, after = _places(self.before), _places(self.after)
         return frozenset(field for field in known if before.get(field) != after.get(field))
 
@@ -348,7 +348,7 @@ class FragmentPair:
 
 @dataclass(frozen=True)
 class FragmentChanges:
-    """Fragments that two versions do not have in common. All others hold the same rows."""
+    """Fragments that two versions do not share. All others hold the same rows."""
 
     added: tuple[Fragment, ...]
     """Only in the later version."""
@@ -361,8 +361,8 @@ class FragmentChanges:
 def match(before: Contents, after: Contents, every: bool = False) -> FragmentChanges:
     """Compare the fragments of two versions. Only records that differ are decoded.
 
-    With ``every`` all fragments that both have count as changed: what a column is called, and whether it is there, is
-    not in their records.
+    With ``every``, all fragments that both have count as changed: their records do not hold the names of columns, or
+    whether a column exists.
     """
     gone, new = before.fragments_without(after), after.fragments_without(before)
     pairs, removed, added = _paired(gone, new)
@@ -375,7 +375,7 @@ def match(before: Contents, after: Contents, every: bool = False) -> FragmentCha
 def _paired(
     gone: Sequence[Fragment], new: Sequence[Fragment]
 ) -> tuple[list[FragmentPair], list[Fragment], list[Fragment]]:
-    """Each fragment is in one pair at most: a file that was taken over twice holds its rows twice."""
+    """Each fragment is in at most one pair: a file that was taken over twice holds its rows twice."""
     by_file: dict[str, list[int]] = defaultdict(list)
     for place, fragment in enumerate(gone):
         for path in {file.path for file in fragment.files}:
@@ -393,21 +393,21 @@ def _paired(
 
 
 def _deletion(file: DeletionFile | None) -> tuple[int, int] | None:
-    # The fragment's id is part of the file's name and may change; the file's own id is random.
+    # The fragment's id is part of the file's name and can change; the file's own id is random.
     return None if file is None else (file.read_version, file.id)
 
 
 def _places(fragment: Fragment) -> dict[int, str]:
-    """The file of each column; ids below 0 are columns that were replaced, and row ids."""
+    """The file of each column; negative ids are replaced columns, and row ids."""
     return {field: file.path for file in fragment.files for field in file.fields if field >= 0}
 
 
 @dataclass(frozen=True)
 class Stat:
-    """How much a version added and removed. Rows that were only moved from file to file count as neither."""
+    """How much a version added and removed. Rows that only moved between files count as neither."""
 
     rows_added: int | None
-    """None where the writer did not record how many rows fragments have."""
+    """None if the writer did not record how many rows fragments have."""
     rows_removed: int | None
     files_added: int
     """Data files."""
@@ -422,7 +422,7 @@ class Stat:
 
 
 def stat(changes: FragmentChanges, counted: bool = True, moved: bool = False) -> Stat:
-    """Sum up changes. ``counted``: row counts can be relied on. ``moved``: the commit only moved rows (compaction)."""
+    """Sum up changes. ``counted``: row counts are reliable. ``moved``: the commit only moved rows (compaction)."""
     added = sum(fragment.rows for fragment in changes.added)
     removed = sum(fragment.rows for fragment in changes.removed)
     for pair in changes.changed:
@@ -445,7 +445,7 @@ def stat(changes: FragmentChanges, counted: bool = True, moved: bool = False) ->
 
 
 def stat_of_all(contents: Contents) -> Stat:
-    """The stat of a version that nothing came before."""
+    """The stat of a version without a predecessor."""
     return stat(FragmentChanges(tuple(contents.fragments()), (), ()), contents.counts_rows)
 
 
@@ -453,7 +453,7 @@ def _sizes(fragments: Iterable[Fragment]) -> dict[str, int]:
     return {file.path: file.size for fragment in fragments for file in fragment.files}
 
 
-# --- How the columns of two versions differ, by the ids of their fields
+# --- Differences in columns, by the ids of their fields
 
 ADDED, DROPPED, RENAMED, RETYPED, NULLABILITY = "added", "dropped", "renamed", "type changed", "nullability changed"
 PRIMARY_KEY = "lance-schema:unenforced-primary-key"
@@ -467,7 +467,7 @@ class ColumnChange:
     kind: str
     """ADDED, DROPPED, RENAMED, RETYPED or NULLABILITY."""
     column: str
-    """Path of the column in the later version; of a dropped one in the earlier version."""
+    """Path of the column in the later version; for a dropped one, in the earlier version."""
     before: str | None = None
     """Path, type or ``null`` / ``not null`` before; None for an added column."""
     after: str | None = None
@@ -489,9 +489,9 @@ def columns(fields: Sequence[Field]) -> tuple[StoredColumn, ...]:
 
 
 def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[ColumnChange, ...]:
-    """What changed, in the order of the later version; dropped columns come last.
+    """The changes, in the order of the later version; dropped columns come last.
 
-    pylance gives a column another id when its type changes: one that is dropped and added under one name is that.
+    pylance gives a column another id when its type changes, so a drop and an addition under one name are that change.
     """
     old, new = {column.id: column for column in columns(before)}, {column.id: column for column in columns(after)}
     dropped = {column.path: column for column in old.values() if column.id not in new}
@@ -506,7 +506,7 @@ def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[Co
 
 
 def _differences(before: StoredColumn, after: StoredColumn) -> Iterable[ColumnChange]:
-    # A column inside a renamed one keeps its own name; only the end of the path is its own.
+    # A column inside a renamed one keeps its own name; only the last part of the path is its own.
     if before.path.rpartition(".")[2] != after.path.rpartition(".")[2]:
         yield ColumnChange(RENAMED, after.path, before.path, after.path)
     if before.type != after.type or before.id != after.id:
@@ -520,13 +520,13 @@ def _null(column: StoredColumn) -> str:
 
 
 def common_fields(before: Sequence[Field], after: Sequence[Field]) -> frozenset[int]:
-    """Ids of fields that both versions have, with the same type: values of theirs can be compared."""
+    """Ids of fields that both versions have with the same type, so that values can be compared."""
     types = {field.id: field.type for field in before}
     return frozenset(field.id for field in after if types.get(field.id) == field.type)
 
 
 def common_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[tuple[str, str], ...]:
-    """(name before, name after) of the columns whose values can be compared, all fields inside of them included."""
+    """(name before, name after) of the columns whose values can be compared, including all nested fields."""
     shapes = _shapes(before)
     shapes_after = _shapes(after)
     return tuple(
@@ -537,7 +537,7 @@ def common_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[tup
 
 
 def key_columns(fields: Sequence[Field]) -> tuple[str, ...]:
-    """Names of the columns that are the table's key; empty where it has none."""
+    """Names of the columns in the table's key; empty if it has none."""
     return tuple(
         field.name
         for field in fields
@@ -546,7 +546,7 @@ def key_columns(fields: Sequence[Field]) -> tuple[str, ...]:
 
 
 def top_level(fields: Sequence[Field], ids: Iterable[int]) -> frozenset[str]:
-    """Names of the columns that fields of these ids are, or lie in."""
+    """Names of the columns that are, or enclose, the fields with these ids."""
     parents = {field.id: field.parent_id for field in fields}
     names = {field.id: field.name for field in fields}
     names_used = set()
@@ -560,7 +560,7 @@ def top_level(fields: Sequence[Field], ids: Iterable[int]) -> frozenset[str]:
 
 
 def _shapes(fields: Sequence[Field]) -> dict[int, tuple[str, tuple[tuple[int, str, str], ...]]]:
-    """Per column: its name, and ids, types and inner names of all that is in it."""
+    """Per column: its name, and the ids, types and inner names of all its fields."""
     owner: dict[int, int] = {}
     inner: dict[int, list[tuple[int, str, str]]] = {}
     names: dict[int, str] = {}

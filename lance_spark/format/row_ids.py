@@ -1,8 +1,8 @@
-"""Stable row ids of a fragment: reading a sequence, and which of its ids another chain may take over. Pure.
+"""Row identity across versions: stable row ids, labeled runs of rows, and rows traced through compactions. Pure.
 
 Each chain numbers its new rows itself, so two chains give one number to different rows. With two rows of one id, an
-index returns the wrong row. So a fragment keeps the ids of rows that the base has, as ours numbers them, and the commit
-gives new ids to its other rows (pylance numbers the rows that follow those with an id).
+index returns the wrong row. So a fragment keeps our ids of the rows from the base, and the commit gives new ids to its
+other rows (pylance numbers the rows that follow those with an id).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read_row_ids(sequence: bytes) -> list[int]:
 
 
 def write_row_ids(ids: Sequence[int]) -> bytes:
-    """A sequence of row ids as manifests hold them: one range for each unbroken run."""
+    """A sequence of row ids in the manifest's encoding: one range for each unbroken run."""
     sequence = message("RowIdSequence")
     for start, end in _runs(ids):
         segment = sequence.segments.add()
@@ -46,10 +46,10 @@ def write_row_ids(ids: Sequence[int]) -> bytes:
 def kept_row_ids(
     ids: Sequence[int], known: Callable[[int], int | None], dead: Collection[int] = frozenset()
 ) -> list[int] | None:
-    """The ids that a fragment takes along, as ours knows them: those of rows from before the base, which come first.
+    """The ids that a fragment keeps, in our numbering: those of rows from before the base, which come first.
 
-    ``known`` returns the id of a row in ours; None for a new row. Rows at the places ``dead`` are deleted: any id will
-    do for them. The result is None if old and new rows are mixed, so that the commit could not number the new ones.
+    ``known`` returns our id of a row; None for a new row. Rows at the positions ``dead`` are deleted, so any id will do
+    for them. The result is None if old and new rows are mixed, because the commit could not number the new ones.
     """
     known_ids = [known(row) for row in ids]
     end = max((at + 1 for at, row in enumerate(known_ids) if row is not None and at not in dead), default=0)
@@ -60,7 +60,7 @@ def kept_row_ids(
 
 
 def matched_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:
-    """How ours knows the rows of a fragment that both have, by the ids in theirs."""
+    """Our ids of the rows of a shared fragment, by their ids in theirs."""
     return dict(zip(read_row_ids(theirs), read_row_ids(ours), strict=False))
 
 
@@ -77,7 +77,7 @@ def _segment(segment: Any) -> Iterable[int]:
         return [row for at, row in enumerate(range(span.start, span.end)) if span.bitmap[at >> 3] >> (at & 7) & 1]
     if kind in ("sorted_array", "array"):
         return _array(getattr(segment, kind))
-    raise CorruptData("Row ids are written in a form that this release does not know.")
+    raise CorruptData("The row ids use an encoding that this release does not know.")
 
 
 def _array(encoded: Any) -> list[int]:
@@ -100,11 +100,11 @@ def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-# --- Rows of a fragment that have labels, as runs: a compaction of a million rows is a handful of numbers
+# --- Labeled rows of a fragment, as runs: a compaction of a million rows takes a handful of numbers
 # Pure.
 #
-# Runs are an array with a row for each: where it starts, where it ends, and the label of its first row; the labels that
-# follow go up by one. They ascend and do not overlap.
+# Runs are an array with a row for each: its start, its end, and the label of its first row; subsequent labels go up by
+# one. They ascend and do not overlap.
 
 Runs = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int64]
@@ -113,7 +113,7 @@ NONE: Runs = np.zeros((0, 3), np.int64)
 
 
 def run(rows: int, label: int) -> Runs:
-    """The runs of a fragment of which every row has a label."""
+    """The runs of a fragment whose rows are all labeled."""
     return np.array([[0, rows, label]], np.int64) if rows else NONE
 
 
@@ -124,7 +124,7 @@ def of_rows(rows: Sequence[int] | Offsets, label: int = 0) -> Runs:
 
 
 def count(runs: Runs) -> int:
-    """How many rows have a label."""
+    """How many rows are labeled."""
     return int((runs[:, 1] - runs[:, 0]).sum())
 
 
@@ -137,14 +137,14 @@ def live(runs: Runs, deleted: Offsets) -> Runs:
 
 
 def ranked(runs: Runs, deleted: Offsets) -> Runs:
-    """The runs without deleted rows, by the numbers of rows among those that are not deleted."""
+    """The runs without deleted rows, renumbered by counting only rows that are not deleted."""
     pieces = live(runs, deleted).copy()
     pieces[:, :2] -= np.searchsorted(deleted, pieces[:, 0])[:, None]
     return joined(pieces)
 
 
 def unranked(runs: Runs, deleted: Offsets, rows: int) -> Runs:
-    """Where runs by numbers of live rows are in a fragment of so many rows."""
+    """The inverse of :func:`ranked`, in a fragment with that many rows."""
     if not len(runs) or not len(deleted):
         return runs
     starts, ends = np.concatenate([[0], deleted + 1]), np.concatenate([deleted, [rows]])
@@ -157,18 +157,18 @@ def unranked(runs: Runs, deleted: Offsets, rows: int) -> Runs:
 
 
 def moved(runs: Runs, by: int) -> Runs:
-    """The runs so many rows later."""
+    """The runs shifted by a number of rows."""
     return runs + np.array([by, by, 0], np.int64)
 
 
 def part(runs: Runs, start: int, end: int) -> Runs:
-    """The runs between two rows, counted from the first of these."""
+    """The runs between two rows, relative to the first of them."""
     pieces = _cut(runs, np.array([start, end], np.int64))
     return moved(pieces[(pieces[:, 0] >= start) & (pieces[:, 1] <= end)], -start)
 
 
 def joined(runs: Runs) -> Runs:
-    """The same with as few runs as there can be."""
+    """The same rows in as few runs as possible."""
     if len(runs) < 2:
         return runs
     follows = (runs[1:, 0] == runs[:-1, 1]) & (runs[1:, 2] - runs[:-1, 2] == runs[:-1, 1] - runs[:-1, 0])
@@ -178,7 +178,7 @@ def joined(runs: Runs) -> Runs:
 
 
 def united(one: Runs, other: Runs) -> Runs | None:
-    """The labels of both; None if a row has another label in each."""
+    """The labels of both; None if a row's labels differ."""
     if not len(one) or not len(other):
         return one if len(one) else other
     one, other = _cut(one, other[:, :2].ravel()), _cut(other, one[:, :2].ravel())
@@ -191,30 +191,30 @@ def united(one: Runs, other: Runs) -> Runs | None:
 
 
 def sorted_by_row(several: Sequence[Runs]) -> Runs:
-    """Runs of different rows, together."""
+    """Runs of different rows, combined."""
     found = np.concatenate([NONE, *several])
     return found[np.argsort(found[:, 0], kind="stable")]
 
 
 def by_label(runs: Runs) -> Runs:
-    """The runs with labels and rows in each other's places. Each label has to be there once."""
+    """The runs with labels and rows swapped. Each label must occur once."""
     length = runs[:, 1] - runs[:, 0]
     turned = np.column_stack([runs[:, 2], runs[:, 2] + length, runs[:, 0]])
     return turned[np.argsort(turned[:, 0])]
 
 
 def overlap(runs: Runs) -> bool:
-    """Whether a row, or after :func:`by_label` a label, is there twice. The runs have to ascend."""
+    """Whether a row, or after :func:`by_label` a label, occurs twice. The runs must ascend."""
     return bool((runs[1:, 0] < runs[:-1, 1]).any())
 
 
 def without(runs: Runs, others: Runs) -> Runs:
-    """The runs without the rows that others have."""
+    """The runs without the rows of others."""
     return _chosen(runs, others, False)
 
 
 def within(runs: Runs, others: Runs) -> Runs:
-    """The runs with only the rows that others have."""
+    """The runs restricted to the rows of others."""
     return _chosen(runs, others, True)
 
 
@@ -228,7 +228,7 @@ def _chosen(runs: Runs, others: Runs, inside: bool) -> Runs:
 
 
 def rows_of(runs: Runs) -> Offsets:
-    """Each row that has a label."""
+    """Each labeled row."""
     lengths = runs[:, 1] - runs[:, 0]
     first = np.repeat(runs[:, 0] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) if len(runs) else NONE[:, 0]
     found: Offsets = first + np.arange(int(lengths.sum()), dtype=np.int64)
@@ -236,7 +236,7 @@ def rows_of(runs: Runs) -> Offsets:
 
 
 def _cut(runs: Runs, at: Offsets) -> Runs:
-    """The same rows, with a new run at each of these places."""
+    """The same rows, with a new run at each of these positions."""
     if not len(runs):
         return runs
     bounds = np.unique(np.concatenate([runs[:, 0], runs[:, 1], at]))
@@ -254,30 +254,30 @@ def _contains(ascending: Offsets, values: Offsets) -> npt.NDArray[np.bool_]:
     return np.asarray(ascending[at] == values)
 
 
-# --- Compactions as statements about rows: which rows of old files and of new ones are the same
+# --- Compactions as statements about rows: equal rows in old and new files
 # Pure.
 #
-# A data file never changes. So a row is known by its file and its place in it, and a compaction says: the live rows of
-# these files, one after the other, are the live rows of those. Statements of both sides of a merge, and of merges
-# before it, are put together: a row is looked for in all files that it is said to be in.
+# A data file never changes. So its file and position identify a row, and a compaction states that the live rows of some
+# files, in order, are the live rows of others. A branch merge combines the statements of both sides and of earlier
+# branch merges: a row is searched in all files that a statement connects.
 
 REWRITES = "lance_spark.rewrites"
-"""Transaction property: the compactions that a version took over. Its own operation does not tell them."""
+"""Transaction property: the compactions that a version took over. Its own operation does not show them."""
 _MOST = 4 * 1024 * 1024
-"""Characters of that property. Without it later merges find fewer rows, and say so."""
+"""Maximum length of that property in characters. Without it, later branch merges find fewer rows, and report it."""
 
 DeletionKey = tuple[str, int, int, int]
 """A deletion file: data file of the fragment, version that was read, number, rows."""
 
 
 class Rewrite(NamedTuple):
-    """One compaction: the live rows of ``old``, one after the other, are those of ``new``."""
+    """One compaction: the live rows of ``old``, in order, are those of ``new``."""
 
     old: tuple[Fragment, ...]
-    """As they were right before."""
+    """Their state right before."""
     new: tuple[Fragment, ...]
     deletions: Mapping[DeletionKey, Deletions] = {}
-    """Where deletion files of these fragments are, or were."""
+    """The present or former places of these fragments' deletion files."""
 
     @property
     def paths(self) -> set[str]:
@@ -286,7 +286,7 @@ class Rewrite(NamedTuple):
 
 
 def deletion_key(fragment: Fragment) -> DeletionKey | None:
-    """What tells the deletion file of a fragment from all others, wherever it is; None where no row is deleted."""
+    """The key of a fragment's deletion file, unique wherever the file is; None if no row is deleted."""
     deletion = fragment.deletion
     if deletion is None:
         return None
@@ -294,7 +294,7 @@ def deletion_key(fragment: Fragment) -> DeletionKey | None:
 
 
 class Files:
-    """Which data files have the same rows: those of one fragment, as long as one of them is among its files."""
+    """Which data files have the same rows: those of one fragment, and of all fragments that share a file with it."""
 
     def __init__(self, fragments: Iterable[Fragment]) -> None:
         self._names: dict[str, str] = {}
@@ -323,14 +323,14 @@ class Files:
         return {path for path in self._names if self._find(path) in keys}
 
     def join(self, fragments: Sequence[Fragment]) -> None:
-        """Let fragments have one name."""
+        """Give several fragments one name."""
         for fragment in fragments[1:]:
             self._join(self.key(fragments[0]), self.key(fragment))
 
 
 @dataclass(frozen=True)
 class Connected:
-    """Fragments by the compactions that connect them."""
+    """Groups of fragments that compactions connect."""
 
     rewrites: tuple[Rewrite, ...]
 
@@ -346,7 +346,7 @@ class Connected:
         return frozenset(path for each in self.rewrites for path in each.paths)
 
     def group(self, fragment: Fragment) -> str | None:
-        """What names the compactions that a fragment is connected with; None if there is none."""
+        """The group of compactions that a fragment belongs to; None if there is none."""
         path = next((file.path for file in fragment.files if file.path in self._known), None)
         return None if path is None else self._groups.key(fragment)
 
@@ -357,37 +357,37 @@ class Connected:
 
 @dataclass(frozen=True)
 class Traced:
-    """Where labelled rows are: by the name of a fragment's rows."""
+    """The places of labeled rows, by the name of a fragment's rows."""
 
     files: Files
     labels: dict[str, Runs] = field(default_factory=dict)
     doubtful: tuple[str, ...] = ()
-    """Why no row is certain; empty if nothing contradicts."""
+    """The reason why no row is certain; empty if there is no contradiction."""
     complete: bool = True
-    """False if deletion files are gone, so that some compactions do not count: rows look as if they were updated."""
+    """False if deletion files are gone, so that some compactions do not count and rows look updated."""
 
     def labels_of(self, fragment: Fragment) -> Runs:
-        """The labels of a fragment's rows, deleted ones among them."""
+        """The labels of a fragment's rows, including deleted ones."""
         return self.labels.get(self.files.key(fragment), NONE)
 
 
 Deleted = Callable[[Fragment], "Offsets | None"]
-"""The deleted rows of a fragment; None if nobody knows them any more."""
+"""The deleted rows of a fragment; None if unknown."""
 
 
 def trace(start: Sequence[tuple[Fragment, Runs]], rewrites: Sequence[Rewrite], deleted: Deleted) -> Traced:
-    """Look for labelled rows in all files that compactions moved them to or from. No two labels are of one row."""
+    """Find labeled rows in all files that compactions moved them to or from. No two labels share a row."""
     files = Files([*(each for each, _ in start), *(entry for each in rewrites for entry in (*each.old, *each.new))])
     bijections = [_Bijection.of(each, files, deleted) for each in rewrites]
     doubtful = [each for each in bijections if isinstance(each, str)]
     labels = {files.key(fragment): runs for fragment, runs in start}
     if not doubtful and not _spread([each for each in bijections if isinstance(each, _Bijection)], labels):
-        doubtful.append("two compactions say different things about a row")
+        doubtful.append("two compactions contradict each other about a row")
     return Traced(files, labels, tuple(doubtful), None not in bijections)
 
 
 def _spread(bijections: Sequence[_Bijection], labels: dict[str, Runs]) -> bool:
-    """Spread labels until nothing is new; False if they contradict."""
+    """Spread labels until nothing changes; False if they contradict."""
     changed = True
     while changed:
         changed = False
@@ -416,7 +416,7 @@ class _Bijection:
 
     @classmethod
     def of(cls, rewrite: Rewrite, files: Files, deleted: Deleted) -> _Bijection | str | None:
-        """None if deletion files are gone; a reason if numbers or ids of rows do not agree."""
+        """None if deletion files are gone; a reason if counts or ids of rows do not agree."""
         sides = []
         for side in (rewrite.old, rewrite.new):
             gone = [deleted(entry) for entry in side]
@@ -430,13 +430,13 @@ class _Bijection:
                 )
             )
         if sum(entry.live for entry in sides[0]) != sum(entry.live for entry in sides[1]):
-            return "a compaction has another number of rows after it than before"
+            return "a compaction changed the number of rows"
         if not _same_ids(rewrite, sides):
-            return "a compaction has other row ids after it than before"
+            return "a compaction changed row ids"
         return cls(*sides)
 
     def spread(self, labels: dict[str, Runs]) -> bool | None:
-        """Give rows of one side the labels of the other. Whether any was new; None if labels contradict."""
+        """Give the rows of one side the other side's labels. Whether any was new; None if labels contradict."""
         both = united(_sequence(self.old, labels), _sequence(self.new, labels))
         if both is None:
             return None
@@ -456,7 +456,7 @@ class _Bijection:
 
 
 def _sequence(side: Sequence[_Member], labels: Mapping[str, Runs]) -> Runs:
-    """The labels of the live rows of a side, one after the other."""
+    """The labels of a side's live rows, in order."""
     pieces, start = [NONE], 0
     for member in side:
         if member.key in labels:
@@ -466,7 +466,7 @@ def _sequence(side: Sequence[_Member], labels: Mapping[str, Runs]) -> Runs:
 
 
 def _same_ids(rewrite: Rewrite, sides: Sequence[Sequence[_Member]]) -> bool:
-    """Whether row ids, where they are stable and known, are those of the same rows."""
+    """Whether row ids, if they are stable and known, agree."""
     if not all(entry.row_ids for entry in (*rewrite.old, *rewrite.new)):
         return True
     old, new = (_live_ids(*side) for side in zip((rewrite.old, rewrite.new), sides, strict=True))
@@ -485,7 +485,7 @@ def _live_ids(fragments: Sequence[Fragment], members: Sequence[_Member]) -> Offs
 
 
 def taken_over(rewrites: Sequence[Rewrite], base: Contents) -> tuple[Rewrite, ...]:
-    """The compactions that concern rows of the base: later merges have to know them. Each is there once."""
+    """The compactions that affect rows of the base, each once: later branch merges need them."""
     if not rewrites:
         return ()
     connected = Connected(rewrites=tuple(rewrites))
@@ -499,7 +499,7 @@ def _identity(fragment: Fragment) -> tuple[Any, ...]:
 
 
 def write_rewrites(rewrites: Iterable[Rewrite]) -> dict[str, str]:
-    """Compactions as a transaction property; nothing if there are none, or far too many."""
+    """Compactions as a transaction property; empty if there are none, or far too many."""
     listed = [[[_plain(entry, each) for entry in side] for side in (each.old, each.new)] for each in rewrites]
     written = json.dumps(listed, separators=(",", ":")) if listed else ""
     return {REWRITES: written} if 0 < len(written) <= _MOST else {}

@@ -1,7 +1,8 @@
-"""One number for each row. Equal rows have equal numbers; different rows collide with a chance of 1 in 2**64.
+"""One number per row, and the comparison of two versions by those numbers: rows added, deleted and changed.
 
-All columns are worked through as arrays, never row by row in Python. Values that compare as equal hash alike: 0.0 and
--0.0, one NaN and another, a dictionary and its values. Null is a value of its own, and not the same as empty.
+Equal rows have equal numbers; different rows collide with a probability of 1 in 2**64. All columns are processed as
+arrays, never row by row in Python. Values that compare as equal hash alike: 0.0 and -0.0, any two NaNs, a dictionary
+and its values. Null differs from empty.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def hash_rows(columns: Sequence[pa.Array], rows: int) -> Hashes:
-    """A number per row, from columns in their order. Names do not count: a renamed column holds the same values."""
+    """A number per row, from columns in order. Names do not count: a renamed column holds the same values."""
     hashes = np.full(rows, _SEED, np.uint64)
     for column in columns:
         hashes = _mixed(hashes * _GOLDEN + _hashed(column))
@@ -34,7 +35,7 @@ def hash_rows(columns: Sequence[pa.Array], rows: int) -> Hashes:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Spreads every bit over all others (splitmix64)."""
+    """Spread every bit over all others (splitmix64)."""
     values = values + _GOLDEN
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
@@ -55,7 +56,7 @@ def _hashed(values: pa.Array) -> Hashes:
 
 
 def _of_valid(values: pa.Array) -> Hashes:
-    """A number per value; any number for those that are null."""
+    """A number per value; an arbitrary number for nulls."""
     kind = values.type
     if pt.is_null(kind):
         return np.full(len(values), _NULL, np.uint64)
@@ -64,7 +65,7 @@ def _of_valid(values: pa.Array) -> Hashes:
     if pt.is_map(kind):
         entries = pa.StructArray.from_arrays([values.keys, values.items], names=["key", "value"])
         lengths = _lengths(_array(values.offsets).astype(np.int64))
-        # Offsets of a slice count from the begin of what it was cut from; keys and items are not cut.
+        # Offsets of a slice count from the beginning of the sliced array; keys and items are not sliced.
         first = values.offsets[0].as_py() if len(values) else 0
         return _sequences(_hashed(entries.slice(first, int(lengths.sum()))), lengths)
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
@@ -105,7 +106,7 @@ def _bytes(values: pa.Array) -> Hashes:
 
 
 def _fixed(values: pa.Array) -> Hashes:
-    """Values of a fixed number of bytes, whatever they mean."""
+    """Values with a fixed number of bytes, regardless of their meaning."""
     width = values.type.byte_width
     content = values.buffers()[1]
     if content is None or not len(values):
@@ -134,14 +135,14 @@ def _words(values: pa.Array) -> Hashes:
     whole: npt.NDArray[Any] = np.frombuffer(content, _BITS[width])[values.offset : values.offset + len(values)]
     if pt.is_floating(values.type):
         floats = whole.view({2: np.float16, 4: np.float32, 8: np.float64}[width])
-        # Adding 0 makes 0.0 of -0.0.
+        # Adding 0 turns -0.0 into 0.0.
         plain = np.where(np.isnan(floats), floats.dtype.type("nan"), floats + floats.dtype.type(0))
         whole = plain.astype(floats.dtype).view(_BITS[width])
     return whole.astype(np.uint64)
 
 
 def _sequences(elements: Hashes, lengths: npt.NDArray[np.int64]) -> Hashes:
-    """A number for each sequence, from its elements and their places; the sequences follow each other."""
+    """A number for each sequence, from its elements and their positions; the sequences are adjacent."""
     ends = np.cumsum(lengths)
     starts = ends - lengths
     places = np.arange(len(elements), dtype=np.int64) - np.repeat(starts, lengths)
@@ -160,20 +161,20 @@ def _array(values: pa.Array) -> npt.NDArray[Any]:
     return array
 
 
-# --- Compares the rows of two versions by their hashes: which were added, deleted and changed
-# Rows are compared as multisets: what counts is how often a row is there, not where. Hashes of batches can be made
-# anywhere, also on executors; only they are ever held for all rows at once, 24 bytes each.
+# --- Comparing the rows of two versions by their hashes
+# Rows are compared as multisets: their count matters, not their place. Hashes of batches can be made anywhere, also on
+# executors. Only the hashes are ever held for all rows at once, 24 bytes each.
 
 HASHED = pa.schema([("content", pa.uint64()), ("identity", pa.uint64()), ("address", pa.uint64())])
-"""Hash of the values of a row; hash of what makes it the same row although its values changed, null where nothing does;
-and its row address (fragment and offset)."""
+"""Hash of a row's values; hash of its identity, which survives a change of values, or null if it has none; and its row
+address (fragment and offset)."""
 ADDRESS = "_rowaddr"
 _BLOB_PARTS = ("size", "blob_uri")
 
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Row addresses; ``changed_before`` and ``changed_after`` belong together one by one."""
+    """Row addresses; ``changed_before`` and ``changed_after`` correspond one to one."""
 
     deleted: pa.Array
     added: pa.Array
@@ -186,8 +187,8 @@ def hashed(
 ) -> pa.RecordBatch:
     """HASHED of a batch that has ``_rowaddr``, from the values of some of its columns.
 
-    ``blobs`` are columns that were read as descriptions. Their place in a file changes whenever rows are moved, so only
-    size and URI count.
+    ``blobs`` are columns that were read as descriptions. Their place in a file changes whenever rows move, so only size
+    and URI count.
     """
     arrays = {name: _whole(batch, name, blobs) for name in {*content, *identity}}
     values = hash_rows([arrays[name] for name in content], batch.num_rows)
@@ -212,9 +213,9 @@ def _whole(batch: pa.RecordBatch, name: str, blobs: Sequence[str]) -> pa.Array:
 def compare_hashed(before: pa.Table, after: pa.Table, renumbered: bool = True) -> RowChanges:
     """The changes between two sets of HASHED rows.
 
-    Rows that are equal on both sides, as often as they are, are none. Of the others those with the same identity were
-    changed; an identity that several of them have says nothing. Equal rows of different identity are no change either,
-    unless ``renumbered`` is False.
+    Rows that occur equally often on both sides are unchanged. Of the others, those with the same identity were changed;
+    an identity shared by several of them proves nothing. Equal rows with different identities are unchanged too, unless
+    ``renumbered`` is False.
     """
     old, new = _Side.of(before), _Side.of(after)
     left, right = _unmatched(old.both, new.both)
@@ -239,7 +240,7 @@ class _Side:
     content: Hashes
     identity: Hashes
     known: npt.NDArray[np.bool_]
-    """Which identities are there."""
+    """Which rows have an identity."""
     address: Hashes
 
     @staticmethod
@@ -250,7 +251,7 @@ class _Side:
 
     @property
     def both(self) -> Hashes:
-        """Content and identity in one."""
+        """Content and identity combined."""
         salted: Hashes = self.content ^ (self.identity * np.uint64(0x9E37_79B9_7F4A_7C15))
         return np.where(self.known, salted, self.content)
 
@@ -262,7 +263,7 @@ class _Side:
 
 
 def _unmatched(old: Hashes, new: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Places of the values that are on one side more often than on the other: all beyond the common number."""
+    """Positions of values that occur more often on one side than on the other: all beyond the common count."""
     return _beyond(old, new), _beyond(new, old)
 
 
@@ -275,7 +276,7 @@ def _beyond(mine: Hashes, theirs: Hashes) -> npt.NDArray[np.int64]:
 
 
 def _same(old: _Side, new: _Side) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Places of rows with an identity that exactly one row on each side has."""
+    """Positions of rows whose identity exactly one row on each side has."""
     mine, theirs = _once(old), _once(new)
     _, first, second = np.intersect1d(old.identity[mine], new.identity[theirs], return_indices=True)
     return mine[first], theirs[second]

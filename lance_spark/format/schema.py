@@ -1,4 +1,4 @@
-"""Which names a column of a Lance dataset can have."""
+"""Columns and types of a dataset: projections, legal names, blobs, row sizes, and exact conversions of batches."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pyarrow.types as pt
 from lance_spark.core.options import path_segments
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 
-# --- Which columns a read asks for, and the Arrow schema that comes out
+# --- Projections
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
 ROW_COLUMNS = (ROW_ID, ROW_ADDRESS, "_row_created_at_version", "_row_last_updated_at_version")
-"""Columns that every dataset has beside its own: never null, and read as bigint."""
+"""Columns that every dataset has besides its own: never null, and read as bigint."""
 
 
 def project(schema: pa.Schema, paths: Sequence[str] | None) -> pa.Schema:
     """The schema reduced to the column paths, in their order; a nested path keeps its enclosing struct.
 
-    ``m.a`` gives ``m: struct<a>``, so a query that says ``m.a`` means the same with and without the projection.
-    Raises NotFound for an unknown path and SchemaMismatch for a path into something that is not a struct.
+    ``m.a`` gives ``m: struct<a>``, so ``m.a`` means the same in a query with or without the projection.
+    Raises NotFound for an unknown path and SchemaMismatch for a path into a column that is not a struct.
     """
     if paths is None:
         return schema
@@ -52,7 +52,7 @@ def add_row_columns(schema: pa.Schema, row_id: bool, row_address: bool) -> pa.Sc
 
 
 def _whole_name(schema: pa.Schema, path: str, head: str) -> tuple[str, list[str]]:
-    """A column whose own name holds dots, or the error for a column that does not exist."""
+    """A column whose own name contains dots, or the error for an unknown column."""
     whole = path.strip("`")
     if schema.get_field_index(whole) >= 0:
         return whole, []
@@ -91,18 +91,18 @@ def _prune(field: pa.Field, inner: list[tuple[str, ...]], path: str) -> pa.Field
     return field.with_type(pa.struct(pruned))
 
 
-# --- Which names a column of a Lance dataset can have
+# --- Legal names of columns
 
 RULES = "Names are not empty, not _rowid or _rowaddr, and hold no '.' and no '`'"
 _OWN = frozenset({ROW_ID, ROW_ADDRESS})
 
 
 def is_column_name(name: str) -> bool:
-    """Whether pylance writes a column of that name, and reads it again."""
+    """Whether pylance can write and read a column of that name."""
     return bool(name) and "." not in name and "`" not in name and name not in _OWN
 
 
-# --- Types of columns as people type them, without an engine that parses SQL
+# --- Types of columns as users type them, without an SQL engine
 # Pure.
 
 _NAMES = {
@@ -118,20 +118,20 @@ _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?
 
 
 def number_type(text: str) -> pa.DataType:
-    """The type of that name in Spark's SQL: only numbers can be given a wider type. Raises InvalidOption."""
+    """The type of that name in Spark's SQL: only numbers can be widened. Raises InvalidOption."""
     plain = text.strip().lower()
     decimal = _DECIMAL.fullmatch(plain)
     if decimal is not None and 0 <= int(decimal[2] or 0) <= int(decimal[1]) <= 38 and int(decimal[1]):
         return pa.decimal128(int(decimal[1]), int(decimal[2] or 0))
     if plain not in _BY_NAME:
         raise InvalidOption(
-            f"A column cannot be given the type {text!r}.",
+            f"A column cannot be changed to the type {text!r}.",
             hint=f"Numbers can be given a wider type of their kind: {', '.join(_BY_NAME)}, decimal(p, s).",
         )
     return _BY_NAME[plain]
 
 
-# --- Blob columns: how they are marked in a schema, and how bytes become one
+# --- Blob columns: their mark in a schema, and their values
 
 BLOB_KEY = "lance-encoding:blob"
 """Field metadata that marks a blob column, in Arrow and in Spark (the JVM connector's key)."""
@@ -156,16 +156,16 @@ def is_blob_extension(field: pa.Field) -> bool:
 
 
 def plain_bytes(field: pa.Field) -> pa.Field:
-    """The field as its values are handed over: bytes."""
+    """The field in the form of its input values: bytes."""
     return pa.field(field.name, pa.large_binary(), field.nullable)
 
 
 def holds_bytes(kind: pa.DataType) -> bool:
-    """Whether a type is plain bytes, as a value for a blob column must be."""
+    """Whether a type is plain bytes, as the values of a blob column must be."""
     return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_null(kind))
 
 
-# --- How many bytes a row of a type takes in memory, as an estimate for planning
+# --- Estimated size of a row in memory
 
 _VARIABLE = 24
 """Guess for one string or binary value: an offset and a short word."""
@@ -199,17 +199,17 @@ def _width(kind: pa.DataType) -> float:
         return _VARIABLE
 
 
-# --- Which Arrow type may become which other, exactly
-# One table serves both directions: a dataset's types become Spark's on reading, Spark's become the dataset's on
-# writing. A conversion is either lossless for every value, or checked value by value while it runs (see
-# :mod:`lance_spark.format.schema`), or refused here, before a job starts.
+# --- Lossless conversions between Arrow types
+# One table serves both directions: reading turns a dataset's types into Spark's, writing turns Spark's into the
+# dataset's. A conversion is either lossless for every value, or checked value by value while it runs (see
+# :func:`conform`), or refused here, before a job starts.
 
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _EXACT_INTEGER_BITS = {16: 8, 32: 16, 64: 32}
 
 
 def why_not(source: pa.DataType, target: pa.DataType, *, drop_fields: bool = False) -> str | None:
-    """The reason a value of ``source`` cannot become ``target`` without loss; None when it can.
+    """The reason why a value of ``source`` cannot become ``target`` without loss; None if it can.
 
     ``drop_fields`` allows structs to lose fields: reading may project, writing may not.
     """
@@ -236,12 +236,12 @@ def _integers(source: pa.DataType, target: pa.DataType) -> str | None:
         return _unless(target.bit_width >= source.bit_width)
     if pt.is_signed_integer(target):
         return _unless(target.bit_width > source.bit_width)
-    # Spark has no unsigned types: uint16 reads as int, so int may be appended to uint16, each value checked.
+    # Spark has no unsigned types: uint16 reads as int, so int can be appended to uint16, each value checked.
     return _unless(source.bit_width <= 2 * target.bit_width)
 
 
 def _floats(source: pa.DataType, target: pa.DataType) -> str | None:
-    # Spark has no float16: it reads as float, so float may be appended to float16, each value checked.
+    # Spark has no float16: it reads as float, so float can be appended to float16, each value checked.
     return _unless(target.bit_width >= source.bit_width or (source.bit_width, target.bit_width) == (32, 16))
 
 
@@ -263,7 +263,7 @@ def _timestamps(source: pa.DataType, target: pa.DataType) -> str | None:
 
 
 def _inner(source: pa.DataType, target: pa.DataType) -> Callable[[pa.DataType, pa.DataType, bool], str | None] | None:
-    """The judge for types that hold other types; None when these two are no such pair."""
+    """The rule for two types that hold other types; None for any other pair."""
     for applies, judge in ((_is_list, _lists), (pt.is_map, _maps), (pt.is_struct, _structs)):
         if applies(source) and applies(target):
             return judge
@@ -313,7 +313,7 @@ def _is_decimal_or_uint64(kind: pa.DataType) -> bool:
 def _decimal_and_uint64(source: pa.DataType, target: pa.DataType) -> str | None:
     if pt.is_decimal(source) and pt.is_decimal(target):
         return _decimals(source, target)
-    # Spark has no uint64: it reads as decimal(20,0), so that may be appended to uint64, each value checked.
+    # Spark has no uint64: it reads as decimal(20,0), so that can be appended to uint64, each value checked.
     if target == pa.uint64():
         return _unless(pt.is_decimal(source) and source.scale == 0 and source.precision <= 20)
     return _integer_to_fraction(source, target)
@@ -346,21 +346,21 @@ _RULES = (
 )
 
 
-# --- Bring an Arrow batch to a schema exactly, or say which column and value stands in the way
+# --- Exact conversion of a batch to a schema
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with exactly the schema's columns, order, types and nullability; columns are matched by name.
 
-    Columns that fit already are passed on without a copy. Raises SchemaMismatch, naming the column, for a value
-    that the target type cannot hold and for a null in a column that forbids nulls.
+    Columns that already fit are passed on without a copy. Raises SchemaMismatch, naming the column, for a value that
+    the target type cannot hold and for a null in a column that forbids nulls.
     """
     columns = [conform_column(batch.column(field.name), field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def conform_column(column: pa.Array, field: pa.Field) -> pa.Array:
-    """One column brought to the field's type and nullability."""
+    """One column converted to the field's type and nullability."""
     column = _with_buffers(column)
     _check_times(column, field)
     if column.type != field.type:
@@ -384,9 +384,9 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
             result = pc.cast(column, field.type.value_type).dictionary_encode().cast(field.type)
         else:
             result = pc.cast(column, field.type, safe=True)
-        # pyarrow 26 casts a list of nulls inside another type to one whose offsets point past its end.
+        # pyarrow 26 casts a list of nulls inside another type to a list whose offsets point past its end.
         result.validate()
-        # Arrow's safe cast rounds to float16 without a word, so the two are compared where float16 is exact.
+        # Arrow's safe cast silently rounds to float16, so both are compared where float16 is exact.
         wide = _replaced(field.type, pa.float16(), pa.float64())
         kept = wide == field.type or _same_floats(pc.cast(column, wide), pc.cast(result, wide))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as problem:
@@ -403,7 +403,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _check_times(column: pa.Array, field: pa.Field) -> None:
-    """Refuse times with nanoseconds: Spark takes them, but shows and collects them without."""
+    """Refuse times with nanoseconds: Spark accepts them, but shows and collects them without."""
     coarse = _replaced(column.type, pa.time64("ns"), pa.time64("us"))
     if coarse == column.type:
         return
@@ -417,10 +417,10 @@ def _check_times(column: pa.Array, field: pa.Field) -> None:
 
 
 def _with_buffers(column: pa.Array) -> pa.Array:
-    """The column, copied where a child has no memory at all: the elements of a batch of empty or null lists.
+    """The column, copied if a child has no memory at all: the elements of a batch of empty or null lists.
 
-    Arrow's stream format allows that, for offsets as well. pyarrow's cast to a vector crashes on it, and pylance
-    reads the first offset of such strings from whatever lies next in memory.
+    Arrow's stream format allows that, also for offsets. pyarrow's cast to a vector crashes on it, and pylance reads the
+    first offset of such strings from whatever memory comes next.
     """
     if not pt.is_nested(column.type) or all(buffer is None or buffer.size for buffer in column.buffers()):
         return column
@@ -434,7 +434,7 @@ def _all_null(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _replaced(kind: pa.DataType, old: pa.DataType, new: pa.DataType) -> pa.DataType:
-    """The type with one type replaced by another wherever it occurs inside; dictionaries that hold it are undone."""
+    """The type with one type replaced by another throughout; dictionaries that hold it are decoded."""
     if kind == old:
         return new
     if pt.is_dictionary(kind):
@@ -454,7 +454,7 @@ def _replaced(kind: pa.DataType, old: pa.DataType, new: pa.DataType) -> pa.DataT
 
 
 def _same_floats(left: pa.Array, right: pa.Array) -> bool:
-    """Whether two arrays of one type and shape hold the same floats; NaN is the same as NaN."""
+    """Whether two arrays of one type and shape hold the same floats; NaN equals NaN."""
     if pt.is_floating(left.type):
         return bool(pc.all(pc.or_(pc.equal(left, right), pc.is_nan(left)), min_count=0).as_py())
     if pt.is_struct(left.type):
@@ -468,7 +468,7 @@ def _same_floats(left: pa.Array, right: pa.Array) -> bool:
 def _find_null(
     array: pa.Array, kind: pa.DataType, nullable: bool, path: str, parent: pa.Array | None = None
 ) -> str | None:
-    """Path of the first null where the type forbids one. ``parent`` masks rows whose enclosing struct is null."""
+    """Path of the first null that the type forbids. ``parent`` masks rows whose enclosing struct is null."""
     if not nullable and array.null_count:
         hole = array.is_null() if parent is None else pc.and_(array.is_null(), parent)
         if pc.any(hole).as_py():
@@ -490,7 +490,7 @@ def _find_null(
 
 
 def _visible(array: pa.MapArray) -> pa.MapArray:
-    """The map array without its null entries and its slice offset, so that ``items`` is exactly what is visible."""
+    """The map array without its null entries and slice offset, so that ``items`` is exactly the visible part."""
     dense: pa.MapArray = pa.concat_arrays([array.drop_null()])
     first, last = dense.offsets[0].as_py(), dense.offsets[-1].as_py()
     return dense if (first, last) == (0, len(dense.items)) else pa.array(dense.to_pylist(), type=dense.type)

@@ -1,4 +1,4 @@
-"""The names that a streaming query has in a dataset, and where its own id comes from. Pure."""
+"""A streaming query's traces in a dataset: its tags, the id in its checkpoint, notes of versions cleaned up. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.format.transactions import Transaction
 
 QUERY, BATCH = "lance_spark.stream.query", "lance_spark.stream.batch"
-"""Properties of a version: the query that committed it, and the number of the last batch that is in."""
+"""Properties of a version: the query that committed it, and the number of its last batch."""
 TAKEN_BACK = "lance_spark.stream.taken_back"
-"""Property of a version that took another one's rows back: the number of that version."""
+"""Property of a version that removed another one's rows again: the number of that version."""
 CHECKPOINT_FILE = "metadata"
-"""The file of a checkpoint in which Spark keeps the query's id: the same over restarts, another per checkpoint."""
+"""File of a checkpoint that holds the query's id, which survives restarts and differs per checkpoint."""
 
 
 def sink_tag(query: str) -> str:
-    """The tag at the last version that a query committed. Raises InvalidOption for an id that no tag can have."""
+    """The tag on the last version that a query committed. Raises InvalidOption for an id that no tag can have."""
     return _tag(STREAM_TAG, query)
 
 
 def source_tag(query: str, branch: str | None) -> str:
-    """The tag at the first version that a query still has to read of a branch. Raises InvalidOption as sink_tag.
+    """The tag on the first version that a query has yet to read from a branch. Raises InvalidOption as sink_tag.
 
-    A query may read several branches of one dataset. With one tag for all of them, each would take it from the others,
-    and a cleanup what these have yet to read.
+    A query can read several branches of one dataset. With a single tag, each branch would take it from the others, and
+    a cleanup would delete versions that these have yet to read.
     """
     tag = _tag(READER_TAG, query)
     return tag if branch is None else f"{tag}-{branch.replace('/', '.')}"
@@ -41,9 +41,9 @@ def parse_query_id(content: bytes, checkpoint: str) -> str:
         query = None
     if not isinstance(query, str) or not query:
         raise CorruptData(
-            f"The file '{CHECKPOINT_FILE}' of the checkpoint {checkpoint} holds no query id.",
+            f"The file '{CHECKPOINT_FILE}' of the checkpoint {checkpoint} contains no query id.",
             hint="Is it a checkpoint of Spark's? If only Spark can read it, give the stream an id of your own: "
-            "option('query_id', 'orders'), which stays the same as long as the checkpoint does.",
+            "option('query_id', 'orders'). Keep that id as long as the checkpoint.",
         )
     return query
 
@@ -56,52 +56,52 @@ def _tag(prefix: str, query: str) -> str:
     except InvalidOption as problem:
         raise InvalidOption(
             f"'{query}' cannot be the id of a query: {problem.message}",
-            hint="Letters, digits, '.', '-' and '_' can be in it.",
+            hint="Use only letters, digits, '.', '-' and '_'.",
         ) from None
     return prefix + query
 
 
-# --- What a cleanup notes of the versions that it is about to delete, for the streams that have yet to look at them
+# --- Notes of a cleanup about the versions that it deletes, for streams that have yet to look at them
 # Pure.
 #
 # A query that was killed between its commit and the move of its tag finds the batch in the versions after the tag. Once
-# these are cleaned up, only the cleanup knows what they held.
+# those are cleaned up, only the cleanup's notes still record them.
 
 FORMAT = 1
 _KEPT = (QUERY, BATCH, TAKEN_BACK)
 
 
 class Noted(NamedTuple):
-    """What a version said that was cleaned up."""
+    """The recorded facts of a deleted version."""
 
     operation: str
     """pylance's name of it, e.g. ``Append``."""
     properties: Mapping[str, str]
-    """Those of streams."""
+    """Properties of streams."""
     uuid: str = ""
-    """Of its transaction, if a query committed it."""
+    """UUID of its transaction, if a query committed it."""
     added: tuple[int, ...] | None = None
-    """The fragments that it added, if a query committed it: the batch may have to be taken back. None if that could not
-    be told, as the version before it was gone."""
+    """The fragments that it added, if a query committed it: the batch might have to be removed again. None if unknown,
+    because the previous version was gone."""
 
     def transaction(self, version: int) -> Transaction:
-        """As the version said it itself."""
+        """The version's transaction."""
         return Transaction(version - 1, self.uuid, self.operation, self.properties)
 
     def is_same(self, other: Noted) -> bool:
-        """Whether both tell of one commit."""
+        """Whether both describe one commit."""
         return self[:3] == other[:3]
 
 
 def noted(transaction: Transaction, added: Iterable[int] | None = None) -> Noted:
-    """What is noted of a version."""
+    """The note of a version."""
     said = {name: transaction.properties[name] for name in _KEPT if name in transaction.properties}
     fragments = None if added is None else tuple(sorted(added))
     return Noted(transaction.operation, said, transaction.uuid if said else "", fragments)
 
 
 def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
-    """A note of a branch with that identity. Versions that no query committed, nearly all, are told as ranges."""
+    """A note of a branch with that identity. Versions that no query committed, nearly all, are stored as ranges."""
     operations: dict[str, list[list[int]]] = {}
     for version, said in sorted(versions.items()):
         ranges = operations.setdefault(said.operation, [])
@@ -118,7 +118,7 @@ def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
 
 
 def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
-    """What a note says; None for one of another branch of the same name, and for one that cannot be understood."""
+    """The content of a note; None for another branch of the same name, and for an unreadable note."""
     try:
         note = json.loads(content)
         if note["format"] != FORMAT or note["branch"] != identity:
@@ -142,7 +142,7 @@ def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
 
 
 def joined(notes: Iterable[Mapping[int, Noted]]) -> dict[int, Noted]:
-    """All that notes say, without versions of which they do not say the same: these prove nothing."""
+    """All notes combined, without versions on which they disagree: those prove nothing."""
     together: dict[int, Noted] = {}
     unsure: set[int] = set()
     for note in notes:
@@ -152,7 +152,7 @@ def joined(notes: Iterable[Mapping[int, Noted]]) -> dict[int, Noted]:
 
 
 def updated(before: Mapping[int, Noted], now: Mapping[int, Noted]) -> dict[int, Noted]:
-    """What is noted by now. What a version added, an earlier cleanup may have seen, and the next one not."""
+    """The updated notes. An earlier cleanup might know a version's additions when a later one does not."""
     known = {
         version: before[version]
         for version, said in now.items()

@@ -1,6 +1,6 @@
-"""What a version's transaction says: the operation, and what the writer noted down with it.
+"""A version's transaction: the operation, and the properties that its writer added.
 
-pylance 14.0.2 puts a copy of the transaction in front of the manifest message, so it is read without the fragments.
+pylance 14.0.2 puts a copy of the transaction in front of the manifest message, so no fragments need to be read.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _OPERATIONS = {
     115: "DataOverlay",
 }
 UNKNOWN = "Unknown"
-"""Operation of a transaction that this package does not know."""
+"""Operation of an unknown transaction."""
 MESSAGE = "__lance_commit_message"
-"""Property in which pylance keeps a commit message."""
+"""Property that holds pylance's commit message."""
 
 
 class Rewritten(NamedTuple):
-    """Fragments that a compaction wrote anew. Their live rows follow one another in the new ones, in this order."""
+    """Fragments that a compaction rewrote. Their live rows follow one another in the new ones, in this order."""
 
     old: tuple[int, ...]
     """Ids."""
     new: tuple[str, ...]
-    """Their data files: ids are given to new fragments by the commit. Each fragment has one."""
+    """Their data files, one per fragment; the commit assigns the new fragments' ids."""
     before: tuple[Fragment, ...] = ()
-    """The old fragments, with the rows that were deleted at that time."""
+    """The old fragments, with the rows deleted at that time."""
     after: tuple[Fragment, ...] = ()
     """The new fragments."""
 
@@ -58,29 +58,29 @@ class Transaction:
     read_version: int
     uuid: str
     operation: str
-    """pylance's name of the operation, e.g. ``Append``; ``Unknown`` for one that is newer than this package."""
+    """pylance's name of the operation, e.g. ``Append``; ``Unknown`` for one that this package does not know."""
     properties: Mapping[str, str] = field(default_factory=dict)
     cloned_from: str | None = None
-    """Of a Clone: the dataset it was made from, as its writer spelled it."""
+    """For a Clone: the source dataset, as its writer spelled it."""
     rewritten: tuple[Rewritten, ...] = ()
-    """Of a Rewrite: what became of which fragments."""
+    """For a Rewrite: which fragments replaced which."""
 
     @property
     def message(self) -> str | None:
-        """The commit message; None where there is none."""
+        """The commit message; None if there is none."""
         return self.properties.get(MESSAGE)
 
 
 def inline_transaction(content: bytes) -> Transaction | None:
-    """The transaction inside of a manifest file; None if its writer kept the transaction only in ``_transactions``.
+    """The transaction inside a manifest file; None if its writer kept the transaction only in ``_transactions``.
 
-    Raises CorruptData for bytes that are no manifest.
+    Raises CorruptData for bytes that are not a manifest.
     """
     span = manifest_span(content)
     guess = _last_section(content, span.start)
     if guess is not None:
         transaction = _transaction_at(content, guess, span)
-        # Bytes that the first writers put in front of the message may look like a section, but have no uuid.
+        # Bytes that the first writers put in front of the message can look like a section, but have no uuid.
         if transaction is not None and transaction.uuid:
             return transaction
     whole = parse("Whole", content[span.start : span.end])
@@ -92,7 +92,7 @@ def inline_transaction(content: bytes) -> Transaction | None:
 
 
 def decode_transaction(content: bytes) -> Transaction:
-    """A transaction from its message, as in a file in ``_transactions``. Raises CorruptData."""
+    """A transaction from its message, as in files of ``_transactions``. Raises CorruptData."""
     transaction = parse("Transaction", content)
     named = [name for number, name in _OPERATIONS.items() if transaction.HasField(f"operation_{number}")]
     return Transaction(
@@ -106,7 +106,7 @@ def decode_transaction(content: bytes) -> Transaction:
 
 
 def _cloned_from(transaction: Any) -> str:
-    """A branch begins with a Clone as well: of its own dataset."""
+    """A branch also begins with a Clone: of its own dataset."""
     return text(parse("Clone", transaction.operation_113).ref_path)
 
 
@@ -132,10 +132,10 @@ def _transaction_at(content: bytes, position: int, message: Span) -> Transaction
 
 
 def _last_section(content: bytes, message: int) -> int | None:
-    """Where the last section in front of the message begins, if sections are all that is there.
+    """Start of the last section in front of the message, if nothing but sections is there.
 
-    Sections follow one another, the indexes first. The message names their places after its fragments, so the message
-    is parsed only if the sections cannot be found without it: a file of the legacy format begins with other bytes.
+    Sections follow one another, the indexes first. The message names their positions after its fragments, so it is
+    parsed only if the sections cannot be found without it: a file of the legacy format begins with other bytes.
     """
     end = message - 4
     last = None

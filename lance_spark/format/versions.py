@@ -1,4 +1,4 @@
-"""One version, with the place of each of its files."""
+"""One version with the place of each file, the trace of its origin, and its difference from another version."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Root(NamedTuple):
     uri: str
     """Canonical URI."""
     is_dataset: bool = True
-    """Whether it is laid out like a dataset (``data/``, ``_deletions/``); else data files lie directly in it."""
+    """Whether it has a dataset's layout (``data/``, ``_deletions/``); otherwise data files lie directly in it."""
 
 
 class Deletions(NamedTuple):
-    """Where a deletion file is."""
+    """The place of a deletion file."""
 
     root: str
-    """URI of the dataset or branch that has it."""
+    """URI of the dataset or branch that holds it."""
     path: str
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of one chain. ``bases`` has the root of the chain itself under None."""
+    """One version of one chain. ``bases`` holds the chain's own root under None."""
 
     pin: PinnedVersion
     contents: Contents
@@ -41,50 +41,50 @@ class Snapshot:
 
     @property
     def root(self) -> Root:
-        """Where the chain keeps its own files."""
+        """The root of the chain's own files."""
         return self.bases[None]
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """Ids of the fields of its schema. Files may hold others, of columns that were dropped."""
+        """Ids of the fields in its schema. Files can hold others, of dropped columns."""
         return frozenset(field.id for field in self.contents.fields)
 
     def root_of(self, file: DataFile | DeletionFile) -> Root:
-        """Where a file is. Raises CorruptData for a base that the version does not have."""
+        """The place of a file. Raises CorruptData for a base that the version does not have."""
         if file.base_id not in self.bases:
             raise CorruptData(f"Version {self.pin} names a file in the unknown base {file.base_id}.")
         return self.bases[file.base_id]
 
     def deletions_of(self, fragment: Fragment) -> Deletions | None:
-        """Where the deletion file of a fragment is; None where no row is deleted. Raises CorruptData."""
+        """The deletion file of a fragment; None if no row is deleted. Raises CorruptData."""
         deletion = fragment.deletion
         if deletion is None:
             return None
         root = self.root_of(deletion)
         if not root.is_dataset:
             raise CorruptData(
-                f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be."
+                f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, which cannot hold any."
             )
         return Deletions(root.uri, deletion.path_for(fragment.id))
 
 
 def same_files(one: Fragment, other: Fragment, live: frozenset[int], in_other: frozenset[int] | None = None) -> bool:
-    """Whether two fragments have the live columns in the same data files, wherever these are.
+    """Whether two fragments have the live columns in the same data files, wherever those are.
 
-    ``in_other`` are the live columns of the other one, if they may be others. Files keep the values of a dropped
-    column. So of a column that one version dropped and another has back, the files look the same, but the values are
-    in one version only.
+    ``in_other`` are the live columns of the other one, if they can differ. Files keep the values of a dropped column.
+    So if one version dropped a column and another has it back, the files look the same, but only one version has the
+    values.
     """
     return columns(one, live) == columns(other, live if in_other is None else live & in_other)
 
 
 def same_deletion(one: Fragment, other: Fragment) -> bool:
-    """Whether the same rows are deleted. A deletion file that is copied keeps its version and id."""
+    """Whether the same rows are deleted. A copied deletion file keeps its version and id."""
     return _deletion(one) == _deletion(other)
 
 
 def columns(fragment: Fragment, live: frozenset[int]) -> dict[int, str]:
-    """The data file that has each column, by field id."""
+    """The data file of each column, by field id."""
     return {field: file.path for file in fragment.files for field in file.fields if field in live}
 
 
@@ -93,71 +93,71 @@ def _deletion(fragment: Fragment) -> tuple[int, int, int] | None:
     return None if deletion is None else (deletion.read_version, deletion.id, deletion.rows)
 
 
-# --- Files that go from one dataset to another
+# --- Files copied from one dataset to another
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A file to copy into the root of ours."""
+    """A file to copy into this dataset's root."""
 
     source: Root
     path: str
-    """Relative to the source's root, as the store has it."""
+    """Relative to the source's root, in the store's spelling."""
     target: str
-    """Relative to the root of ours."""
+    """Relative to this dataset's root."""
     size: int = 0
-    """Bytes, as recorded in the manifest; 0 for not recorded."""
+    """Bytes, as recorded in the manifest; 0 if not recorded."""
     sidecars: bool = False
-    """Whether to copy the directory of the same name as well, which holds blobs."""
+    """Whether to also copy the directory of the same name, which holds blobs."""
 
 
-# --- What a commit of this package leaves in a version's transaction: where its changes came from
+# --- The trace in a version's transaction: the source of its changes
 
 ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
 MOVED = "lance_spark.moved_rows"
-"""Whether older rows were rewritten: the operation does not say it."""
+"""Whether older rows were rewritten: the operation does not show it."""
 BRINGS = "lance_spark.brings"
-"""Whether it has rows that came by a pick, a revert or a restore, directly or by a merge."""
+"""Whether it has rows from a cherry-pick, a revert or a restore, directly or through a branch merge."""
 ADDS_ONLY = "lance_spark.adds_only"
-"""Whether it only added rows: it left every older fragment as it was, and no row that it took in had been written
-anew or deleted. The operation does not say it."""
+"""Whether it only added rows: it left every older fragment unchanged, and none of the rows that it took in had been
+rewritten or deleted. The operation does not show it."""
 REORDERED = "lance_spark.reordered"
-"""Whether it only moved rows to other files, in another order. It is no compaction to others, which keeps the order:
-who follows rows through compactions, by their order, would take one row for another."""
+"""Whether it only moved rows to other files, in another order. It must not count as a compaction, which keeps the
+order: following rows through it by their order would confuse one row with another."""
 REPLACES = "lance_spark.replaces"
-"""Whether it replaced the whole table: an overwrite may be committed as another operation, and a compaction as one."""
+"""Whether it replaced the whole table: an overwrite can be committed as another operation, and a compaction as one."""
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
 """The branch that follows the remote records a push; the remote itself records that it received one."""
 BEGIN = "begin"
-"""The first half of a version that is copied from another dataset: it has no rows; the next version brings them."""
+"""The first half of a version copied from another dataset: it has no rows; the next version adds them."""
 HELD = "lance_spark.source_held"
-"""What a merged version held of other chains, as JSON: their identities, and the newest version of each. The refs say
-it, too, until the merged branch is deleted."""
+"""The ancestors of a merged version in other chains, as JSON: their identities, and the newest version of each. The
+refs also record them, until the merged branch is deleted."""
 PUSHER = "lance_spark.pusher"
-"""Which dataset sent what was received, and which of its versions."""
+"""The dataset and version that sent a received push."""
 BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE})
-"""Actions after which rows lie in two chains although neither has everything of the other."""
+"""Actions that put the same rows into two chains, although neither holds everything of the other."""
 _TAKES_IN = frozenset({MERGE, PUSH})
-"""Actions after which a version holds everything its source had, as with git's second parent."""
+"""Actions whose version holds everything that its source held, like git's second parent."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Where the changes of a version came from."""
+    """The source of a version's changes."""
 
     action: str
     source: PinnedVersion
     source_id: str = ""
-    """Identity of the source's branch, so that a later branch of the same name is not taken for it; "" for main."""
+    """Identity of the source's branch, which a later branch of the same name does not share; "" for main."""
     pusher: str = ""
-    """Identifies the dataset and the version that a push came from."""
+    """The dataset and version of origin of a push."""
     held: tuple[tuple[str, int], ...] = ()
-    """Of a merge: identities of other chains that the source descends from ("" for main), and the versions of them."""
+    """For a branch merge: identities of other chains that the source descends from ("" for main), with versions."""
 
     @property
     def takes_in(self) -> bool:
-        """Whether the version holds everything its source had."""
+        """Whether the version holds everything that its source held."""
         return self.action in _TAKES_IN
 
     def properties(self, message: str | None) -> dict[str, str]:
@@ -169,7 +169,7 @@ class Trace:
 
 
 def read_trace(properties: Mapping[str, str]) -> Trace | None:
-    """The trace in transaction properties; None if there is none that can be read."""
+    """The trace in transaction properties; None if there is none, or it is unreadable."""
     branch, _, version = properties.get(SOURCE, "").rpartition("@")
     if not branch or not version.isdecimal():
         return None
@@ -179,14 +179,14 @@ def read_trace(properties: Mapping[str, str]) -> Trace | None:
 
 
 def _read_held(written: str) -> tuple[tuple[str, int], ...]:
-    """Nothing where it cannot be read: another tool may write anything."""
+    """Empty if unreadable: another tool can write anything."""
     try:
         return tuple((str(chain), int(version)) for chain, version in json.loads(written).items())
     except (ValueError, TypeError, AttributeError):
         return ()
 
 
-# --- What changed between two versions, fragment by fragment
+# --- Differences of two versions by fragment
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,9 @@ class Delta:
     removed: tuple[Fragment, ...] = ()
     """Fragments that only the base has."""
     changed: tuple[tuple[Fragment, Fragment], ...] = ()
-    """(of the base, of the side): other rows are deleted, or columns are in other files."""
+    """(of the base, of the side): the deleted rows differ, or columns are in other files."""
     renumbered: tuple[tuple[Fragment, Fragment], ...] = ()
-    """(of the base, of the side): nothing changed but the id, as after a revert of a compaction."""
+    """(of the base, of the side): only the id differs, as after a revert of a compaction."""
 
     def __bool__(self) -> bool:
         """Whether anything changed."""
@@ -208,10 +208,10 @@ class Delta:
 
 
 def delta(base: Snapshot, side: Snapshot) -> Delta:
-    """How the fragments of the side came from those of the base.
+    """How the side's fragments derive from the base's.
 
-    Two versions of one chain are compared as bytes first, so that only fragments that differ are decoded. A dropped
-    column that is back changes fragments without changing a byte of them.
+    Two versions of one chain are first compared as bytes, so that only differing fragments are decoded. Bringing back a
+    dropped column changes fragments without changing one of their bytes.
     """
     if base.bases == side.bases and side.live <= base.live:
         before = base.contents.fragments_without(side.contents)
@@ -240,7 +240,7 @@ def by_file(fragments: Iterable[Fragment]) -> dict[str, Fragment]:
 
 
 def counterpart(fragment: Fragment, known: dict[str, Fragment]) -> Fragment | None:
-    """The known fragment that has one of the same data files, and so the same rows in the same order."""
+    """The known fragment that shares a data file, and so has the same rows in the same order."""
     for file in fragment.files:
         if file.path in known:
             return known[file.path]

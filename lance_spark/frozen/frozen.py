@@ -1,4 +1,7 @@
-"""Frozen sets as they are read: rows in their order, and what differs between two of them."""
+"""Frozen sets: freezes and unfreezes them, reads their rows in order, and compares two of them.
+
+A spec or a name comes in. Rows are hashed, sorted and read where the engine runs; plans, frames and diffs come out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.operations import key_columns
 from lance_spark.format.schema import BLOB_BYTES, ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
-from lance_spark.frozen.lance import (
+from lance_spark.frozen.pylance import (
     WRITTEN,
     DrawTask,
     PlanJob,
@@ -60,8 +63,8 @@ from lance_spark.frozen.rules import (
 )
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.refs.rules import check_delete_branch
-from lance_spark.scan import lance
-from lance_spark.scan.lance import fragment_sizes
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.scan.rules import BATCH_ROWS, batch_rows
 from lance_spark.storage import refs
@@ -69,17 +72,17 @@ from lance_spark.storage.datasets import pin_latest, pin_version
 from lance_spark.storage.versions import read_contents, read_snapshot
 
 PLACE = (pa.field("_split", pa.string(), nullable=False), pa.field("_position", pa.int64(), nullable=False))
-"""What ``with_position`` adds."""
+"""The columns that ``with_position`` adds."""
 _TASK_BYTES = 32 * 2**20
 _TAKEN = 8_192
-"""Rows that are looked up at once at most: more gain nothing."""
+"""Maximum rows per lookup: more gain nothing."""
 _PLAN_ROWS = 250_000
-"""Rows of a plan that one task compares."""
+"""How many rows of a plan one task compares."""
 
 
 @dataclass(frozen=True)
 class FrozenReading:
-    """What tasks need to read rows of a set. ``schema`` is what comes out, ``_split`` and ``_position`` last."""
+    """Everything tasks need to read rows of a set. ``schema`` is the output, with ``_split`` and ``_position`` last."""
 
     location: DatasetLocation
     plan: PinnedVersion
@@ -95,7 +98,7 @@ class FrozenReading:
 
 
 def list_frozen(location: DatasetLocation) -> list[Lineage]:
-    """All frozen sets of a dataset, by name; none whose plan is lost, which ``needed_plan`` and fsck tell."""
+    """All frozen sets of a dataset, by name, except those whose plan is lost: ``needed_plan`` and fsck report them."""
     prefix = plan_tag("")
     found = []
     for tag in refs.list_ref_names(location, TAGS):
@@ -107,42 +110,42 @@ def list_frozen(location: DatasetLocation) -> list[Lineage]:
 
 
 def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
-    """The plan of a set, whose source is there as it was. Raises NotFound, Conflict if the source was replaced."""
+    """The plan of a set whose source is unchanged. Raises NotFound, Conflict if the source was replaced."""
     plan = find_plan(location, name)
     if plan is None:
-        pin_latest(location, None)  # a wrong path is another error
+        pin_latest(location, None)  # a wrong path gets its own error
         raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint=_others(location, name))
     source = plan.lineage.source
     if pin_version(location, source.branch, source.version) != source:
         raise Conflict(
-            f"Version {source}, which the rows of the frozen set '{name}' are of, is not the one that was frozen.",
-            hint="Its branch or the dataset was deleted and made again: t.unfreeze(...) it, and freeze it again.",
+            f"Version {source}, from which the frozen set '{name}' takes its rows, is not the one that was frozen.",
+            hint="Its branch or the dataset was deleted and created again: t.unfreeze(...), then freeze it again.",
         )
     return plan
 
 
 def _others(location: DatasetLocation, name: str) -> str:
-    """What there is in place of a set: in a clone the plan of the remote's, else the sets of the dataset."""
+    """A hint for a missing set: in a clone, the plan of the remote's set; otherwise the sets of the dataset."""
     fetched = [branch for branch in refs.list_ref_names(location, BRANCHES) if branch.endswith(f"/{plan_branch(name)}")]
     if fetched:
-        return f"'{fetched[0]}' is the plan of a remote's set: the same call of t.freeze(...) as there makes it here."
+        return f"'{fetched[0]}' is the plan of a remote's set: to create it here, repeat its call of t.freeze(...)."
     known = ", ".join(f"'{lineage.name}'" for lineage in list_frozen(location)) or "none"
-    return f"There is: {known}."
+    return f"Existing sets: {known}."
 
 
 def plan_reading(
     location: DatasetLocation, plan: FrozenPlan, columns: str | Sequence[str] | None = None, with_position: bool = False
 ) -> FrozenReading:
-    """How to read rows of a set: whole columns, all by default. Blobs come as bytes.
+    """How to read rows of a set: whole columns, by default all. Blobs are read as bytes.
 
-    Raises NotFound, and InvalidOption for columns that cannot stand side by side.
+    Raises NotFound, and InvalidOption for columns that clash.
     """
     source = plan.lineage.source
-    stored = lance.schema_of(location, source)
-    blobs = lance.blob_columns(location, source)
+    stored = pylance.schema_of(location, source)
+    blobs = pylance.blob_columns(location, source)
     names = tuple(stored.names) if columns is None else names_of(columns)
     if not names or len({*names}) < len(names):
-        raise InvalidOption(f"columns={list(names)!r} names no columns, or one twice.")
+        raise InvalidOption(f"columns={list(names)!r} names no columns, or a column twice.")
     for name in names:
         if name not in stored.names:
             raise unknown_column(name, stored.names)
@@ -155,7 +158,7 @@ def plan_reading(
 
 
 def tasks_of(reading: FrozenReading, first: int, rows: int) -> list[tuple[int, int]]:
-    """Ranges of the plan, in its order, for one task each; some bytes each, whole batches."""
+    """Ranges of the plan, in its order, one for each task: limited in bytes, whole batches."""
     size = max(1, int(_TASK_BYTES / max(1.0, row_width(reading.schema)) / reading.batch_size)) * reading.batch_size
     return [(start, min(size, first + rows - start)) for start in range(first, first + rows, size)]
 
@@ -167,7 +170,7 @@ def read_task(reading: FrozenReading, task: tuple[int, int]) -> Iterator[pa.Reco
 
 
 def read_rows(reading: FrozenReading, places: Sequence[int]) -> pa.Table:
-    """The rows at some places of the plan, in the order of these."""
+    """The rows at some places of the plan, in the order of the places."""
     return _rows(reading, read_places(reading.location, reading.plan, places))
 
 
@@ -182,7 +185,7 @@ def _rows(reading: FrozenReading, planned: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class _ComparedSet:
-    """One set of a comparison, and how its rows are told: by these columns, else by their ids."""
+    """One set of a comparison, and how its rows are identified: by these columns, or else by their ids."""
 
     location: DatasetLocation
     plan: FrozenPlan
@@ -212,17 +215,17 @@ def _keys(side: _ComparedSet, row_ids: list[int]) -> list[bytes]:
     for name in side.key:
         if rows[name].null_count:
             raise Refused(
-                f"Rows of the frozen set '{side.plan.lineage.name}' have no '{name}', which is to tell them.",
-                hint="Give columns that every row has a value of, as in key=['id'].",
+                f"Rows of the frozen set '{side.plan.lineage.name}' have no '{name}', which is part of the key.",
+                hint="Name columns in which every row has a value, as in key=['id'].",
             )
         columns.append(canonical_bytes(rows[name]))
     return [b"".join(parts) for parts in zip(*columns, strict=True)]
 
 
 def diff_frozen(location: DatasetLocation, names: tuple[str, str], key: tuple[str, ...], engine: Engine) -> FrozenDiff:
-    """What differs between two sets; its frame is one of the runner, which computes it when it is used.
+    """The differences between two sets; the runner computes the result's frame when it is used.
 
-    Raises NotFound, InvalidOption for columns that cannot be a key, Refused if nothing tells rows of both.
+    Raises NotFound, InvalidOption for columns that cannot be a key, Refused if nothing identifies the rows of both.
     """
     before, after = (needed_plan(location, name) for name in names)
     key = _key(location, before, after, key)
@@ -238,19 +241,19 @@ def diff_frozen(location: DatasetLocation, names: tuple[str, str], key: tuple[st
 
 
 def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that tell rows; none where row ids do."""
+    """The columns that identify rows; none if row ids do."""
     one, other = before.lineage, after.lineage
     line = (one.source.branch, one.identity) == (other.source.branch, other.identity)
     ids_tell = line and (one.source == other.source or (one.stable_row_ids and other.stable_row_ids))
     key = given or (() if ids_tell else key_columns(read_contents(location, other.source).fields))
     if not key and not ids_tell:
         raise Refused(
-            f"Nothing tells which rows of {one.source} and {other.source} are the same: there are no stable row ids "
+            f"Nothing identifies the same rows in {one.source} and {other.source}: there are no stable row ids "
             "on one branch, and the table has no key.",
-            hint="Name the columns that do, as in key=['id'].",
+            hint="Name the columns that identify rows, as in key=['id'].",
         )
     for side in (one, other):
-        stored = lance.stored_schema(location, side.source)
+        stored = pylance.stored_schema(location, side.source)
         for name in key:
             if name not in stored.names:
                 raise unknown_column(name, stored.names)
@@ -258,12 +261,12 @@ def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given
     return key
 
 
-# --- The rows of a frozen set on their way into a plan: hashed, counted, sorted and written where the engine runs
-# Of a plan of any size the process that calls sees counts and the names of files, nothing that grows with the rows.
+# --- Drawing the rows of a set: hashed, counted, sorted and written where the engine runs
+# Whatever the size of a plan, the calling process sees only counts and file names, nothing that grows with the rows.
 
 OPERATION = "freeze"
 AT_ONCE = 1_000_000
-"""Rows of a plan that one task sorts and writes: some 100 MB."""
+"""How many rows of a plan one task sorts and writes: some 100 MB."""
 
 _Counting = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -272,7 +275,7 @@ class DrawnRows:
     """All rows that pass the filter, with their hashes."""
 
     def __init__(self, read: PinnedRead, spec: FreezeSpec, runner: Runner, at_once: int) -> None:
-        """``read`` is what :func:`drawn_rows` has checked. Raises Refused for rows without a group, or without rows."""
+        """``read`` comes from :func:`drawn_rows`. Raises Refused for rows without a group, or if there are no rows."""
         self._location, self._runner, self._at_once = read.location, runner, at_once
         self._frame = runner.keep(_draw(read, spec, runner))
         self.sizes = self._count(spec)
@@ -283,11 +286,11 @@ class DrawnRows:
             columns = " or ".join(f"'{name}'" for name in spec.by)
             known = " AND ".join(f"{name if name.isidentifier() else f'`{name}`'} IS NOT NULL" for name in spec.by)
             raise Refused(
-                f"{rows[NO_GROUP]:,} rows have no {columns}: whether they belong to one group is not known.",
+                f"{rows[NO_GROUP]:,} rows have no {columns}, so their group is unknown.",
                 hint=f"Leave them out with filter={known!r}, or give each a value.",
             )
         if not rows:
-            raise Refused("There are no rows to freeze.", hint="Look at the filter with t.count_rows(filter).")
+            raise Refused("There are no rows to freeze.", hint="Check the filter with t.count_rows(filter).")
         return tuple(SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(spec.splits))
 
     def write(self, branch: str) -> list[str]:
@@ -300,7 +303,7 @@ class DrawnRows:
         found = runner.collect("sort and write the plan", written).sort_by("slice")
         rows = dict(zip(found["slice"].to_pylist(), found["rows"].to_pylist(), strict=True))
         if tuple(rows.get(number, 0) for number in range(len(layout.slices))) != layout.rows:
-            raise CorruptData("Other rows were written than were counted. There is no set.", hint="Run it again.")
+            raise CorruptData("The rows written are not those counted. No set was created.", hint="Run it again.")
         return [fragment for fragments in found["fragments"].to_pylist() for fragment in fragments]
 
     def _layout(self) -> Layout:
@@ -312,7 +315,7 @@ class DrawnRows:
         return Layout(layout.splits, layout.slices, tuple(rows.get(number, 0) for number in range(len(layout.slices))))
 
     def _sums(self, stage: str, count: _Counting, schema: pa.Schema) -> dict[int, int]:
-        """Rows by the first column of what ``count`` finds in a partition."""
+        """Rows by the first column of the results of ``count`` for each partition."""
         key = schema.names[0]
         found = self._runner.collect(stage, self._runner.map(stage, self._frame, count, schema))
         sums = found.group_by(key).aggregate([("rows", "sum")])
@@ -323,7 +326,7 @@ class DrawnRows:
 def drawn_rows(
     location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int
 ) -> Iterator[DrawnRows]:
-    """The rows of a set. Raises NotFound and InvalidOption for what cannot be read or grouped, Refused as above."""
+    """The rows of a set. Raises NotFound and InvalidOption for columns that cannot be read or grouped by; Refused."""
     read = _checked_read(location, pin, spec)
     fragments = fragment_sizes(location, pin)
     width = row_width(_wanted(read, spec))
@@ -337,13 +340,13 @@ def drawn_rows(
 
 def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec) -> PinnedRead:
     """The read of the rows. Raises NotFound and InvalidOption for the columns to group by."""
-    stored = lance.stored_schema(location, pin)
-    blobs = lance.blob_columns(location, pin)
+    stored = pylance.stored_schema(location, pin)
+    blobs = pylance.blob_columns(location, pin)
     for name in spec.by:
         if name not in stored.names:
             raise unknown_column(name, stored.names)
         if name in blobs:
-            raise InvalidOption(f"Column '{name}' holds blobs, by which rows cannot be grouped.")
+            raise InvalidOption(f"Column '{name}' holds blobs and cannot be used to group rows.")
         check_key_type(name, stored.field(name).type)
     return PinnedRead(location, pin, ReadOptions(filter=spec.filter, with_row_id=True, with_row_address=True))
 
@@ -369,22 +372,22 @@ def _draw(read: PinnedRead, spec: FreezeSpec, runner: Runner) -> Frame:
     return runner.flat_map("hash rows", tasks, partial(draw_rows, scan, spec), DRAWN)
 
 
-# --- ``freeze`` and ``unfreeze``: a set of rows of one version, split and in an order, that stays as it is
-# The plan is a version of a branch of its own, ``frozen/NAME``: a branch is a dataset that every tool can read, keeps
-# and copies. It is made from the source version, which pylance and every cleanup keep for it. The tag ``frozen-NAME``
-# of the plan comes after it, and says that there is such a set; the tag NAME of the source version comes last. Whoever
-# is killed in between calls ``freeze`` again.
+# --- ``freeze`` and ``unfreeze``
+# The plan is a version of a branch of its own, ``frozen/NAME``: any tool can read, keep and copy a branch. It is
+# created from the source version, which pylance and every cleanup keep because of it. The tag ``frozen-NAME`` on the
+# plan comes next, and records that the set exists; the tag NAME on the source version comes last. A killed call leaves
+# at most an unfinished set; calling ``freeze`` again finishes it.
 
 
 class FrozenPlan(NamedTuple):
-    """A plan, and what it is the plan of."""
+    """A plan, and the version from which it was made."""
 
     pin: PinnedVersion
     lineage: Lineage
 
 
 def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
-    """The plan of a frozen set; None where there is no such set. Raises NotFound if its version is gone."""
+    """The plan of a frozen set; None if there is no such set. Raises NotFound if its version is gone."""
     tag = refs.read_tag(location, plan_tag(name))
     if tag is None:
         return None
@@ -396,9 +399,9 @@ def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
 def freeze(
     location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int = AT_ONCE
 ) -> Lineage:
-    """Freeze rows of a version, as ``LanceTable.freeze`` says.
+    """Freeze rows of a version; see ``LanceTable.freeze``.
 
-    Raises AlreadyExists, InvalidOption, NotFound and Refused; then nothing was made.
+    Raises AlreadyExists, InvalidOption, NotFound and Refused; then nothing was created.
     """
     identity = _identity(location, pin)
     if (plan := find_plan(location, spec.name)) is not None:
@@ -407,29 +410,29 @@ def freeze(
     with drawn_rows(location, pin, spec, engine, at_once) as drawn:
         branch = _ready_branch(location, spec.name, pin)
         fragments = drawn.write(branch.name)
-    # By its name: the package's own module leads to Spark, of which actions know nothing.
+    # Imported by name: the package's root imports Spark, which this module must not depend on.
     software = f"lance_spark {import_module('lance_spark').__version__}, pylance {version_of('pylance')}"
     stable = has_stable_row_ids(location, pin)
     lineage = Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
     _check_own(location, branch)
     committed = commit_plan(location, branch.name, fragments, lineage)
     _check_own(location, branch)
-    # Another freeze of that name may have been faster: its plan counts then, and has to be the same.
+    # Another freeze of that name may have been faster: then its plan counts, and must be the same.
     _tag(location, plan_tag(spec.name), committed)
-    # Whoever deletes the branch looks for the tag after its ref is gone, and so does one of the two see the other.
+    # A deletion of the branch looks for the tag after removing the ref, so one of the two sees the other.
     with _tag_taken_back(location, spec.name):
         _check_own(location, branch)
     plan = find_plan(location, spec.name)
     if plan is None:
-        raise AlreadyExists(f"The tag '{plan_tag(spec.name)}' is there, and is of no frozen set.", hint="Delete it.")
+        raise AlreadyExists(f"The tag '{plan_tag(spec.name)}' exists but belongs to no frozen set.", hint="Delete it.")
     return _finished(location, plan, spec, pin, identity)
 
 
 def unfreeze(location: DatasetLocation, name: str) -> None:
-    """Delete a frozen set: its tags and its plan. Raises NotFound, and Refused where something else needs its branch.
+    """Delete a frozen set: its tags and its plan. Raises NotFound, and Refused if something else needs its branch.
 
-    A tag NAME that was there before the set stays: somebody else made it. The rows stay as long as another ref or the
-    retention of versions keeps them. A call that was killed is finished by the same call.
+    A tag NAME that existed before the set stays: it belongs to someone else. The rows stay as long as another ref or
+    the retention of versions keeps them. To finish a killed call, call this again.
     """
     plan, branch = None, refs.read_branch(location, plan_branch(name))
     tag, record = refs.read_tag(location, name), refs.read_tag(location, plan_tag(name))
@@ -438,7 +441,7 @@ def unfreeze(location: DatasetLocation, name: str) -> None:
     lost = record is not None and record.branch == plan_branch(name)
     if plan is None and not lost and (branch is None or record is not None):
         raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint="t.frozen.list() names all.")
-    if branch is not None:  # before the first tag goes, or half of the set would
+    if branch is not None:  # before the first tag is deleted, so that no half of the set remains
         _check_unneeded(location, branch)
     source = plan.lineage.source if plan is not None else branch.fork if branch is not None else None
     kept = plan is not None and plan.lineage.tagged_before
@@ -451,7 +454,7 @@ def unfreeze(location: DatasetLocation, name: str) -> None:
 
 
 def _check_unneeded(location: DatasetLocation, plan: Branch) -> None:
-    """Raise Refused if the branch of a plan may not be deleted, whatever its own tag says."""
+    """Raise Refused if the branch of a plan must stay, apart from its own tag."""
     table = refs.read_refs(location)
     tags = {name: tag for name, tag in table.tags.items() if name != plan_tag(plan.name.removeprefix(plan_branch("")))}
     if plan.name in table.branches:
@@ -461,11 +464,11 @@ def _check_unneeded(location: DatasetLocation, plan: Branch) -> None:
 def _finished(
     location: DatasetLocation, plan: FrozenPlan, spec: FreezeSpec, pin: PinnedVersion, identity: str
 ) -> Lineage:
-    """The set that is there, if it is the one that was asked for; its last tag, if that is missing."""
+    """The existing set, if it matches the spec; adds its last tag if that is missing."""
     others = plan.lineage.differences(spec, pin, identity)
     if others:
         raise AlreadyExists(
-            f"There is a frozen set '{spec.name}' with another {', '.join(others)}: {plan.lineage.rows:,} rows of "
+            f"A frozen set '{spec.name}' exists with another {', '.join(others)}: {plan.lineage.rows:,} rows of "
             f"{plan.lineage.source}.",
             hint=f"Choose another name, t.checkout(tag='{spec.name}') to freeze the same version, or t.unfreeze(...).",
         )
@@ -476,10 +479,10 @@ def _finished(
 
 
 def _tag(location: DatasetLocation, name: str, pin: PinnedVersion) -> Tag:
-    """The tag of that name: of this version, unless it was there already."""
+    """The tag of that name: on this version, unless it already exists."""
     tag = refs.read_tag(location, name)
     if tag is None:
-        with suppress(AlreadyExists, Conflict):  # somebody else was faster
+        with suppress(AlreadyExists, Conflict):  # another process was faster
             refs.create_tag(location, name, pin)
         tag = refs.read_tag(location, name)
     if tag is None:
@@ -489,8 +492,8 @@ def _tag(location: DatasetLocation, name: str, pin: PinnedVersion) -> Tag:
 
 def _tag_taken(tag: Tag) -> AlreadyExists:
     return AlreadyExists(
-        f"There is a tag '{tag.name}', of version {PinnedVersion(tag.branch, tag.version)}.",
-        hint="Choose another name: a frozen set tags the version that its rows are of.",
+        f"A tag '{tag.name}' already exists, on version {PinnedVersion(tag.branch, tag.version)}.",
+        hint="Choose another name: a frozen set creates a tag of its name on its source version.",
     )
 
 
@@ -504,18 +507,18 @@ def _names(tag: Tag, pin: PinnedVersion) -> bool:
 
 
 def _check_own(location: DatasetLocation, branch: Branch) -> None:
-    """Raise Conflict if the branch was deleted since: its files are gone, and a plan must not name them."""
+    """Raise Conflict if the branch was deleted meanwhile: its files are gone, and a plan must not name them."""
     now = refs.read_branch(location, branch.name)
     if now is None or now.identity != branch.identity:
         raise Conflict(
-            f"Branch '{branch.name}' was deleted by another call while the plan was written to it. There is no set.",
-            hint="Run it again, once nobody else freezes or unfreezes that name.",
+            f"Branch '{branch.name}' was deleted by another call while the plan was written to it. No set was created.",
+            hint="Run it again when no other call freezes or unfreezes that name.",
         )
 
 
 @contextmanager
 def _tag_taken_back(location: DatasetLocation, name: str) -> Iterator[None]:
-    """Delete the tag of the plan after a Conflict, unless a plan is there: then it is somebody else's."""
+    """Delete the tag of the plan after a Conflict, unless there is a plan: then the tag belongs to another call."""
     try:
         yield
     except Conflict:
@@ -528,21 +531,21 @@ def _tag_taken_back(location: DatasetLocation, name: str) -> Iterator[None]:
 
 
 def _check_tags_free(location: DatasetLocation, name: str, pin: PinnedVersion) -> bool:
-    """Whether the version has the tag of that name already. Raises AlreadyExists for tags of something else."""
+    """Whether the version already has the tag of that name. Raises AlreadyExists for tags of something else."""
     tag = refs.read_tag(location, name)
     if tag is not None and not _names(tag, pin):
         raise _tag_taken(tag)
     if refs.read_tag(location, plan_tag(name)) is not None:
-        raise AlreadyExists(f"The tag '{plan_tag(name)}' is there, and is of no frozen set.", hint="Delete it.")
+        raise AlreadyExists(f"The tag '{plan_tag(name)}' exists but belongs to no frozen set.", hint="Delete it.")
     return tag is not None
 
 
 def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> Branch:
-    """The branch for the plan, made from the source. One without a plan is what a killed call left behind."""
+    """The branch for the plan, created from the source. One without a plan is left over from a killed call."""
     branch = refs.read_branch(location, plan_branch(name))
     if branch is not None and not _is_left_over(location, branch):
         raise AlreadyExists(
-            f"There is a branch '{branch.name}', which is not the plan of a frozen set.", hint="Choose another name."
+            f"Branch '{branch.name}' exists and is not the plan of a frozen set.", hint="Choose another name."
         )
     if branch is not None and branch.fork != PinnedVersion(pin.branch, pin.version):
         delete_branch(location, branch.name)

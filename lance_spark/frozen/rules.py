@@ -1,4 +1,4 @@
-"""What a frozen set is: the call that makes it, and the lineage that is kept with its plan."""
+"""Frozen sets as values: specs and lineages, hashes, the order of a plan, and the differences of two sets. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused
 LINEAGE = "lance_spark.frozen"
 """Key in the metadata of a plan's schema: the lineage, as JSON."""
 ALGORITHM = 1
-"""Which definition of hashes and orders a plan was made by. A change of any of them needs another number."""
+"""The definition of hashes and orders that a plan was made with. Any change of it needs another number."""
 WHOLE = "all"
-"""The one split of a set that is not split."""
+"""The only split of a set without splits."""
 PLAN_SCHEMA = pa.schema(
     [
         pa.field("split", pa.string(), nullable=False),
@@ -38,26 +38,26 @@ PLAN_SCHEMA = pa.schema(
         pa.field("row_offset", pa.int64(), nullable=False),
     ]
 )
-"""Columns of a plan: split, position in it from 0, ``_rowid`` at the source version, and the index that pylance's
-``take`` knows: the row's number among the live rows of that version."""
+"""Columns of a plan: split, position in it from 0, ``_rowid`` at the source version, and the index for pylance's
+``take``: the row's number among the live rows of that version."""
 _NUMBERS: tuple[Any, ...] = (Real, Decimal)
 _LIKE_THIS = "Give names and fractions, as in {'train': 0.9, 'val': 0.1}."
 _NEARLY = Fraction(1, 10**9)
-"""What decimals such as 0.333333333333 may leave open; the last split takes it."""
+"""Gap that decimals such as 0.333333333333 may leave; the last split takes it."""
 
 
 @dataclass(frozen=True)
 class FreezeSpec:
-    """What was asked for. Two calls that are equal here, at one version, give the same plan everywhere."""
+    """The definition of a set. Two equal specs, at one version, yield the same plan everywhere."""
 
     name: str
     filter: str | None
     splits: tuple[tuple[str, str], ...]
-    """Name and fraction, in the order that was given: hashes are cut in this order."""
+    """Name and fraction, in the given order: hashes are cut in this order."""
     by: tuple[str, ...]
     seed: int
     code: str | None = None
-    """The user's own word for the code that made the set; it does not change the plan."""
+    """The user's own label for the code that made the set; it does not change the plan."""
 
 
 def make_spec(
@@ -70,13 +70,13 @@ def make_spec(
 ) -> FreezeSpec:
     """The spec of a call. Raises InvalidName and InvalidOption."""
     if not isinstance(name, str):
-        raise InvalidOption(f"The name of a set is text, not {name!r}.")
+        raise InvalidOption(f"The name of a set must be text, not {name!r}.")
     check_new_tag_name(name)
     check_new_tag_name(plan_tag(name))
     check_new_branch_name(plan_branch(name))
     for said, value in (("filter", filter), ("code", code)):
         if not isinstance(value, str | None):
-            raise InvalidOption(f"{said}= is text, not {value!r}.")
+            raise InvalidOption(f"{said}= must be text, not {value!r}.")
     if filter:
         check_repeatable(filter)
     columns = _columns(by)
@@ -94,9 +94,9 @@ def _columns(by: Any) -> tuple[str, ...]:
 
 
 def _seed(given: Any) -> int:
-    """Numbers of numpy are numbers as well."""
+    """Numpy numbers are accepted."""
     if isinstance(given, bool) or not isinstance(given, Integral):
-        raise InvalidOption(f"The seed is a whole number, not {given!r}.")
+        raise InvalidOption(f"The seed must be a whole number, not {given!r}.")
     return int(given)
 
 
@@ -106,7 +106,7 @@ def _splits(given: Any) -> tuple[tuple[str, str], ...]:
     fractions = []
     for name, share in given.items():
         if not isinstance(name, str) or not name or name.strip() != name:
-            raise InvalidOption(f"{name!r} is no name of a split.", hint=_LIKE_THIS)
+            raise InvalidOption(f"{name!r} is not a valid name of a split.", hint=_LIKE_THIS)
         if isinstance(share, bool) or not isinstance(share, _NUMBERS) or not 0 < share <= 1:
             raise InvalidOption(
                 f"Split '{name}' cannot have the fraction {share!r}.", hint="Give a number above 0, up to 1."
@@ -122,7 +122,7 @@ def _splits(given: Any) -> tuple[tuple[str, str], ...]:
 
 
 def thresholds(splits: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-    """For each split the last hash of 64 bits that falls into it, in exact arithmetic."""
+    """For each split, its last 64-bit hash, in exact arithmetic."""
     sums = accumulate(Fraction(share) for _, share in splits)
     ends = [int(total * 2**64) - 1 for total in sums]
     return (*(max(0, min(end, 2**64 - 1)) for end in ends[:-1]), 2**64 - 1)
@@ -139,7 +139,7 @@ class SplitSize:
 
 @dataclass(frozen=True, repr=False)
 class Lineage(Shown):
-    """Where a frozen set comes from. Everything but what the dataset itself says is in ``spec``."""
+    """The origin of a frozen set. Everything that the dataset itself does not record is in ``spec``."""
 
     spec: FreezeSpec
     uri: str
@@ -147,14 +147,14 @@ class Lineage(Shown):
     source: PinnedVersion
     """The version whose rows the set has."""
     identity: str
-    """Tells the source's branch from a later one of the same name; "" for main."""
+    """Distinguishes the source's branch from a later one of the same name; "" for main."""
     stable_row_ids: bool
     sizes: tuple[SplitSize, ...]
     software: str
     """Versions of lance_spark and pylance that made it."""
     algorithm: int = ALGORITHM
     tagged_before: bool = False
-    """Whether the version had the tag of that name before: then it stays when the set is deleted."""
+    """Whether the version already had the tag of that name: then it stays when the set is deleted."""
 
     @property
     def name(self) -> str:
@@ -179,12 +179,12 @@ class Lineage(Shown):
         raise NotFound(f"The frozen set '{self.name}' has no split '{split}'.", hint=f"It has {names}.")
 
     def to_json(self) -> str:
-        """As it is kept with the plan."""
+        """The text that is stored with the plan."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Lineage:
-        """As it was kept. Raises CorruptData."""
+        """From the stored text. Raises CorruptData."""
         try:
             known: dict[str, Any] = json.loads(text)
             spec = known.pop("spec")
@@ -200,7 +200,7 @@ class Lineage(Shown):
             raise CorruptData(f"The lineage of a frozen set cannot be read: {problem}.") from None
 
     def differences(self, spec: FreezeSpec, source: PinnedVersion, identity: str) -> tuple[str, ...]:
-        """What another call asks for that this set was not made with; empty if it would be the same plan."""
+        """The arguments of another call that differ from this set's; empty if it would yield the same plan."""
         asked = replace(self, spec=replace(spec, code=None), source=source, identity=identity)._facts()
         return tuple(name for name, text in replace(self, spec=replace(self.spec, code=None))._facts().items()
                      if text != asked[name])  # fmt: skip
@@ -231,7 +231,7 @@ class Lineage(Shown):
         return Card("FrozenSet", spec.name, f"{self.rows:,} rows of {self.source}", facts, (grid,))
 
 
-# --- Filters that would give other rows the next time: by the clock, or by chance
+# --- Filters that are not repeatable, because of the clock or of chance
 
 _STRING, _NAME, _COMMENT = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""", r"`(?:[^`]|``)*`", r"--[^\n]*|/\*.*?\*/"
 _PARTS = re.compile(f"(?P<string>{_STRING})|(?P<name>{_NAME})|(?P<comment>{_COMMENT})", re.DOTALL)
@@ -242,17 +242,17 @@ _CHANCE = frozenset({"random", "rand", "uuid"})
 
 
 def check_repeatable(filter: str) -> None:
-    """Raise InvalidOption for a filter whose rows depend on the time or on chance: each task would see other ones."""
+    """Raise InvalidOption for a filter that depends on the time or on chance: each task would see different rows."""
     plain = _plain(filter)
     found = _CALLED.search(plain) or _NAMED.search(plain)
     if found is None:
         return
     name = found[1].lower()
     if name in _CHANCE:
-        hint = "For a part of the rows, give it a split, as in {'train': 0.1, 'rest': 0.9}."
+        hint = "For a part of the rows, use a split, as in {'train': 0.1, 'rest': 0.9}."
     else:
         hint = "Write the time itself, as in day < date '2026-11-01'; a column of that name goes in backticks."
-    raise InvalidOption(f"The filter {filter!r} gives other rows each time, because of '{name}'.", hint=hint)
+    raise InvalidOption(f"The filter {filter!r} selects different rows each time, because of '{name}'.", hint=hint)
 
 
 def _plain(filter: str) -> str:
@@ -262,18 +262,17 @@ def _plain(filter: str) -> str:
 
 
 # --- The hashes of a frozen set
-# They are the format of a promise: the same call gives the same rows everywhere, for good.
+# They define a lasting format: the same call yields the same rows everywhere, for good.
 #
 # Two hashes of 64 bits, unsigned:
 #
 # - of a row: ``mix(mix(id + k0) ^ k1)``, where ``id`` is ``_rowid``, additions wrap, ``mix`` is the last step of
 #   SplitMix64, and k0 and k1 are the two halves, little-endian, of ``blake2b("lance_spark.freeze/1/PURPOSE/SEED")`` of
-#   16
-#   bytes. PURPOSE is ``order``, or ``split`` for rows without a group; SEED is decimal.
+#   16 bytes. PURPOSE is ``order``, or ``split`` for rows without a group; SEED is decimal.
 # - of a group: ``blake2b`` of 8 bytes, little-endian, of the canonical bytes of its values one after the other, keyed
 #   with ``blake2b("lance_spark.freeze/1/group/SEED")`` of 16 bytes.
 #
-# Canonical bytes of a value are a letter, the length of what follows (4 bytes, little-endian), and the value: one value
+# The canonical bytes of a value are a letter, the length of the rest (4 bytes, little-endian), and the value: one value
 # has the same bytes in every type that holds it exactly, whatever its width, unit or encoding.
 
 Hashes = npt.NDArray[np.uint64]
@@ -282,7 +281,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def hash_row_ids(ids: Hashes, seed: int, purpose: str) -> Hashes:
-    """The hashes of rows. Different rows never have the same one: each step can be undone."""
+    """The hashes of rows. They are distinct for distinct rows, since each step can be reversed."""
     secret = blake2b(f"{_NAMESPACE}/{purpose}/{seed}".encode(), digest_size=16).digest()
     first, second = np.frombuffer(secret, "<u8").astype(np.uint64)
     return _mixed(_mixed(ids + first) ^ second)
@@ -296,7 +295,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def hash_groups(columns: Sequence[pa.Array], seed: int) -> Hashes:
-    """The hashes of groups, by the values of their columns in each row; none of the values is null."""
+    """The hashes of groups, from the values of their columns in each row; none of the values is null."""
     secret = blake2b(f"{_NAMESPACE}/group/{seed}".encode(), digest_size=16).digest()
     if len(columns) == 1:
         values = pc.dictionary_encode(_plain_key(columns[0]))
@@ -316,7 +315,7 @@ def check_key_type(name: str, kind: pa.DataType) -> None:
         canonical_bytes(pa.array([], kind))
     except (InvalidOption, pa.ArrowException, NotImplementedError):
         raise InvalidOption(
-            f"Column '{name}' is {kind}, by which rows cannot be grouped.",
+            f"Column '{name}' is {kind} and cannot be used to group rows.",
             hint="Group by numbers, text, bytes, booleans, dates or times.",
         ) from None
 
@@ -378,12 +377,12 @@ def _told(letter: bytes, value: bytes) -> bytes:
 
 
 def _float(value: float) -> bytes:
-    """Zeros are one value, and so are all that are not a number."""
+    """All zeros are one value, and all NaNs are one value."""
     return struct.pack(">d", float("nan") if value != value else value + 0.0)
 
 
 def _decimal(value: Decimal) -> bytes:
-    """Without zeros at its end: 1.50 and 1.5 are one value, in exact digits."""
+    """Without trailing zeros: 1.50 and 1.5 are one value, in exact digits."""
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     kept = text.rstrip("0")
@@ -392,10 +391,10 @@ def _decimal(value: Decimal) -> bytes:
     return f"{'-' if sign else ''}{kept}e{int(exponent) + len(text) - len(kept)}".encode()
 
 
-# --- From rows to a plan: the split of each row by a hash, its place in the split by another one
+# --- From rows to a plan: one hash decides the split of a row, another one its place in the split
 
 NO_GROUP = -1
-"""In place of a split: a value to group by is null."""
+"""Replaces a split if a value to group by is null."""
 DRAWN = pa.schema(
     [
         pa.field("split", pa.int16(), nullable=False),
@@ -404,20 +403,20 @@ DRAWN = pa.schema(
         pa.field("row_offset", pa.int64(), nullable=False),
     ]
 )
-"""Rows as tasks report them. ``place`` is the hash that orders them, moved to signed numbers without another order."""
+"""Rows as tasks report them. ``place`` is the hash that orders them, shifted to signed numbers in the same order."""
 COUNTS = pa.schema([pa.field("split", pa.int16()), pa.field("rows", pa.int64())])
 SLICE_COUNTS = pa.schema([pa.field("slice", pa.int64()), pa.field("rows", pa.int64())])
 PIECES = pa.schema([pa.field("part", pa.int64()), pa.field("rows", pa.binary())])
-"""Rows of a partition that belong to one slice: its number, then the columns of _PACKED, all as 8 bytes."""
+"""Rows of a partition that belong to one slice: its number, then the columns of _PACKED, each as 8 bytes."""
 _PACKED = ("place", "row_id", "row_offset")
 _DIVIDED = 1_000_000
-"""Rows that are divided at once."""
+"""How many rows are divided at once."""
 _SIGN = np.uint64(1 << 63)
 _BITS = 2**64
 
 
 def draw(groups: Sequence[pa.Array], row_ids: Hashes, offsets: npt.NDArray[np.int64], spec: FreezeSpec) -> pa.Table:
-    """The rows of one batch, with what decides about their split and their place in it."""
+    """The rows of one batch, with the hashes that decide their split and their place in it."""
     ends = np.array(thresholds(spec.splits), np.uint64)
     null = np.zeros(len(row_ids), bool)
     for column in groups:
@@ -443,7 +442,7 @@ def count_splits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Slice(NamedTuple):
-    """Rows of a plan that are sorted at once: of one split, those whose places lie in a range. Both ends included."""
+    """Rows of a plan that are sorted at once: those of one split whose places lie in a range, both ends included."""
 
     split: int
     first: int
@@ -451,7 +450,7 @@ class Slice(NamedTuple):
 
 
 def slices(rows: Sequence[int], most: int) -> list[Slice]:
-    """The slices of a plan in its order, of at most about that many rows each; places are spread evenly."""
+    """The slices of a plan in its order, each with about that many rows at most; places are spread evenly."""
     found: list[Slice] = []
     for split, count in enumerate(rows):
         parts = -(-count // most)
@@ -462,7 +461,7 @@ def slices(rows: Sequence[int], most: int) -> list[Slice]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The slices of a plan, and how many rows each has: so a task knows the positions of its rows from the others'."""
+    """The slices of a plan and their row counts, from which a task derives the positions of its rows."""
 
     splits: tuple[str, ...]
     slices: tuple[Slice, ...]
@@ -507,7 +506,7 @@ def count_slices(layout: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def divide(layout: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """PIECES: the rows of a partition by the slice that they belong to; many at once, or pieces would be tiny."""
+    """PIECES: the rows of a partition by slice; many at once, to avoid tiny pieces."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -545,11 +544,11 @@ def live_offsets(physical: npt.NDArray[np.int64], deleted: npt.NDArray[np.int64]
     return numbers
 
 
-# --- What differs between two frozen sets: rows that came, went, or are in another split
+# --- The differences of two frozen sets: rows that were added, removed, or moved to another split
 
 ADDED, REMOVED, MOVED, KEPT = "added", "removed", "moved", "kept"
 ENTRIES = (pa.field("split", pa.string()), pa.field("row_id", pa.int64()))
-"""What is known of a row of a set beside ``local``, which tells the same row in both."""
+"""Columns of a row of a set besides ``local``, which identifies the same row in both sets."""
 DIFFERENCES = pa.schema(
     [
         pa.field("change", pa.string()),
@@ -566,15 +565,15 @@ DIFFERENCE_COUNTS = pa.schema(
 
 
 def compare(before: pa.Table, after: pa.Table) -> pa.Table:
-    """The rows of both sets, each once, with what happened to them. Both have ``local`` and ENTRIES.
+    """The rows of both sets, each once, with its change. Both tables have ``local`` and ENTRIES.
 
-    Raises Refused where ``local`` does not tell rows from one another.
+    Raises Refused if ``local`` is not unique.
     """
     for side in (before, after):
         if pc.count_distinct(side["local"]).as_py() < side.num_rows:
             raise Refused(
-                "Several rows of a frozen set have the same key: which rows are the same is not known.",
-                hint="Name the columns that tell each row from all others, as in key=['id'].",
+                "Several rows of a frozen set have the same key, so rows cannot be matched.",
+                hint="Name columns that identify each row, as in key=['id'].",
             )
     names = ["split", "row_id"]
     joined = before.select(["local", *names]).join(
@@ -594,7 +593,7 @@ def changed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """How many rows of a partition did what."""
+    """How many rows of a partition had which change."""
     for batch in batches:
         keys = ["change", "split_before", "split_after"]
         found = pa.Table.from_batches([batch]).group_by(keys).aggregate([([], "count_all")])
@@ -604,14 +603,14 @@ def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, repr=False)
 class FrozenDiff(Shown):
-    """What differs between two frozen sets."""
+    """The differences between two frozen sets."""
 
     before: str
     after: str
     counts: Mapping[tuple[str, str | None, str | None], int]
-    """Rows by what happened to them (added, removed, moved, kept), split before and split after."""
+    """Row counts by change (added, removed, moved, kept), split before and split after."""
     frame: Any = field(default=None, compare=False)
-    """The rows that were added, removed or moved: a DataFrame, or an Arrow table where there is no session. Columns:
+    """The rows that were added, removed or moved: a DataFrame, or an Arrow table if there is no session. Columns:
     change, split_before, split_after, row_id_before, row_id_after (ids at the sets' own versions)."""
 
     def _sum(self, change: str) -> int:

@@ -1,4 +1,8 @@
-"""Checks a dataset: survey, read all manifests, list all files, hold them against each other, look again, report."""
+"""The check of a dataset: survey, read all manifests, list all files, compare, look again, report. Changes nothing.
+
+In: a dataset and options. Out: a report of findings. Manifests, base paths, files, row ids and blobs are examined on
+executors. Everything that seems wrong is looked at again: a dataset that changes is not a corrupt one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.cleanup import about_rows, list_all, work_of_all
 from lance_spark.cleanup.reference_rules import ChainSpan, KeyResolver, cut_spans
-from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE, RunClock
+from lance_spark.cleanup.rules import RunClock
 from lance_spark.cleanup.sweep_rules import FILES
 from lance_spark.core import finding_codes
 from lance_spark.core.layout import KeyRange, classify, stored_name
@@ -30,7 +33,8 @@ from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
-from lance_spark.fsck.lance import LookInside, read_descriptions, size_of
+from lance_spark.fsck.option_rules import FsckOptions
+from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
 from lance_spark.fsck.record_findings import LenientLook, findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.fsck.rules import (
@@ -44,7 +48,7 @@ from lance_spark.fsck.rules import (
     compare,
     needed_of_span,
 )
-from lance_spark.scan.lance import deleted_offsets
+from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import list_range
@@ -53,24 +57,10 @@ from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_e
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
 
 
-@dataclass(frozen=True)
-class FsckOptions:
-    """How a dataset is checked."""
-
-    deep: bool = False
-    """Whether files are opened: footers, numbers of rows, deletion files, indexes, row ids."""
-    clones: tuple[str, ...] = ()
-    """URIs of clones that are not recorded: what they read here has to be there."""
-    clones_from: tuple[str, ...] = ()
-    """Directories; every dataset below them is taken for a clone."""
-    left_after: timedelta = DEFAULT_UNVERIFIED_AGE
-    """Age from which on files that no version names are noted."""
-
-
 def fsck(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> FsckReport:
-    """Check main, all branches and tags, and what clones read here. Nothing is changed.
+    """Check main, all branches and tags, and the files that clones read here. Changes nothing.
 
-    ``now_ns`` is the time, nanoseconds since the epoch. Raises NotFound if there is no dataset, Conflict for one that
+    ``now_ns`` is the time in nanoseconds since the epoch. Raises NotFound if there is no dataset, Conflict for one that
     never stops changing, StorageFailure if the store of the dataset itself does not answer.
     """
     return examine(location, options, engine, now_ns).report
@@ -78,7 +68,7 @@ def fsck(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns
 
 @dataclass(frozen=True)
 class Examined:
-    """What a check found, and what it saw of the dataset."""
+    """The findings of a check, and what it saw of the dataset."""
 
     report: FsckReport
     survey: Survey
@@ -86,7 +76,7 @@ class Examined:
 
 
 def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> Examined:
-    """As :func:`fsck`, for whoever has to know more than the report says."""
+    """Like :func:`fsck`, for callers that need more than the report."""
     looking = LenientLook()
     engine.tell(WorkProgress("look at branches, tags and clones"))
     survey, lasting = look_at(location, options.clones, options.clones_from, looking.take)
@@ -110,7 +100,7 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
 
 
 class _Check:
-    """One check, after its survey."""
+    """One check after its survey."""
 
     def __init__(self, survey: Survey, options: FsckOptions, runner: Runner, clock: RunClock) -> None:
         self._survey, self._options, self._runner, self._clock = survey, options, runner, clock
@@ -147,7 +137,7 @@ class _Check:
         return rows
 
     def _lost_bases(self, bases: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-        """(code, detail) of the base paths that lead nowhere or that cannot be looked at."""
+        """(code, detail) of the base paths that lead nowhere or cannot be reached."""
         lost = {}
         for base in sorted({row["base"] for row in bases}):
             try:
@@ -198,7 +188,7 @@ class _Check:
         return rows
 
     def _blobs(self, needed: Frame) -> list[dict[str, Any]]:
-        """A row for each span of versions that name a data file whose blobs are not there."""
+        """A row for each span of versions that name a data file with missing blobs."""
         if not self._options.deep:
             return []
         stage = "look for blobs"
@@ -221,7 +211,7 @@ class _Check:
         return f"{self._survey.repositories[chain.repository].uri}/{path}" if chain.repository else path
 
     def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[CheckFinding]:
-        """One finding for each code and path, with everybody who is hit."""
+        """One finding for each code and path, with all affected refs."""
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in rows:
             groups.setdefault((row["code"], row["path"]), []).append(row)
@@ -245,14 +235,14 @@ class _Check:
 
 
 def _name(holder: Holder) -> str:
-    """How a finding names somebody who is hit."""
+    """The name of an affected holder in a finding."""
     if holder.kind == BRANCH:
         return holder.ref
     return f"{holder.kind} {holder.ref}" if holder.kind in (TAG, CLONE) else f"{holder.kind} of {holder.ref}"
 
 
 def _added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row for all files that no version names."""
+    """A single row for all files that no version names."""
     left = [row for row in rows if row["code"] == finding_codes.UNCOMMITTED]
     if not left:
         return []
@@ -260,14 +250,14 @@ def _added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**left[0], "files": sum(row["files"] for row in left), "rows": None, "detail": f"{size:,} bytes in all."}]
 
 
-# --- What runs on executors: reading manifests, listing base paths, holding both against each other, row ids
+# --- Work on executors: manifests, base paths, comparisons, row ids
 
 WHOLE = KeyRange(None, None)
 
 
 @dataclass(frozen=True)
 class NeedSpan:
-    """Reads spans of versions, and tells what they need."""
+    """Reads spans of versions and lists what they need."""
 
     survey: Survey
 
@@ -290,7 +280,7 @@ BASES = pa.schema([("base", pa.string()), ("chain", pa.int32()), ("first", pa.in
 
 
 def about_bases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """BASES: the base paths outside of all repositories, with chains whose versions read files from there."""
+    """BASES: the base paths outside all repositories, with the chains whose versions read files from there."""
     for batch in batches:
         named = pa.Table.from_batches([batch.filter(pc.is_valid(batch["base"]))]).select(BASES.names)
         found = named.group_by(["base", "chain"]).aggregate([("first", "min"), ("last", "max")])
@@ -299,10 +289,10 @@ def about_bases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class ListBase:
-    """Lists what is in a base path."""
+    """Lists the content of a base path."""
 
     def __call__(self, place: DatasetLocation) -> Iterator[pa.RecordBatch]:
-        """FILES, with URIs for paths and keys, of no chain."""
+        """FILES of no chain, with URIs for paths and keys."""
         for batch in list_range(place, WHOLE):
             named = [classify(path) for path in batch["path"].to_pylist()]
             columns: list[Any] = [
@@ -320,7 +310,7 @@ class ListBase:
 
 @dataclass(frozen=True)
 class Compare:
-    """Holds files against needs, and looks inside of them if it is asked to."""
+    """Compares files with needs, and looks inside them if requested."""
 
     question: Question
     look: LookInside | None
@@ -332,7 +322,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class RowIdItem:
-    """The newest version of a branch, of which row ids are checked."""
+    """The newest version of a branch, whose row ids are checked."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -343,7 +333,7 @@ class RowIdItem:
 
 
 def check_row_ids(item: RowIdItem) -> Iterator[pa.RecordBatch]:
-    """SUSPECTS about the stable row ids of a version. What is missing or damaged was found before."""
+    """SUSPECTS about the stable row ids of a version. Skips missing or damaged files, which other stages find."""
     try:
         snapshot = read_snapshot(item.location, item.pin)
         wrong = list(_row_ids(item, snapshot)) if snapshot.contents.has_stable_row_ids else []
@@ -378,17 +368,17 @@ def _row_ids(item: RowIdItem, snapshot: Snapshot) -> Iterator[tuple[str, str, in
 
 
 def _without_deleted(item: RowIdItem, snapshot: Snapshot, fragment: Fragment, ids: Any) -> Any:
-    """An updated row keeps its id, and its old place is deleted."""
+    """The ids without deleted rows: an updated row keeps its id, and its old place is deleted."""
     if fragment.deletion is None or len(ids) != fragment.physical_rows:
         return ids
     return np.delete(ids, deleted_offsets(item.location, snapshot, fragment).to_numpy())
 
 
-# --- Looks for the files with blobs beside data files
-# No manifest names them, so rows have to be read.
+# --- Looking for files with blobs next to data files
+# No manifest names them, so rows must be read.
 
 _AT_ONCE = 2**20
-"""Bytes of a manifest whose fragments one task looks at: some thousands of fragments."""
+"""Bytes of a manifest whose fragments one task examines: some thousands of fragments."""
 _EXTENSION = "ARROW:extension:name"
 
 
@@ -399,13 +389,13 @@ class BlobItem:
     location: DatasetLocation
     pin: PinnedVersion
     main: PinnedVersion | None
-    """The newest version of main, whose files another item looks for; None for main itself."""
+    """The newest version of main, whose files another item examines; None for main itself."""
     part: int
     parts: int
 
 
 def blob_items(survey: Survey) -> Iterator[BlobItem]:
-    """The newest version of each branch, and the versions with a tag."""
+    """The newest version of each branch, and the tagged versions."""
     tagged = {(tag.branch, tag.version) for tag in survey.refs.tags.values()}
     main = next((chain for _, chain in survey.owned() if chain.branch is None and chain.versions), None)
     newest = None if main is None else PinnedVersion(None, main.versions[-1].version)
@@ -426,9 +416,9 @@ def _items(
 
 
 def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
-    """SUSPECTS without chains, for each file with blobs that is not as the rows say.
+    """SUSPECTS without chains, for each blob file that differs from what the rows record.
 
-    What cannot be read, as a data file or a manifest is gone, is found by another stage.
+    Skips what cannot be read because a data file or manifest is missing; another stage finds that.
     """
     try:
         snapshot = read_snapshot(item.location, item.pin)
@@ -448,7 +438,7 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
 
 
 def _blob_fields(snapshot: Snapshot) -> dict[int, str]:
-    """Columns whose large values lie beside data files, by the ids of their fields."""
+    """Columns whose large values are stored next to data files, by the ids of their fields."""
     return {
         field.id: field.name
         for field in snapshot.contents.fields
@@ -480,7 +470,7 @@ def _beside(
 
 
 def _relative(location: DatasetLocation, root: Root, path: str) -> str:
-    """As other findings name a file: below the dataset, or by its URI."""
+    """The path of a file as in other findings: below the dataset, or its URI."""
     whole = f"{root.uri}/{path}"
     return whole[len(location.uri) + 1 :] if whole.startswith(f"{location.uri}/") else whole
 
@@ -492,23 +482,23 @@ class Naming:
     keys: frozenset[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of NEEDED about them."""
+        """The rows of NEEDED about these data files."""
         for batch in batches:
             yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(self.keys), pa.string())))
 
 
 def data_file_of(path: str) -> str:
-    """The data file that a file with blobs lies beside."""
+    """The data file next to a file with blobs."""
     return f"{path.rpartition('/')[0]}.lance"
 
 
-# --- Looks again at what seems wrong: a dataset that changes is not a corrupt one
-# While files are listed, branches are deleted and other cleanups run. What seems to be missing counts only if a version
-# that names it is still there some looks later, and the file still is not.
+# --- Looking again at suspects: a dataset that changes is not a corrupt one
+# During the listing, branches are deleted and other cleanups run. A file counts as missing only if, some looks later, a
+# version that names it still exists and the file still does not.
 
 LOOKS = 6
 _PAUSE = 0.02
-"""Seconds before the second look, twice as long before each further one: about half a second in all."""
+"""Seconds before the second look, doubled before each further one: about half a second in total."""
 _ABOUT_MANIFESTS = frozenset(
     {finding_codes.MANIFEST_DAMAGED, finding_codes.MANIFEST_UNKNOWN, finding_codes.MANIFEST_WRONG}
 )
@@ -536,7 +526,7 @@ class Confirming:
     clones_from: tuple[str, ...]
 
     def confirmed(self, suspects: Sequence[Row]) -> list[Row]:
-        """Those of the suspects that are still wrong after some more looks; each is about versions of a chain."""
+        """The suspects that are still wrong after several more looks; each is about versions of a chain."""
         left = list(suspects)
         for attempt in range(LOOKS):
             if not left:
@@ -553,7 +543,7 @@ class Confirming:
         return lenient_survey(self.before.location, self.clones, self.clones_from)[0]
 
     def _is_there(self, row: Row, now: Survey, listed: frozenset[Manifest]) -> bool:
-        """Whether a version that names the file is there, on a branch that nobody deletes."""
+        """Whether a version that names the file exists, on a branch that is not being deleted."""
         chain = self.before.chains[row["chain"]]
         positions = range(row["last"], row["first"] - 1, -1)
         if row["code"] == finding_codes.MANIFEST_GONE:
@@ -580,6 +570,6 @@ class Confirming:
 
 
 def _listed(now: Survey) -> frozenset[Manifest]:
-    """Manifests of branches with a ref: the ref of a branch that is being deleted goes first."""
+    """Manifests of branches with a ref: a deletion removes the ref first."""
     chains = [chain for chain in now.chains if chain.has_ref]
     return frozenset(manifest_at(now, chain, at) for chain in chains for at in range(len(chain.files)))

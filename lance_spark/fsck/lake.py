@@ -1,4 +1,4 @@
-"""Checks a catalog: its own rows and directories, and each of its tables; many tables side by side."""
+"""Checks a catalog: its own rows and directories, and its tables side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
 from lance_spark.engine.local import Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.report import CHECKED, CatalogFsckReport, TableCheck, checked_row, worst_tables_first
 
 _THREADS_OF_A_TASK = 4
@@ -36,7 +37,7 @@ class CheckTask:
 
 
 def fsck_catalog(catalog: Catalog, options: FsckOptions, engine: Engine, now: datetime) -> CatalogFsckReport:
-    """Check all tables of a catalog, and the catalog itself. Nothing is changed.
+    """Check all tables of a catalog, and the catalog itself. Changes nothing.
 
     A table that cannot be checked is a row of the report. A declared table, which has no data yet, is left out. Raises
     only if the catalog itself cannot be read.

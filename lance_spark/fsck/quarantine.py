@@ -1,7 +1,7 @@
-"""Moves files of a dataset into its quarantine and back, and keeps the records of repairs. Copies first, deletes last.
+"""Moves files of a dataset to its quarantine and back, and keeps the records of repairs. Copies first, deletes last.
 
-A file counts as moved once the copy is there with all of its bytes. So a process that is killed leaves the file in its
-place, in the quarantine, or in both, and never nowhere.
+A file counts as moved once its complete copy exists. So a crash leaves the file in its place, in the quarantine, or in
+both; it is never lost.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from lance_spark.storage.small_files import write_file
 
 
 def digest_of(path: str, content: bytes) -> Digest:
-    """A file as it is."""
+    """The digest of a file with this content."""
     return Digest(path, len(content), hashlib.sha256(content).hexdigest())
 
 
 def look_at_file(location: DatasetLocation, path: str) -> Digest | None:
-    """A file as it is now; None if it is not there."""
+    """The digest of a file now; None if it does not exist."""
     content = files.read(location, path)
     return None if content is None else digest_of(path, content)
 
 
 def keep(location: DatasetLocation, kept: Kept) -> None:
-    """Copy a file into the quarantine. Raises Conflict if it is not the file any more that it was."""
+    """Copy a file to the quarantine. Raises Conflict if it has changed."""
     content = files.read(location, kept.file.path)
     if content is None or digest_of(kept.file.path, content) != kept.file:
         raise Conflict(f"{kept.file.path} was changed or removed meanwhile.", hint="Check the dataset again.")
@@ -40,10 +40,10 @@ def keep(location: DatasetLocation, kept: Kept) -> None:
 
 
 def take_away(location: DatasetLocation, moved: Sequence[Kept]) -> None:
-    """Move files into the quarantine, all or none. Raises Conflict as :func:`keep`; then all are in their places.
+    """Move files to the quarantine, all or none. Raises Conflict like :func:`keep`; then all are in their places.
 
-    A step that is passed over says that nothing was done, and its copies go with its record. Were the first file gone
-    by then, nothing would be left of it.
+    A skipped step reports that nothing was done, and its copies are removed with its record. If the first file had been
+    deleted by then, it would be lost.
     """
     for kept in moved:
         keep(location, kept)
@@ -52,14 +52,14 @@ def take_away(location: DatasetLocation, moved: Sequence[Kept]) -> None:
 
 
 def put_back(location: DatasetLocation, kept: Kept) -> None:
-    """Write a file where it was. The copy stays: it goes with the record. Nothing is done if there is no copy."""
+    """Write a file back to its place. The copy stays until the record is removed. Does nothing without a copy."""
     content = files.read(location, kept.to)
     if content is not None and look_at_file(location, kept.file.path) != kept.file:
         write_below(location, kept.file.path, content)
 
 
 def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
-    """Write a small file below the dataset's root, at once."""
+    """Write a small file below the dataset's root, atomically."""
     directory, _, name = path.rpartition("/")
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
 
@@ -72,12 +72,12 @@ def remove(location: DatasetLocation, path: str) -> None:
 
 
 def write_record(location: DatasetLocation, record: RepairRecord) -> None:
-    """Store a record, before anything is changed."""
+    """Store a record before anything is changed."""
     write_below(location, record.path, record.to_json().encode())
 
 
 def list_records(location: DatasetLocation) -> list[str]:
-    """Ids of the repairs that can be taken back, the oldest first."""
+    """Ids of the repairs that can be undone, oldest first."""
     names = files.list_names(location, QUARANTINE)
     return [name for name in names if files.exists(location, f"{QUARANTINE}/{name}/{RECORD}")]
 
@@ -88,13 +88,13 @@ def load_record(location: DatasetLocation, name: str) -> RepairRecord:
     chosen = known[-1] if name == "last" and known else name
     content = files.read(location, f"{QUARANTINE}/{chosen}/{RECORD}") if chosen in known else None
     if content is None:
-        hint = f"There are {', '.join(known)}." if known else "Nothing was repaired here, or it was all taken back."
-        raise NotFound(f"There is no record of a repair '{name}' in {location.uri}/{QUARANTINE}.", hint=hint)
+        hint = f"There are {', '.join(known)}." if known else "Nothing was repaired here, or every repair was undone."
+        raise NotFound(f"{location.uri}/{QUARANTINE} has no record of a repair '{name}'.", hint=hint)
     return read_record(content)
 
 
 def holds_the_only_copy(location: DatasetLocation, record: RepairRecord) -> bool:
-    """Whether a file that a repair keeps is not in its place."""
+    """Whether a file that a repair keeps is missing from its place."""
     return any(
         look_at_file(location, kept.file.path) is None and look_at_file(location, kept.to) is not None
         for kept in record.kept()
@@ -102,7 +102,7 @@ def holds_the_only_copy(location: DatasetLocation, record: RepairRecord) -> bool
 
 
 def forget_record(location: DatasetLocation, record: RepairRecord) -> None:
-    """Remove a record with its copies, the record itself last."""
+    """Remove a record with its copies, the record last."""
     for kept in record.kept():
         remove(location, kept.to)
     remove(location, record.path)

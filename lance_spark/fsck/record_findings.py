@@ -1,4 +1,4 @@
-"""Findings about what this package writes down beside a dataset: what is said of main, changed refs, repairs."""
+"""Findings about this package's records next to a dataset (main, changed refs, repairs), and about refs and clones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_spark.core.refs import BRANCHES, MAIN, MAIN_FILE, parse_main, ref_fil
 from lance_spark.core.repair_record import RECORD, Digest, RepairRecord, read_record
 from lance_spark.core.show import moment_at
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.fsck.lance import size_of
+from lance_spark.fsck.pylance import size_of
 from lance_spark.fsck.rules import (
     CheckFinding,
     Origin,
@@ -33,11 +33,11 @@ from lance_spark.survey.survey import DamagedRef, lenient_survey
 _CHANGE = re.compile(r"(\d{20})-[0-9a-f]{8}\.json(\.[0-9a-f]{32}\.tmp)?")
 _REPAIR = re.compile(r"\d{8}T\d{6}\.\d{6}")
 _YOUNG = timedelta(hours=1)
-"""What is unfinished and younger may be being written."""
+"""Anything unfinished and younger than this may still be in progress."""
 
 
 def findings_of_records(location: DatasetLocation, now_ns: int) -> Iterator[CheckFinding]:
-    """All that is wrong with records. ``now_ns`` is the time, nanoseconds since the epoch. Raises StorageFailure."""
+    """All findings about records. ``now_ns`` is the time in nanoseconds since the epoch. Raises StorageFailure."""
     now = moment_at(now_ns)
     yield from _of_main(location)
     yield from _of_changes(location, now)
@@ -80,7 +80,7 @@ def _of_change(name: str, path: str, content: bytes, now: datetime) -> Iterator[
 
 
 def _ref_of(change: RefChange) -> str:
-    """As findings name refs. Raises CorruptData if it holds a ref file that cannot be understood."""
+    """The ref's name as in findings. Raises CorruptData if the change holds an unreadable ref file."""
     if change.branch is not None:
         return change.branch.name
     return f"tag {change.name}" if change.kind == REFLOG_TAG else change.name
@@ -116,18 +116,18 @@ def _is_young(name: str, now: datetime) -> bool:
 
 def _inside(location: DatasetLocation, name: str) -> str:
     left = [one for one in files.list_names(location, f"{QUARANTINE}/{name}") if not one.startswith(f"{RECORD}.")]
-    return f"In it are {', '.join(left)}, and nothing says where they belong." if left else ""
+    return f"It contains {', '.join(left)}, but no record of where they belong." if left else ""
 
 
 def _of_copies(
     location: DatasetLocation, name: str, record: RepairRecord, copies: Mapping[Digest, Sequence[str]]
 ) -> Iterator[CheckFinding]:
-    """What a repair moved away and neither it nor another one has. ``copies`` are those of all repairs, by file.
+    """Files that a repair moved away and that no repair still has. ``copies`` are those of all repairs, by file.
 
-    A repair that was killed before its first copy names a file that the next repair moved away.
+    A repair that crashed before its first copy names a file that the next repair moved away.
     """
     if record.id != name:
-        detail = f"It is of repair {record.id}."
+        detail = f"It belongs to repair {record.id}."
         yield CheckFinding(finding_codes.REPAIR_DAMAGED, f"{QUARANTINE}/{name}/{RECORD}", detail=detail)
         return
     for kept in record.kept():
@@ -136,7 +136,7 @@ def _of_copies(
             yield CheckFinding(finding_codes.REPAIR_COPY_GONE, kept.to, detail=f"It was {kept.file.path}.")
 
 
-# --- Findings about branches, tags and notes of clones: files that cannot be understood, and refs that lead nowhere
+# --- Findings about branches, tags and records of clones
 
 _BY_CONTRADICTION = {
     "branch": finding_codes.BRANCH_EMPTY,
@@ -147,13 +147,13 @@ _BY_CONTRADICTION = {
 
 
 class LenientLook:
-    """Takes surveys, and keeps what the last one could not understand."""
+    """Takes surveys, and keeps what was unreadable in the last one."""
 
     def __init__(self) -> None:
         self.damaged: tuple[DamagedRef, ...] = ()
 
     def take(self, location: DatasetLocation, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
-        """A survey without the refs that cannot be understood."""
+        """A survey without unreadable refs."""
         survey, self.damaged = lenient_survey(location, clones, clones_from)
         return survey
 
@@ -161,7 +161,7 @@ class LenientLook:
 def findings_of_refs(
     survey: Survey, lasting: Iterable[Contradiction], damaged: Iterable[DamagedRef]
 ) -> Iterator[CheckFinding]:
-    """All that is wrong with refs."""
+    """All findings about refs."""
     for file in damaged:
         named = (file.branch or f"tag {file.tag}",) if file.branch or file.tag else ()
         yield CheckFinding(finding_codes.REF_DAMAGED, file.path, named, detail=file.reason)
@@ -177,7 +177,7 @@ def findings_of_refs(
     there = {*survey.refs.branches, *(file.branch for file in damaged)}
     for branch in survey.refs.branches.values():
         if branch.parent_branch is not None and branch.parent_branch not in there:
-            detail = f"'{branch.name}' was made from '{branch.parent_branch}'."
+            detail = f"'{branch.name}' was created from '{branch.parent_branch}'."
             yield CheckFinding(finding_codes.PARENT_GONE, branch.name, (branch.name,), detail=detail)
     for _, chain in survey.owned():
         if not chain.has_ref:
@@ -190,7 +190,7 @@ def findings_of_refs(
 
 
 def _of_origins(survey: Survey) -> Iterator[CheckFinding]:
-    """Branches whose ref contradicts the version that they began with."""
+    """Branches whose ref contradicts their first version."""
     chains = [chain for _, chain in survey.owned() if chain.branch in survey.refs.branches and chain.versions]
     found = each(survey.location, partial(first_origin, survey), chains)
     for chain, first in zip(chains, found, strict=True):
@@ -202,25 +202,25 @@ def _of_origins(survey: Survey) -> Iterator[CheckFinding]:
 
 
 def _of_identities(survey: Survey) -> Iterator[CheckFinding]:
-    """Branches that those made from them know by another identity: a merge would not know what it merged before."""
+    """Branches that their children record under another identity: a merge would not know what it merged before."""
     branches = survey.refs.branches
     children = [one for one in branches.values() if one.parent_branch in branches]
     paths = [ref_file(BRANCHES, one.name) for one in children]
     wrong: dict[str, list[str]] = {}
     for child, content in zip(children, files.read_many(survey.location, paths), strict=True):
         known, parent = mapping(content or b""), branches[str(child.parent_branch)]
-        made_later = parent.created_at > child.created_at  # another branch of that name: the parent is gone
+        made_later = parent.created_at > child.created_at  # another branch of that name; the real parent is gone
         if len(known) > 1 and known[-2][1] != parent.identity and not made_later:
             wrong.setdefault(parent.name, []).append(child.name)
     for name, by in wrong.items():
-        detail = f"'{by[0]}', which was made from it, knows it by another identity"
+        detail = f"'{by[0]}', which was created from it, records another identity for it"
         yield CheckFinding(finding_codes.REF_WRONG, ref_file(BRANCHES, name), (name, *by), detail=detail)
 
 
 def first_origin(survey: Survey, chain: Chain) -> Origin | None:
-    """The version that a branch was copied from, by its first version; None if that one is gone or does not say so.
+    """The version that a branch was copied from, by its first version; None if that is gone or does not record it.
 
-    The parent is known by the last part of its path only: the dataset may have been moved since.
+    Only the last part of the parent's path identifies it: the dataset may have been moved since.
     """
     first = chain.versions[0]
     try:
@@ -235,7 +235,7 @@ def first_origin(survey: Survey, chain: Chain) -> Origin | None:
 
 
 def _branch_at(survey: Survey, place: str) -> tuple[bool, str | None]:
-    """(whether it is known, branch) of a place that a first version names; the dataset may have been moved since."""
+    """(whether it is known, branch) for a place that a first version names; the dataset may have been moved since."""
     place, own = place.rstrip("/"), survey.location.uri
     if place == own:
         return True, None

@@ -1,7 +1,8 @@
 """Plans a repair and carries it out. Each step looks again first: a dataset that changes is not a corrupt one.
 
-A record of everything that will be done is written before anything is, so a repair that was killed can be taken back,
-or be gone on with by another one.
+In: the findings of a check. Out: restored refs, quarantined manifests, mended indexes, and versions without unreadable
+fragments. A record of all steps is written before the first one, so an interrupted repair can be undone, or continued
+by another one.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, P
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
-from lance_spark.fsck.fsck import Examined, FsckOptions, examine
-from lance_spark.fsck.lance import LookInside, leave_out, size_of
+from lance_spark.fsck.fsck import Examined, examine
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.pylance import LookInside, leave_out, size_of
 from lance_spark.fsck.quarantine import (
     digest_of,
     forget_record,
@@ -86,7 +88,7 @@ from lance_spark.fsck.rules import (
     restored_tag,
     tagged,
 )
-from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import files
 from lance_spark.storage.commits import (
@@ -103,23 +105,13 @@ from lance_spark.survey.rules import Chain, VersionFile
 from lance_spark.survey.survey import DamagedRef, lenient_survey
 
 
-@dataclass(frozen=True)
-class RepairOptions:
-    """How a dataset is repaired."""
-
-    on_main: bool = False
-    """Whether versions may be committed to the branches themselves, main as well, and newest ones be taken away."""
-    dry_run: bool = True
-    """Whether it is only planned."""
-
-
 def fsck_and_repair(
     location: DatasetLocation, options: FsckOptions, repair: RepairOptions, engine: Engine, now_ns: int
 ) -> FsckReport:
-    """Check a dataset, plan what can be repaired, and carry it out unless it is a dry run. Raises as ``fsck``.
+    """Check a dataset, plan a repair, and carry it out unless it is a dry run. Raises like ``fsck``.
 
-    Raises Refused if something could not be looked at; then nothing was changed. Raises StorageFailure if the store
-    stops to answer; the error names the record.
+    Raises Refused if something could not be examined; then nothing was changed. Raises StorageFailure if the store
+    stops answering; the error names the record.
     """
     examined = examine(location, options, engine, now_ns)
     plan = plan_repair(location.uri, examined.report.findings, facts_of(location, examined), repair.on_main)
@@ -128,12 +120,12 @@ def fsck_and_repair(
 
 
 def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairResult:
-    """Carry out a plan. What does not look as it did when the plan was made is passed over.
+    """Carry out a plan. Skips whatever has changed since the plan was made.
 
     Raises Refused for a plan that stopped, StorageFailure.
     """
     if plan.stopped:
-        raise Refused(f"Nothing was repaired: {plan.stopped}.", hint="Mend that, then run it again.")
+        raise Refused(f"Nothing was repaired: {plan.stopped}.", hint="Fix that, then run it again.")
     if not plan.steps:
         return RepairResult("", ())
     now = moment_at(now_ns)
@@ -153,7 +145,7 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
             outcomes.append(_outcome(context, number))
         except StorageFailure as problem:
             stopped = f"The repair {record.id} stopped at step {number + 1} of {len(plan.steps)}: {problem.message}"
-            hint = hints.of("Run it again to go on, or take it back: ", hints.undo_repair(record.id), ".")
+            hint = hints.of("Run it again to continue, or undo it: ", hints.undo_repair(record.id), ".")
             if isinstance(problem, PermissionDenied):
                 raise problem.reworded(stopped, hint) from None
             raise type(problem)(stopped, hint=hint) from None
@@ -174,11 +166,11 @@ def _outcome(context: StepContext, number: int) -> Outcome:
     return Outcome(str(step), DONE)
 
 
-# --- Looks at what a repair can work with: newest versions that findings hit, manifests, what is left of refs
+# --- Evidence for a repair
 
 
 def facts_of(location: DatasetLocation, examined: Examined) -> RepairFacts:
-    """What there is to repair with. Raises StorageFailure."""
+    """The evidence for a repair. Raises StorageFailure."""
     return _Facts(location, examined).all()
 
 
@@ -234,9 +226,9 @@ class _Facts:
         if any(tag.branch == name for tag in refs.tags.values()):
             return "a tag names it: restore its directory, or delete the tag and the branch"
         if any(branch.parent_branch == name for branch in refs.branches.values()):
-            return "a branch was made from it: restore its directory"
+            return "a branch was created from it: restore its directory"
         if not is_empty_branch(self._location, name):
-            return "its directory has files, but no version: restore its manifests, or delete the branch"
+            return "its directory has files but no version: restore its manifests, or delete the branch"
         file = look_at_file(self._location, ref_file(BRANCHES, name))
         return "" if file is None else file
 
@@ -262,7 +254,7 @@ class _NewestVersion(NamedTuple):
 
     @classmethod
     def read(cls, location: DatasetLocation, pin: PinnedVersion) -> _NewestVersion | None:
-        """The version; None if it cannot be understood, or is gone."""
+        """The version; None if it is unreadable or gone."""
         try:
             content = read_manifest(location, pin)
             return cls(
@@ -295,7 +287,7 @@ class _NewestVersion(NamedTuple):
             yield SuspectFile(path, layout.DELETION, 0, rows, fragment.deletion.rows)
 
     def _path(self, root: Root, below: str) -> str:
-        """As findings have it: relative to the dataset, or a URI elsewhere."""
+        """The path as in findings: relative to the dataset, or a URI elsewhere."""
         own = self.location.uri
         if root.uri == own:
             return below
@@ -307,7 +299,7 @@ class _NewestVersion(NamedTuple):
     def _segments(self, bad: set[str]) -> Iterator[SegmentFact]:
         for index in self.indexes:
             root = self.snapshot.bases.get(index.base_id)
-            if root is None or index.is_internal:  # pylance needs what it keeps for itself
+            if root is None or index.is_internal:  # pylance needs its internal indexes
                 continue
             inside = directory_of(root, index.uuid)[len(root.uri) + 1 :]
             directory = self._path(root, inside)
@@ -343,7 +335,7 @@ def _is_protected(location: DatasetLocation, branch: str | None) -> bool:
 
 
 def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | str:
-    """Manifests that are there under another name as well, byte by byte: those whose names fewer others have."""
+    """Manifests that also exist under another name, byte for byte: those with the less common naming."""
     by_version: dict[int, list[VersionFile]] = {}
     for file in chain.versions:
         by_version.setdefault(file.version, []).append(file)
@@ -362,31 +354,32 @@ def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | st
         newer, older = manifest_names(each_files[0].version)
         digest = digests.get(older if keeps_newer else newer)
         if digest is None:
-            return "the manifests have names that are not known"
+            return "the manifests have unknown names"
         moved.append(digest)
     return tuple(moved)
 
 
 def is_empty_branch(location: DatasetLocation, name: str) -> bool:
-    """Whether nothing at all is left in the directory of a branch."""
+    """Whether the directory of a branch is completely empty."""
     return next(iter(list_paths(location, KeyRange.below(f"tree/{name}"))), None) is None
 
 
-# --- What there is to restore refs from: what is left of their files, first versions, branches made from them, merges
+# --- Evidence to restore refs
+# The remains of their files, first versions, branches created from them, and merges.
 
 _NEWEST = 1_000
-"""So many of the newest versions of each branch are asked which branches they merged."""
+"""Number of the newest versions of each branch whose merges are examined."""
 
 
 class RefFacts:
-    """Looks for evidence, once for each ref."""
+    """Collects evidence, once for each ref."""
 
     def __init__(self, location: DatasetLocation, examined: Examined) -> None:
         self._location, self._survey, self._examined = location, examined.survey, examined
         self._chains = {chain.branch: chain for _, chain in self._survey.owned()}
 
     def refs(self) -> dict[str, RestoreRef | str]:
-        """By path: what restores each ref file that is damaged, wrong or lost; or why nothing does."""
+        """By path: the restored file for each damaged, wrong or lost ref file, or why it cannot be restored."""
         found: dict[str, RestoreRef | str] = {file.path: self._damaged(file) for file in self._examined.damaged}
         for finding in self._examined.report.findings:
             if finding.code == finding_codes.REF_WRONG:
@@ -397,9 +390,9 @@ class RefFacts:
         return found
 
     def lost(self) -> dict[str, str]:
-        """Path of the ref file by branch, of branches without one that tags or other branches still name.
+        """Path of the ref file by branch, for branches without one that tags or other branches still name.
 
-        No tool deletes such a branch before those; without them it may be one that is being made or deleted.
+        No tool deletes such a branch before those. Any other branch without a ref may be being created or deleted.
         """
         refs = self._survey.refs
         named = {tag.branch for tag in refs.tags.values()} | {one.parent_branch for one in refs.branches.values()}
@@ -416,7 +409,7 @@ class RefFacts:
         if file.tag is None:
             uri = clone_uri(file.content)
             if uri is None:
-                return "the file does not say any more which clone it notes down"
+                return "the file no longer shows which clone it records"
             return RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
         versions = {
             (chain.branch, one.version): one.size
@@ -440,7 +433,7 @@ class RefFacts:
         evidence = self._evidence(chain, remains)
         own = mapping(remains)
         if own and evidence.identities and own[-1][1] not in evidence.identities:
-            return "it has another identity than branches and merges know, and which one is right is not known"
+            return "its identity differs from the one that branches and merges record, and it is unknown which is right"
         restored = restored_branch(evidence, uuid4().hex)
         if isinstance(restored, str):
             return restored
@@ -481,7 +474,7 @@ class RefFacts:
         return files.read(self._location, ref_file(BRANCHES, name)) or b""
 
     def _merged(self, chain: Chain) -> Iterator[str]:
-        """Identities under which other branches merged it since it was made."""
+        """Identities of the branch in merges into other branches since it was created."""
         for other in self._chains.values():
             if other.branch == chain.branch or not other.has_ref:
                 continue
@@ -506,12 +499,12 @@ def _step(path: str, restored: RestoredRef, before: Digest | None, why: str) -> 
     return RestoreRef(path, restored.content, restored.says, before, why)
 
 
-# --- Whether a file that a version names is still bad
+# --- Checking whether a file is still bad
 # A store that does not answer proves nothing.
 
 
 def is_bad(location: DatasetLocation, file: SuspectFile) -> bool:
-    """Whether a file is missing, has another size, or cannot be what a version says. Raises StorageFailure."""
+    """Whether a file is missing, has the wrong size, or contradicts its version. Raises StorageFailure."""
     size = size_of(location, file.path)
     if not size or (file.size and size != file.size):
         return True
@@ -522,12 +515,12 @@ def is_bad(location: DatasetLocation, file: SuspectFile) -> bool:
 
 
 def directory_of(root: Root, uuid: str) -> str:
-    """URI of the directory of a segment of an index."""
+    """URI of the directory of an index segment."""
     return f"{root.uri}/_indices/{uuid}" if root.is_dataset else f"{root.uri}/{uuid}"
 
 
 def is_sound_segment(location: DatasetLocation, root: Root, index: IndexRecord) -> bool:
-    """Whether all files of a segment are in a place, and end as they should. Raises StorageFailure."""
+    """Whether all files of a segment exist in a place and are intact at their ends. Raises StorageFailure."""
     directory = directory_of(root, index.uuid)
     for path, size in index.needed:
         if not path:
@@ -539,12 +532,12 @@ def is_sound_segment(location: DatasetLocation, root: Root, index: IndexRecord) 
 
 
 # --- The steps of a repair
-# Each looks again, and then does one thing that can be taken back.
+# Each looks again, then does one thing that can be undone.
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """A repair that is under way."""
+    """A repair in progress."""
 
     location: DatasetLocation
     record: RepairRecord
@@ -552,21 +545,19 @@ class StepContext:
     """The newest version that this repair committed to each branch."""
 
     def properties(self, step: Step) -> dict[str, str]:
-        """What its versions say."""
+        """The transaction properties of its versions."""
         return {PROPERTY: self.record.id, MESSAGE: f"Repair: {step}"}
 
     def head(self, branch: str | None, version: int) -> PinnedVersion:
-        """The newest version of a branch. Raises Conflict if it is neither the planned one nor of this repair."""
+        """The newest version of a branch. Raises Conflict if it is neither the planned one nor from this repair."""
         head = pin_latest(self.location, branch)
         if head.version not in (version, self.made.get(branch)):
-            raise Conflict(
-                f"'{branch or MAIN}' has version {head.version} by now: check it again.", hint="Run it again."
-            )
+            raise Conflict(f"'{branch or MAIN}' now has version {head.version}: check it again.", hint="Run it again.")
         return head
 
 
 def carry_out(context: StepContext, step: Step) -> None:
-    """Do one step. Raises Conflict, NotFound, AlreadyExists if it does not look as it did; Refused; StorageFailure."""
+    """Do one step. Raises Conflict, NotFound or AlreadyExists if its target has changed; Refused; StorageFailure."""
     if isinstance(step, RestoreRef):
         _restore(context, step)
     elif isinstance(step, Quarantine):
@@ -593,7 +584,7 @@ def _check_lost(location: DatasetLocation, name: str) -> None:
     needed = {tag.branch for tag in survey.refs.tags.values()}
     needed |= {branch.parent_branch for branch in survey.refs.branches.values()}
     if name not in needed or not any(chain.branch == name and chain.versions for _, chain in survey.owned()):
-        raise Conflict(f"Branch '{name}' is not needed any more: it was deleted meanwhile.")
+        raise Conflict(f"Branch '{name}' is no longer needed: it was deleted meanwhile.")
 
 
 def _quarantine(context: StepContext, step: Quarantine) -> None:
@@ -601,7 +592,7 @@ def _quarantine(context: StepContext, step: Quarantine) -> None:
     if step.why == finding_codes.BRANCH_EMPTY:
         name = _branch_of(step.path)
         if not is_empty_branch(location, name):
-            raise Conflict(f"Branch '{name}' has files by now.")
+            raise Conflict(f"Branch '{name}' now has files.")
     elif step.why == finding_codes.VERSION_TWICE:
         _check_twins(location, step)
     else:
@@ -621,7 +612,7 @@ def _check_twins(location: DatasetLocation, step: Quarantine) -> None:
         others = [other for other in manifest_names(read.version) if other != name] if read else []
         twin = look_at_file(location, f"{directory}/{others[0]}") if others else None
         if twin is None or twin.sha256 != file.sha256:
-            raise Conflict(f"{file.path} has no other manifest like it any more.")
+            raise Conflict(f"{file.path} no longer has an identical twin.")
 
 
 def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
@@ -630,11 +621,11 @@ def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
     known = [read_manifest_name(other) for other in files.list_names(location, versions_directory(step.branch))]
     newest = max((other.version for other in known if other is not None and not other.detached), default=0)
     if read is None or (newest == read.version) != step.newest:
-        raise Conflict(f"'{step.branch or MAIN}' has other versions by now: check it again.")
+        raise Conflict(f"'{step.branch or MAIN}' now has other versions: check it again.")
     survey, _ = lenient_survey(location)
     named = [tag for tag in survey.refs.tags.values() if (tag.branch, tag.version) == (step.branch, read.version)]
     if named:
-        raise Conflict(f"Tag '{named[0].name}' names {step.path} by now.")
+        raise Conflict(f"Tag '{named[0].name}' now names {step.path}.")
 
 
 def _mend(context: StepContext, step: MendIndexes) -> None:
@@ -648,10 +639,10 @@ def _mend(context: StepContext, step: MendIndexes) -> None:
         raise Conflict(f"An index of '{step.path}' was changed meanwhile.")
     for uuid in wanted:
         if is_sound_segment(location, snapshot.bases[records[uuid].base_id], records[uuid]):
-            raise Conflict(f"Index '{records[uuid].name}' of '{step.path}' has its files by now.")
+            raise Conflict(f"Index '{records[uuid].name}' of '{step.path}' now has its files.")
     for uuid, base in step.moved:
         if not is_sound_segment(location, snapshot.bases[base], records[uuid]):
-            raise Conflict(f"Index '{records[uuid].name}' is not in that place any more.")
+            raise Conflict(f"Index '{records[uuid].name}' is no longer in that place.")
     new = [records[uuid]._replace(base_id=base) for uuid, base in step.moved]
     gone = [records[uuid] for uuid in wanted]
     made = commit_indexes(location, head, new, gone, context.properties(step))
@@ -663,7 +654,7 @@ def _leave_out(context: StepContext, step: LeaveOut) -> None:
     head = context.head(step.branch, step.version)
     for file in step.files:
         if not is_bad(location, file):
-            raise Conflict(f"{file.path} can be read by now: check it again.")
+            raise Conflict(f"{file.path} is now readable: check it again.")
     if step.makes_branch:
         create_branch_at(location, step.path, head)
         head = pin_latest(location, step.onto)

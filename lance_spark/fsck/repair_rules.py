@@ -1,6 +1,6 @@
-"""What a repair would do about findings: steps that can all be undone, and what is beyond repair. Pure.
+"""Plans repairs from findings: steps that can all be undone, and findings beyond repair. Pure.
 
-Nothing here is looked at again: whoever carries a step out does that first, as the plan may be old by then.
+Nothing is looked at again here. Carrying out a step does that first, as the plan may be outdated by then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Beyond:
-    """Something that no step repairs, or not wholly."""
+    """A finding that no step repairs, or only partly."""
 
     finding: CheckFinding
     why: str
@@ -51,7 +51,7 @@ class Beyond:
 
 @dataclass(frozen=True, repr=False)
 class RepairPlan(Shown):
-    """What a repair would do. Nothing is done by making it."""
+    """The steps of a repair. Making a plan changes nothing."""
 
     dataset: str
     steps: tuple[Step, ...] = ()
@@ -60,16 +60,16 @@ class RepairPlan(Shown):
     """Why nothing may be done; "" if it may."""
 
     def to_records(self) -> list[dict[str, Any]]:
-        """The steps as JSON has them."""
+        """The steps as JSON values."""
         return [asdict(step) for step in self.steps]
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         told = f"{counted(len(self.steps), 'step')}, {counted(len(self.beyond), 'finding')} beyond repair"
         return f"nothing can be done: {self.stopped}" if self.stopped else told
 
     def grids(self) -> tuple[Grid, ...]:
-        """The steps, and what is beyond repair."""
+        """The steps and the findings beyond repair."""
         steps = tuple((str(number), step.kind, step.why, str(step)) for number, step in enumerate(self.steps, start=1))
         rows = tuple((one.finding.code, one.finding.path, one.why) for one in self.beyond)
         return (
@@ -78,7 +78,7 @@ class RepairPlan(Shown):
         )
 
     def __str__(self) -> str:
-        """Tables and a line."""
+        """The tables and the summary."""
         return "\n\n".join(part for part in (*(grid.text() for grid in self.grids()), self.summary()) if part)
 
     def _card(self) -> Card:
@@ -86,7 +86,7 @@ class RepairPlan(Shown):
 
 
 def plan_repair(dataset: str, findings: Sequence[CheckFinding], facts: RepairFacts, on_main: bool) -> RepairPlan:
-    """What to do about findings. ``on_main``: versions may be committed to, and taken from, the branches themselves."""
+    """Plan the repair of findings. ``on_main``: versions of the branches themselves may be added or removed."""
     planner = _Planner(findings, facts, on_main)
     steps = tuple(planner.steps())
     stopped = _stopped(findings)
@@ -96,10 +96,10 @@ def plan_repair(dataset: str, findings: Sequence[CheckFinding], facts: RepairFac
 def _stopped(findings: Iterable[CheckFinding]) -> str:
     unknown = [finding.path for finding in findings if finding.severity == finding_codes.UNREACHABLE]
     if unknown:
-        return f"{few(unknown, 3)} could not be looked at; what cannot be seen is not repaired"
+        return f"{few(unknown, 3)} could not be examined, so nothing is repaired"
     many = [finding.path for finding in findings if finding.files > 1 and finding.severity == finding_codes.ERROR]
     if many:
-        return f"{few(many, 3)} and too many others are wrong to be named one by one: restore them from a backup"
+        return f"{few(many, 3)} and too many others are damaged to repair one by one: restore them from a backup"
     return ""
 
 
@@ -108,7 +108,7 @@ class _Planner:
         self._findings, self._facts, self._on_main = findings, facts, on_main
 
     def steps(self) -> Iterator[Step]:
-        """Refs first: without them a line may seem to be lost. Versions last: they are made from what is sound."""
+        """Refs first: without them a branch may seem lost. Versions last: they are made from what is sound."""
         yield from (step for step in self._facts.refs.values() if isinstance(step, RestoreRef))
         for finding in self._findings:
             yield from self._quarantined(finding)
@@ -131,7 +131,7 @@ class _Planner:
         elif finding.code == finding_codes.VERSION_TWICE:
             twins = facts.twins.get(finding.path, "")
             if twins and not isinstance(twins, str):
-                yield Quarantine(twins, "the same manifest is there under its other name", finding.code)
+                yield Quarantine(twins, "the same manifest exists under its other name", finding.code)
         elif finding.code == finding_codes.BRANCH_EMPTY:
             ref = facts.empty.get(finding.path, "")
             if isinstance(ref, Digest):
@@ -142,13 +142,13 @@ class _Planner:
             return None
         files = tuple(file for each in line.fragments.values() for file in each)
         rows = sum(max((file.rows for file in each), default=0) for each in line.fragments.values())
-        onto, mended = self._where(line), bool(line.segments) and not line.closed  # by a step before, as one version
+        onto, mended = self._where(line), bool(line.segments) and not line.closed  # by an earlier step, as one version
         why = next((one.code for one in self._findings if one.path == files[0].path), finding_codes.DATA_MISSING)
         branch = None if onto == MAIN else onto
         return LeaveOut(line.branch, line.version + mended, branch, tuple(sorted(line.fragments)), files, rows, why)
 
     def _where(self, line: LineFacts) -> str | None:
-        """The branch to commit to; None if it was made before."""
+        """The branch to commit to; None if it already exists."""
         name = line.branch or MAIN
         if name.startswith(PREFIX) or (self._on_main and not line.closed and not line.protected):
             return name
@@ -156,11 +156,11 @@ class _Planner:
         return None if made in self._facts.branches else made
 
     def _made(self, line: LineFacts) -> str:
-        """The branch for a version: the one that indexes are mended in, if they are."""
+        """The branch for a version: the version with mended indexes, if any."""
         return f"{PREFIX}{line.branch or MAIN}-{line.version + (bool(line.segments) and not line.closed)}"
 
     def beyond(self, steps: Sequence[Step]) -> Iterator[Beyond]:
-        """What the steps leave, with the reason."""
+        """The findings that the steps leave, with the reason."""
         restored = {step.path for step in steps if isinstance(step, RestoreRef)}
         moved = {file.path for step in steps if isinstance(step, Quarantine) for file in step.files}
         for finding in self._findings:
@@ -194,7 +194,7 @@ class _Planner:
         return finding.do
 
     def _why_of_version(self, finding: CheckFinding) -> str:
-        """Steps are about newest versions; what else names the file cannot change."""
+        """Steps change newest versions only; other versions that name the file cannot change."""
         helped, reasons = set(), []
         for line in self._facts.lines:
             name = line.branch or MAIN
@@ -205,15 +205,15 @@ class _Planner:
             if finding.path in bad:
                 helped.add(name)
                 if len(line.fragments) == line.count:
-                    reasons.append(f"'{name}': no fragment can be read")
+                    reasons.append(f"'{name}': no fragment is readable")
                 elif self._where(line) is None:
-                    reasons.append(f"'{self._made(line)}' is a branch without it already")
+                    reasons.append(f"'{self._made(line)}' already is a branch without it")
                 elif finding.code in FRAGMENT_CODES and (self._where(line) or "") != name:
                     otherwise = "it is protected" if line.protected else "or repair with --on-main"
-                    reasons.append(f"'{name}' itself stays as it is: merge the new branch; {otherwise}")
+                    reasons.append(f"'{name}' itself stays unchanged: merge the new branch; {otherwise}")
         others = [ref for ref in finding.refs if ref not in helped]
         if others:
-            reasons.append(f"named by {few(others, _MOST)} all the same: {finding.do}")
+            reasons.append(f"still named by {few(others, _MOST)}: {finding.do}")
         return "; ".join(reasons) if reasons or helped else finding.do
 
 
@@ -229,7 +229,7 @@ def _mended(line: LineFacts) -> MendIndexes:
 
 
 def _why_manifest_stays(finding: CheckFinding, fact: ManifestFact | None, on_main: bool) -> str:
-    """Why a manifest may not be moved away; "" if it may."""
+    """Why a manifest may not be quarantined; "" if it may."""
     if fact is None:
         return finding.do
     named = [ref for ref in finding.refs if not ref.startswith("old versions of ") and ref != (fact.branch or MAIN)]
@@ -238,87 +238,87 @@ def _why_manifest_stays(finding: CheckFinding, fact: ManifestFact | None, on_mai
     if not fact.others:
         return f"it is the only version of its branch: {finding.do}"
     if fact.newest and not on_main:
-        return "it is the newest version: --on-main makes the version before the newest one again"
+        return "it is the newest version: with --on-main, the version before it becomes the newest"
     return ""
 
 
-# --- What has to be looked at to plan a repair, as values
+# --- The evidence for a plan
 # Pure.
 
 
 @dataclass(frozen=True)
 class SegmentFact:
-    """A segment of an index of a newest version, one of whose files is bad."""
+    """An index segment of a newest version with a bad file."""
 
     uuid: str
     name: str
     path: str
-    """Of the file, as the finding has it."""
+    """Path of the file, as in the finding."""
     found: bool = False
-    """Whether all of its files are right in another place that the version knows."""
+    """Whether all its files are intact in another place that the version knows."""
     base: int | None = None
     """That place."""
 
 
 @dataclass(frozen=True)
 class LineFacts:
-    """The newest version of a branch that findings hit."""
+    """The newest version of a branch with findings."""
 
     branch: str | None
     version: int
     fragments: Mapping[int, tuple[SuspectFile, ...]] = field(default_factory=dict)
     """Fragments with bad files, and those files."""
     count: int = 0
-    """How many fragments the version has."""
+    """Number of fragments in the version."""
     segments: tuple[SegmentFact, ...] = ()
     closed: str = ""
     """Why nothing may be committed to the branch; "" if it may."""
     protected: bool = False
-    """Whether it takes merges and upkeep only: indexes may be mended, but no rows be left out."""
+    """Whether it takes only merges and upkeep: indexes may be mended, but no rows left out."""
 
 
 @dataclass(frozen=True)
 class ManifestFact:
-    """A manifest that cannot be used."""
+    """An unusable manifest."""
 
     file: Digest
     branch: str | None
     newest: bool
     hint: Digest | None = None
-    """The note on disk that names the newest version: it goes along."""
+    """The file on disk that names the newest version: it is quarantined along with the manifest."""
     others: int = 0
-    """How many sound versions the branch has."""
+    """Number of sound versions of the branch."""
 
 
 @dataclass(frozen=True)
 class RepairFacts:
-    """What was looked at to plan a repair."""
+    """The evidence for planning a repair."""
 
     refs: Mapping[str, RestoreRef | str] = field(default_factory=dict)
-    """By path of the ref file: what restores it, or why nothing does."""
+    """By path of the ref file: what restores it, or why it cannot be restored."""
     lost_refs: Mapping[str, str] = field(default_factory=dict)
-    """Name of a branch without a ref file that others name, to the path of that file."""
+    """Path of the missing ref file, by name of a branch that others name."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Branch (``main`` too) that each tag is on."""
+    """The branch (or ``main``) that each tag is on."""
     manifests: Mapping[str, ManifestFact] = field(default_factory=dict)
     twins: Mapping[str, tuple[Digest, ...] | str] = field(default_factory=dict)
-    """By branch: manifests that are there under another name as well; or why that is not so."""
+    """By branch: manifests that also exist under another name, or why that is not so."""
     empty: Mapping[str, Digest | str] = field(default_factory=dict)
-    """By branch without versions: its ref file if nothing at all is left of it; or why that is not so."""
+    """By branch without versions: its ref file if nothing else is left of it, or why that is not so."""
     lines: tuple[LineFacts, ...] = ()
     branches: frozenset[str] = frozenset()
 
 
-# --- What a repair, or taking it back, did
+# --- The result of a repair, or of undoing it
 # Pure.
 
 DONE, PASSED, NOT_POSSIBLE = "done", "passed over", "not possible"
-"""Passed over: it did not look any more as it did when the plan was made."""
+"""Passed over: its target has changed since the plan was made."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one step."""
+    """The result of one step."""
 
     step: str
     state: str
@@ -327,13 +327,13 @@ class Outcome:
 
 @dataclass(frozen=True, repr=False)
 class RepairResult(Shown):
-    """What a repair did, or what was taken back of it."""
+    """What a repair did, or what was undone."""
 
     record: str
-    """Its id, to take it back; "" if nothing was done."""
+    """Its id, for undoing it; "" if nothing was done."""
     outcomes: tuple[Outcome, ...]
     undone: bool = False
-    """Whether it was taken back."""
+    """Whether it was undone."""
 
     @property
     def complete(self) -> bool:
@@ -341,22 +341,22 @@ class RepairResult(Shown):
         return all(outcome.state == DONE for outcome in self.outcomes)
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """As JSON values."""
         return {**asdict(self), "complete": self.complete}
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         done = sum(outcome.state == DONE for outcome in self.outcomes)
-        told = f"{done} of {counted(len(self.outcomes), 'step')} {'taken back' if self.undone else 'done'}"
-        return f"{told}; take it back: --undo {self.record}" if self.record and not self.undone else told
+        told = f"{done} of {counted(len(self.outcomes), 'step')} {'undone' if self.undone else 'done'}"
+        return f"{told}; to undo it: --undo {self.record}" if self.record and not self.undone else told
 
     def grid(self) -> Grid:
         """The steps."""
         rows = tuple((outcome.state, outcome.step, outcome.why) for outcome in self.outcomes)
-        return Grid(("", "step", "why not"), rows, title="Taken back" if self.undone else "Repaired")
+        return Grid(("", "step", "why not"), rows, title="Undone" if self.undone else "Repaired")
 
     def __str__(self) -> str:
-        """A table and a line."""
+        """The table and the summary."""
         return "\n\n".join(part for part in (self.grid().text(), self.summary()) if part)
 
     def _card(self) -> Card:

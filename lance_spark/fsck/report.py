@@ -1,4 +1,4 @@
-"""What a check found, for people and for programs. Pure."""
+"""Reports of checks, of a dataset and of a catalog, for people and programs. Pure."""
 
 from __future__ import annotations
 
@@ -34,45 +34,45 @@ _MOST_REFS = 4
 
 @dataclass(frozen=True, repr=False)
 class FsckReport(Shown):
-    """What a check found. Notes are no damage: a sound dataset may have some."""
+    """What a check found. Notes are not damage: a sound dataset may have some."""
 
     dataset: str
     deep: bool
     findings: tuple[CheckFinding, ...]
     """The worst first."""
     versions: int = 0
-    """How many manifests were read."""
+    """Number of manifests that were read."""
     files: int = 0
-    """How many files were listed."""
+    """Number of files that were listed."""
     ran_on: str = ""
-    """Where the work was done: "local", which is threads of one process, or "spark"."""
+    """Where the work ran: "local", threads of one process, or "spark"."""
     complete: bool = True
-    """False if the note of a clone cannot be understood, so that the clone was not checked."""
+    """False if the record of a clone is unreadable, so that the clone was not checked."""
     repair: RepairPlan | None = field(default=None, compare=False)
-    """What can be repaired, if that was asked for."""
+    """What can be repaired, if requested."""
     repaired: RepairResult | None = field(default=None, compare=False)
     """What was repaired."""
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is damaged, and everything could be looked at. Warnings and notes are allowed."""
+        """Whether nothing is damaged and everything was readable. Warnings and notes are allowed."""
         return self.exit_code == 0
 
     @property
     def exit_code(self) -> int:
-        """22 if something is damaged or missing, else 20 if something could not be looked at, else 0."""
+        """22 if something is damaged or missing, else 20 if something could not be examined, else 0."""
         found = {finding.severity for finding in self.findings}
         if ERROR in found:
             return CorruptData.exit_code
         return StorageFailure.exit_code if UNREACHABLE in found else 0
 
     def with_repair(self, plan: RepairPlan, result: RepairResult | None) -> FsckReport:
-        """The same with what can be, or was, repaired."""
+        """The same report with what can be, or was, repaired."""
         return replace(self, repair=plan, repaired=result)
 
     def exit_code_after_repair(self, partly: int) -> int:
-        """0 if everything that was damaged is repaired, ``partly`` if some of it, else as :attr:`exit_code`."""
+        """0 if all damage is repaired, ``partly`` if some of it is, otherwise like :attr:`exit_code`."""
         if self.repair is None or self.repaired is None or not self.repaired.record:
             return self.exit_code
         left = any(one.finding.severity in (ERROR, UNREACHABLE) for one in self.repair.beyond)
@@ -83,11 +83,11 @@ class FsckReport(Shown):
         return pa.Table.from_pylist([_row(finding) for finding in self.findings], FINDINGS)
 
     def to_df(self) -> Any:
-        """``findings`` as a DataFrame; as an Arrow table where there is no session."""
+        """``findings`` as a DataFrame, or as an Arrow table without a session."""
         return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         return json.dumps(
             {
                 "dataset": self.dataset,
@@ -113,7 +113,7 @@ class FsckReport(Shown):
         return told if self.repaired is None else {**told, "repaired": self.repaired.to_record()}
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         counts = Counter(finding.severity for finding in self.findings)
         told = ", ".join(
             counted(counts[each], each, _PLURAL.get(each, f"{each}s")) for each in SEVERITIES if counts[each]
@@ -162,11 +162,11 @@ def _row(finding: CheckFinding) -> dict[str, Any]:
 
 
 def worst_first(findings: list[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """In the order in which a report has them."""
+    """Findings in the order of a report."""
     return tuple(sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), each.code, each.path)))
 
 
-# --- What a check of all tables of a catalog found, and what is wrong with the catalog itself
+# --- The check of a catalog and its tables
 # Pure.
 
 CHECKED = pa.schema(
@@ -179,7 +179,7 @@ CHECKED = pa.schema(
     ]
 )
 CATALOG_WRONG = 6
-"""Exit code if no table is damaged, but the catalog itself is not as it should be."""
+"""Exit code if no table is damaged but the catalog itself has findings."""
 _MOST_CATALOG_REFS = 3
 
 
@@ -199,7 +199,7 @@ class TableCheck:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> TableCheck:
-        """From a row of CHECKED."""
+        """Parse a row of CHECKED."""
         if row["report"] is None:
             return cls(row["table"], row["uri"], (), error=row["error"], exit_code=row["exit_code"])
         said = json.loads(row["report"])
@@ -211,7 +211,7 @@ class TableCheck:
 
 
 def checked_row(table: str, report: FsckReport) -> dict[str, Any]:
-    """The row of CHECKED for a table that was checked."""
+    """The row of CHECKED for a checked table."""
     return {
         "table": table,
         "uri": report.dataset,
@@ -234,17 +234,17 @@ class CatalogFsckReport(Shown):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is damaged, and everything could be looked at."""
+        """Whether nothing is damaged and everything was readable."""
         return self.exit_code == 0
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
-        """What is wrong with the catalog itself; a table of the first layout without a row is not."""
+        """Findings about the catalog itself; a first-layout table without a row is not one."""
         return tuple(finding for finding in self.findings if finding.kind != UNREGISTERED)
 
     @property
     def exit_code(self) -> int:
-        """22 if a table is damaged, else the code of one that could not be checked, else 6 for the catalog, or 0."""
+        """22 if a table is damaged, else the code of one that could not be checked, else 6 for the catalog, else 0."""
         codes = {check.exit_code for check in self.tables} - {0}
         for code in (CorruptData.exit_code, StorageFailure.exit_code):
             if code in codes:
@@ -252,7 +252,7 @@ class CatalogFsckReport(Shown):
         return min(codes) if codes else CATALOG_WRONG if self.wrong else 0
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         tables = [
             {
                 "table": check.table,
@@ -273,7 +273,7 @@ class CatalogFsckReport(Shown):
         return json.dumps({**told, "tables": tables, "findings": catalog, "ran_on": self.ran_on}, indent=2)
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         bad = sum(check.exit_code != 0 for check in self.tables)
         files = sum(check.files for check in self.tables)
         told = f"{counted(bad, 'table')} with problems" if bad else "sound"
@@ -281,7 +281,7 @@ class CatalogFsckReport(Shown):
         return f"{told}{own}; {counted(len(self.tables), 'table')} and {counted(files, 'file')} checked"
 
     def grids(self) -> tuple[Grid, ...]:
-        """Findings of tables, then those of the catalog."""
+        """Findings about tables, then about the catalog."""
         rows: list[tuple[str, ...]] = []
         for check in self.tables:
             if check.error:
@@ -292,7 +292,7 @@ class CatalogFsckReport(Shown):
         return Grid(header, tuple(rows)), Grid(("finding", "where", "what"), own, title="The catalog itself")
 
     def __str__(self) -> str:
-        """Tables and a line."""
+        """The tables and the summary."""
         return "\n\n".join(part for part in (*(grid.text() for grid in self.grids()), self.summary()) if part)
 
     def _card(self) -> Card:
@@ -305,7 +305,7 @@ def _cells(table: str, one: CheckFinding) -> tuple[str, ...]:
 
 
 def worst_tables_first(checks: Sequence[TableCheck]) -> tuple[TableCheck, ...]:
-    """Tables that could not be checked, then by their worst finding, then by name."""
+    """Unchecked tables first, then by worst finding, then by name."""
 
     def rank(check: TableCheck) -> tuple[int, str]:
         worst = min((SEVERITIES.index(one.severity) for one in check.findings), default=len(SEVERITIES))

@@ -1,4 +1,7 @@
-"""One thing that a check found. Pure."""
+"""Findings, and the rules that produce them: needs against files, blobs, and damaged refs. Pure.
+
+In: manifests, listings, descriptions of blobs, remains of ref files. Out: suspects, findings, and restored ref files.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +34,18 @@ from lance_spark.survey.rules import Chain
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """One thing that is not as it should be."""
+    """One thing that is wrong."""
 
     code: str
     path: str
-    """Relative to the dataset, a URI outside of it, or the name of a ref."""
+    """Relative to the dataset, a URI outside it, or the name of a ref."""
     refs: tuple[str, ...] = ()
-    """What is hit: branches, tags and clones; "old versions of main" if only those are."""
+    """What is affected: branches, tags and clones; "old versions of main" if nothing else."""
     rows: int | None = None
-    """How many rows cannot be read, deleted ones among them; None if that is not known."""
+    """Number of unreadable rows, including deleted ones; None if unknown."""
     detail: str = ""
     files: int = 1
-    """1, or how many files like this one there are."""
+    """1, or the number of similar files."""
 
     @property
     def severity(self) -> str:
@@ -56,12 +59,12 @@ class CheckFinding:
 
     @property
     def do(self) -> str:
-        """What can be done."""
+        """What to do about it."""
         return MEANINGS[self.code].do
 
 
-# --- What versions need against what is there
-# Pure: whoever looks inside files hands in what it saw.
+# --- Needs of versions against existing files
+# Pure: a caller that looks inside files passes in what it saw.
 
 SUSPECTS = pa.schema(
     [
@@ -72,16 +75,16 @@ SUSPECTS = pa.schema(
         ("first", pa.int32()),  # position of the first version that names the file
         ("last", pa.int32()),
         ("expected", pa.int64()),  # bytes that were recorded; 0 for unknown
-        ("rows", pa.int64()),  # rows hit
+        ("rows", pa.int64()),  # affected rows
         ("detail", pa.string()),
-        ("files", pa.int64()),  # 1, or how many files the row sums up
+        ("files", pa.int64()),  # 1, or the number of files that the row sums up
         ("bytes", pa.int64()),
     ]
 )
 COUNTED = "counted"
-"""In the place of a code: the row says how many files of the dataset were listed."""
+"""In place of a code: the row gives the number of listed files of the dataset."""
 MOST = 1_000
-"""So many files of one kind are named in one group; further ones are counted."""
+"""Number of files of one kind that are named in one group; further ones are counted."""
 _MISSING = {
     layout.DATA: finding_codes.DATA_MISSING,
     layout.DELETION: finding_codes.DELETION_MISSING,
@@ -116,41 +119,41 @@ class Need(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What kind of file it is."""
+        """The kind of file."""
         return layout.INDEX if self.file is not None else classify(self.local).kind
 
     @property
     def path(self) -> str:
-        """Its own path, for a file of an index the one inside of the index."""
+        """Its own path; for a file of an index, the path inside the index."""
         return f"{self.key}/{self.file}" if self.file else self.key
 
 
 @dataclass(frozen=True)
 class Inside:
-    """What is inside of a file that is there."""
+    """What an existing file should contain."""
 
     path: str
     """Relative to the dataset, or a URI."""
     kind: str
     rows: int
-    """Of the fragment; 0 for unknown."""
+    """Rows of the fragment; 0 for unknown."""
     deleted: int | None
 
 
 Look = Callable[[list[Inside]], Iterable["tuple[str, str] | None"]]
-"""Looks inside of files: for each a code and a detail, or None if it is sound."""
+"""Looks inside files: a code and a detail for each, or None if it is sound."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What decides, beside files and needs."""
+    """The criteria besides files and needs."""
 
     checked: frozenset[int]
-    """Chains whose files have to be there: not those of deleted branches."""
+    """Chains whose files must exist: not those of deleted branches."""
     lost_bases: frozenset[str]
-    """Base paths that lead nowhere or cannot be reached: their files are not asked for one by one."""
+    """Base paths that lead nowhere or cannot be reached: their files are not checked individually."""
     left_before_ns: int
-    """Files that no version names are left over if they were modified before."""
+    """Files that no version names are leftovers if modified before this time."""
 
 
 def compare(files: pa.Table, needed: pa.Table, question: Question, look: Look | None = None) -> pa.Table:
@@ -186,7 +189,7 @@ def _listed(files: pa.Table) -> _There:
     columns = (files[name].to_pylist() for name in ("path", "kind", "key", "size"))
     for path, kind, key, size in zip(*columns, strict=True):
         sizes[path] = size
-        if kind != layout.BLOB:  # beside a data file, under the same key
+        if kind != layout.BLOB:  # next to a data file, under the same key
             by_key.setdefault(key, []).append(path)
     return _There(sizes, by_key)
 
@@ -196,7 +199,7 @@ def _asked(need: Need, question: Question) -> bool:
 
 
 def _paths(need: Need, there: _There) -> list[str]:
-    """Where the file is; more than one for "any file of an index"."""
+    """Where the file is; several places for "any file of an index"."""
     if need.file:
         return [need.path] if need.path in there.sizes else []
     return there.by_key.get(need.key, [])
@@ -239,7 +242,7 @@ def _row(need: Need, code: str, detail: str) -> dict[str, Any]:
 def _looked_inside(
     needs: list[Need], there: _There, question: Question, look: Look, known: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """Each file is opened once, although many spans of versions name it; all of them are hit."""
+    """Opens each file once, although many spans of versions name it; all of them are affected."""
     asked: dict[tuple[str, int, int | None], list[Need]] = {}
     for need in needs:
         if _asked(need, question) and need.path not in known:
@@ -252,7 +255,7 @@ def _looked_inside(
 
 
 def _few(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The first rows of each code and chain, and one that counts the rest."""
+    """The first rows of each code and chain, and a row that counts the rest."""
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["code"], row["chain"]), []).append(row)
@@ -264,7 +267,7 @@ def _few(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _left_over(files: pa.Table, needed: set[str], question: Question) -> Iterator[dict[str, Any]]:
-    """One row that sums up the files that no version names, and that are no longer young."""
+    """One row that sums up the files that no version names and that are no longer young."""
     columns = (files[name].to_pylist() for name in ("path", "kind", "chain", "key", "size", "modified_ns"))
     left = [
         (path, size)
@@ -285,24 +288,24 @@ def _left_over(files: pa.Table, needed: set[str], question: Question) -> Iterato
         }
 
 
-# --- What versions need: every file that they name, with the size and rows that they recorded
+# --- Needs of versions
 # Pure.
 #
-# As marks do, a row says that all versions read between two positions of a chain name a file. A manifest that cannot be
-# understood is a row as well: the others are checked all the same.
+# Like a mark, a row states that all versions read between two positions of a chain name a file. An unreadable manifest
+# is also a row, so that the others are still checked.
 
 NEEDED = pa.schema(
     [
         ("chain", pa.int32()),
-        ("key", pa.string()),  # of a file in the dataset its key, else its URI; null in rows about versions and bases
-        ("local", pa.string()),  # what files and needs are brought together by
+        ("key", pa.string()),  # key of a file in the dataset, else its URI; null in rows about versions and bases
+        ("local", pa.string()),  # matches files with needs
         ("file", pa.string()),  # path inside the directory of an index; "" for any file of it; else null
-        ("base", pa.string()),  # base path, as it was written, of a file outside of all repositories
+        ("base", pa.string()),  # base path, as written, of a file outside all repositories
         ("first", pa.int32()),  # position of the first version that names it
         ("last", pa.int32()),
         ("size", pa.int64()),  # bytes, 0 for unknown
-        ("rows", pa.int64()),  # of the fragment, deleted ones among them; 0 for unknown
-        ("deleted", pa.int64()),  # how many rows a deletion file deletes; null for other files
+        ("rows", pa.int64()),  # of the fragment, including deleted ones; 0 for unknown
+        ("deleted", pa.int64()),  # number of rows in a deletion file; null for other files
         ("code", pa.string()),  # in rows about versions: what is wrong
         ("detail", pa.string()),
     ]
@@ -321,7 +324,7 @@ class _Recorded(NamedTuple):
 
 @dataclass
 class _Seen:
-    """A file that the versions before name."""
+    """A file that earlier versions name."""
 
     first: int
     recorded: list[_Recorded]
@@ -330,7 +333,7 @@ class _Seen:
 def needed_of_span(
     chain: Chain, index: int, contents: Iterable[tuple[int, bytes | None]], resolver: KeyResolver
 ) -> Iterator[pa.RecordBatch]:
-    """NEEDED of a span of versions, given as (position, manifest) in ascending order; None for one that is gone."""
+    """NEEDED of a span of versions, given as (position, manifest) in ascending order; None for a missing manifest."""
     rows = _Reading(chain, index, resolver).rows(contents)
     while taken := list(islice(rows, _ROWS)):
         columns = [pa.array(column, field.type) for column, field in zip(zip(*taken, strict=True), NEEDED, strict=True)]
@@ -398,7 +401,7 @@ class _Reading:
             seen.add(fragment.id)
 
     def _recorded(self, content: bytes, head: ManifestHead, now: Contents) -> dict[NamedFile, list[_Recorded]]:
-        """What is recorded of the files of fragments that the version before does not have, and of its indexes."""
+        """Records about the files of fragments that are new since the version before, and about its indexes."""
         found: dict[NamedFile, list[_Recorded]] = {}
         for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
             found.update(_files_of(fragment, head, now.counts_rows))
@@ -418,7 +421,7 @@ class _Reading:
             yield (self._index, key, local, *facts, None, None)
 
     def _place(self, file: NamedFile) -> tuple[str, str, str | None] | None:
-        """(key, local, foreign base); None for a clone's file that is not in the dataset."""
+        """(key, local, foreign base); None for a clone's file outside the dataset."""
         keys = self._resolver.resolve(self._chain, file)
         if keys is not None and not keys[0].startswith(ANYWHERE):
             return *keys, None
@@ -447,33 +450,32 @@ def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
     return None if base_id is None else head.bases[base_id]
 
 
-# --- What rows say of the files with blobs beside a data file, against what is there
+# --- Blob files next to data files
 # Pure.
 #
-# No manifest names these files. Only the descriptions in the rows do: a number, which is the file's name, and the
-# bytes.
+# No manifest names these files. Only the descriptions in the rows do, by a number (the file's name) and the bytes.
 
 _PACKED, _DEDICATED = 1, 2
-"""Kinds of descriptions: many blobs in one file, and one. Of the others, one lies in the data file, one at a URI."""
+"""Kinds of descriptions: many blobs in one file, and one blob per file. Others are in the data file, or at a URI."""
 DESCRIPTION = frozenset({"kind", "position", "size", "blob_id"})
 
 
 @dataclass(frozen=True)
 class BlobFile:
-    """A file that rows say there is."""
+    """A file that rows refer to."""
 
     name: str
     size: int
-    """Bytes that it has, or has at least."""
+    """Its size in bytes, or the minimum."""
     exact: bool
-    """Whether it has so many bytes and no more."""
+    """Whether the size is exact."""
     rows: int
-    """How many rows have a blob in it."""
+    """Number of rows with a blob in it."""
 
 
 @dataclass(frozen=True)
 class BlobProblem:
-    """A file that is not as rows say."""
+    """A file that differs from what rows record."""
 
     code: str
     name: str
@@ -483,12 +485,12 @@ class BlobProblem:
 
 
 def blob_name(number: int) -> str:
-    """The name of a file with blobs: its number in 32 binary digits, the lowest first."""
+    """The name of a file with blobs: its number in 32 binary digits, lowest first."""
     return f"{number:032b}"[::-1] + ".blob"
 
 
 def blob_files(descriptions: Iterable[pa.StructArray]) -> list[BlobFile]:
-    """The files that descriptions name."""
+    """The files that descriptions refer to."""
     tables = [_ends(part) for part in descriptions if {field.name for field in part.type} >= DESCRIPTION]
     if not tables:
         return []
@@ -500,7 +502,7 @@ def blob_files(descriptions: Iterable[pa.StructArray]) -> list[BlobFile]:
 
 
 def _ends(part: pa.StructArray) -> pa.Table:
-    """Of each blob in a file: number, kind, and where the blob ends in the file."""
+    """For each blob in a file: number, kind, and the end of the blob in the file."""
     there = part.filter(pc.fill_null(pc.is_in(part.field("kind"), pa.array([_PACKED, _DEDICATED], pa.uint8())), False))
     there = there.filter(there.is_valid())
     end = pc.add(there.field("position").cast(pa.int64()), there.field("size").cast(pa.int64()))
@@ -508,7 +510,7 @@ def _ends(part: pa.StructArray) -> pa.Table:
 
 
 def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Iterator[BlobProblem]:
-    """What is missing or too short; ``there`` has sizes in bytes by name."""
+    """Files that are missing or have the wrong size; ``there`` has sizes in bytes by name."""
     for file in wanted:
         size = there.get(file.name)
         if size is None:
@@ -518,17 +520,17 @@ def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Itera
             yield BlobProblem(finding_codes.BLOB_SIZE_WRONG, file.name, file.size, file.rows, detail)
 
 
-# --- What is known of a branch or tag whose ref file is damaged, and the ref file that this makes
+# --- Restoring ref files of branches and tags from evidence
 # Pure.
 #
-# What a damaged file still says counts if it is whole: a number that the end of the file cuts off may have more digits.
+# A value in a damaged file counts only if it is complete: a number cut off by the end of the file may have more digits.
 
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 _NUMBER = r"(\d+)\s*[,}\]]"
 
 
 class Origin(NamedTuple):
-    """The version that a branch was made from."""
+    """The version that a branch was created from."""
 
     parent: str | None
     """None for main."""
@@ -537,55 +539,55 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class BranchEvidence:
-    """What is known of a branch."""
+    """The evidence about a branch."""
 
     remains: bytes
-    """What its ref file holds; empty if there is no file."""
+    """The content of its ref file; empty without a file."""
     first: Origin | None = None
-    """What the first version of the branch says it was copied from; None if that version was cleaned up."""
+    """The origin that the first version of the branch records; None if that version was cleaned up."""
     first_ns: int = 0
-    """Commit time of that version, nanoseconds since the epoch."""
+    """Commit time of that version, in nanoseconds since the epoch."""
     size: int = 0
-    """Bytes of the manifest that it was made from, or of its own first one."""
+    """Bytes of the manifest that it was created from, or of its own first one."""
     ancestors: tuple[tuple[int, str], ...] | None = ()
-    """Version and identity of all branches that its parent descends from, and of the parent; None if not known."""
+    """Version and identity of the parent and all its ancestors; None if unknown."""
     identities: tuple[str, ...] = ()
-    """Identities that branches made from this one, and merges of it, name."""
+    """Identities of this branch in merges of it and in branches created from it."""
 
 
 @dataclass(frozen=True)
 class TagEvidence:
-    """What is known of a tag."""
+    """The evidence about a tag."""
 
     remains: bytes
     versions: frozenset[tuple[str | None, int]]
-    """The versions that are there, by branch and number."""
+    """The existing versions, by branch and number."""
 
 
 class RestoredRef(NamedTuple):
-    """A ref file as it has been, as far as that is known."""
+    """The former content of a ref file, as far as known."""
 
     content: str
     says: str
-    """What it was made from, in words."""
+    """The evidence it is based on, in words."""
 
 
 def restored_branch(evidence: BranchEvidence, new_identity: str) -> RestoredRef | str:
-    """The ref file of a branch; or, in words, why it cannot be made again.
+    """The ref file of a branch, or the reason in words why it cannot be restored.
 
-    ``new_identity`` is what the branch gets if nothing ever named its own.
+    ``new_identity`` becomes the branch's identity if nothing ever named its own.
     """
     left = _loaded(evidence.remains)
     text = evidence.remains.decode("utf-8", "replace")
     origin = evidence.first or _origin(left, text)
     if origin is None:
-        return "neither the file nor a first version of the branch says what it was made from"
+        return "neither the file nor a first version of the branch records what it was created from"
     if evidence.ancestors is None:
-        return f"the ref of '{origin.parent}', which it was made from, is not known either"
+        return f"the ref of '{origin.parent}', which it was created from, is also unknown"
     own = _own_identity(left, text)
     identities = {own} if own else set(evidence.identities)
     if len(identities) > 1:
-        return "branches and merges name it by different identities"
+        return "branches and merges record different identities for it"
     identity = next(iter(identities), new_identity)
     content = {
         "parentBranch": origin.parent,
@@ -596,17 +598,17 @@ def restored_branch(evidence: BranchEvidence, new_identity: str) -> RestoredRef 
         "metadata": left.get("metadata") or {},
     }
     told = "the branch's first version" if evidence.first else "what is left of the file"
-    lost = "" if left else "; notes in its metadata, if there were any, are lost"
+    lost = "" if left else "; any notes in its metadata are lost"
     return RestoredRef(json.dumps(content, indent=2), told + lost)
 
 
 def restored_tag(evidence: TagEvidence, size: int) -> RestoredRef | str:
-    """The ref file of a tag; or why it cannot be made again. ``size`` is that of the version's manifest, in bytes."""
+    """The ref file of a tag, or why it cannot be restored. ``size`` is that of the version's manifest, in bytes."""
     target = tagged(evidence.remains)
     if target is None:
-        return "the file does not say any more which version it tags"
+        return "the file no longer shows which version it tags"
     if target not in evidence.versions:
-        return f"it tags version {target[1]} of '{target[0] or 'main'}', which is not there"
+        return f"it tags version {target[1]} of '{target[0] or 'main'}', which does not exist"
     text = evidence.remains.decode("utf-8", "replace")
     content: dict[str, Any] = {"branch": target[0], "version": target[1]}
     for key in ("createdAt", "updatedAt"):
@@ -614,13 +616,11 @@ def restored_tag(evidence: TagEvidence, size: int) -> RestoredRef | str:
         if found:
             content[key] = found[1]
     content |= {"manifestSize": _number({}, text, "manifestSize") or size, "metadata": {}}
-    return RestoredRef(
-        json.dumps(content, indent=2), "what is left of the file; its metadata, if there was any, is lost"
-    )
+    return RestoredRef(json.dumps(content, indent=2), "what is left of the file; any metadata is lost")
 
 
 def tagged(remains: bytes) -> tuple[str | None, int] | None:
-    """The branch and version that a damaged ref file of a tag names; None if it does not name them wholly."""
+    """The branch and version in a damaged ref file of a tag; None if they are incomplete."""
     text = remains.decode("utf-8", "replace")
     branch, version = (
         re.search(rf'"branch"\s*:\s*(?:null|{_TEXT})\s*,', text),
@@ -630,12 +630,12 @@ def tagged(remains: bytes) -> tuple[str | None, int] | None:
 
 
 def mapping(content: bytes) -> tuple[tuple[int, str], ...]:
-    """Version and identity of every ancestor of a branch and of itself, from a sound ref file; empty for older ones."""
+    """Version and identity of a branch and its ancestors, from a sound ref file; empty for older files."""
     return _mapping(_loaded(content))
 
 
 def clone_uri(remains: bytes) -> str | None:
-    """The URI that a damaged note of a clone names; None if it is cut off."""
+    """The URI in a damaged record of a clone; None if it is cut off."""
     found = re.search(rf'"uri"\s*:\s*{_TEXT}', remains.decode("utf-8", "replace"))
     return str(json.loads(f'"{found[1]}"')) if found else None
 
@@ -644,7 +644,7 @@ def contradiction(said: Origin, first: Origin | None) -> str:
     """How a ref contradicts the first version of its branch; "" if it does not."""
     if first is None or said == first:
         return ""
-    return f"it says {_name(said)}, and the first version was copied from {_name(first)}"
+    return f"it records {_name(said)}, but the first version was copied from {_name(first)}"
 
 
 def _name(origin: Origin) -> str:

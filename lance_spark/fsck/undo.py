@@ -1,4 +1,4 @@
-"""Takes a repair back."""
+"""Undoes a repair: all of it, or nothing if later changes are built on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lance_spark.core.repair_record import (
     Step,
 )
 from lance_spark.errors import Conflict, Refused
-from lance_spark.fsck.lance import RESTORED, versions_after
+from lance_spark.fsck.pylance import RESTORED, versions_after
 from lance_spark.fsck.quarantine import (
     digest_of,
     forget_record,
@@ -41,27 +41,27 @@ from lance_spark.storage.commits import (
     check_unprotected,
 )
 
-# What others have built on since stays, and the whole is refused then: nothing is half undone.
+# Later changes of other processes are kept: the whole undo is refused then, so nothing is half undone.
 
 
 @dataclass(frozen=True)
 class _Undo:
-    """How one step is taken back."""
+    """How to undo one step."""
 
     step: Step
     act: Callable[[], object]
 
 
 def undo(location: DatasetLocation, name: str) -> RepairResult:
-    """Take back a repair by the id of its record, or the ``last`` one; a repair that was killed as well.
+    """Undo a repair by the id of its record, or the ``last`` one, even an interrupted one.
 
-    Files are back as they were, byte by byte. A branch that versions were committed to gets one more, equal to that
-    before the repair; a branch that the repair made is deleted. Raises NotFound for an unknown record, and Refused if
-    something was changed since by others; then nothing was taken back. Can be run again if it was killed.
+    Restores files byte for byte. A branch that received versions gets one more, equal to the one before the repair. A
+    branch that the repair created is deleted. Raises NotFound for an unknown record, and Refused if another process
+    changed something since; then nothing was undone. After a crash, run it again.
     """
     record = load_record(location, name)
     undoing = _Undoing(location, record)
-    # Versions first: once a damaged manifest or ref is back, pylance cannot open what it would commit to.
+    # Versions first: with a damaged manifest or ref back in place, pylance could not open what it commits to.
     undos = undoing.look_at_versions()
     undos += [undoing.look(step) for step in reversed(record.steps) if not isinstance(step, MendIndexes | LeaveOut)]
     for one in undos:
@@ -69,7 +69,7 @@ def undo(location: DatasetLocation, name: str) -> RepairResult:
             one.act()
     forget_record(location, record)
     taken = {id(one.step) for one in undos if one is not None}
-    outcomes = (Outcome(str(step), DONE, "" if id(step) in taken else "it had not been done") for step in record.steps)
+    outcomes = (Outcome(str(step), DONE, "" if id(step) in taken else "it was never done") for step in record.steps)
     return RepairResult(record.id, tuple(outcomes), undone=True)
 
 
@@ -78,7 +78,7 @@ class _Undoing:
         self._location, self._record = location, record
 
     def look(self, step: Step) -> _Undo | None:
-        """How to take back a step about files; None if there is nothing to do."""
+        """How to undo a step about files; None if there is nothing to do."""
         if isinstance(step, RestoreRef):
             return self._ref(step)
         if isinstance(step, Quarantine):
@@ -102,7 +102,7 @@ class _Undoing:
         for kept in self._record.kept_by(step):
             there = look_at_file(self._location, kept.file.path)
             if there is not None and there != kept.file:
-                raise self._refused(f"{kept.file.path} is another file by now")
+                raise self._refused(f"{kept.file.path} is now another file")
             if there is None:
                 self._check_copy(kept)
                 back.append(kept)
@@ -118,7 +118,7 @@ class _Undoing:
             raise self._refused(f"{kept.to}, the copy of {kept.file.path}, is gone or damaged")
 
     def look_at_versions(self) -> list[_Undo | None]:
-        """How to take back what was committed, branch by branch."""
+        """How to undo commits, branch by branch."""
         before: dict[str | None, tuple[int, Step]] = {}
         made: list[_Undo | None] = []
         for step in self._record.steps:
@@ -143,7 +143,7 @@ class _Undoing:
     def _versions(self, branch: str | None, version: int, step: Step) -> _Undo | None:
         made = versions_after(self._location, branch, version)
         if self._record.id not in made.values() or made[max(made)] == RESTORED:
-            return None  # the repair was killed before it, or an undo was killed after it
+            return None  # a crash interrupted the repair before it, or an undo after it
         if set(made.values()) != {self._record.id}:
             raise self._refused(f"'{branch or MAIN}' has newer versions by others")
         head = datasets.pin_version(self._location, branch, max(made))
@@ -166,6 +166,6 @@ class _Undoing:
 
     def _refused(self, why: str) -> Refused:
         return Refused(
-            f"Repair {self._record.id} cannot be taken back: {why}. Nothing was changed.",
-            hint=f"What it moved away is in {self._location.uri}/{self._record.directory}.",
+            f"Repair {self._record.id} cannot be undone: {why}. Nothing was changed.",
+            hint=f"The files that it moved away are in {self._location.uri}/{self._record.directory}.",
         )

@@ -1,1 +1,1 @@
-"""Indexes."""
+"""Indexes on any branch: creating, extending, describing and dropping them."""

@@ -1,4 +1,7 @@
-"""Creates, optimizes and drops indexes on any branch. Each is one version, or none."""
+"""Indexes on any branch: creates, optimizes and drops them, each as one version or not at all; also describes them.
+
+Requests come in. An engine builds segments; one commit makes them visible, or they are deleted.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from lance_spark.errors import (
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
 from lance_spark.format.versions import columns
-from lance_spark.indexes.lance import (
+from lance_spark.indexes.pylance import (
     BUILT,
     SegmentOrder,
     build_segment,
@@ -90,24 +93,26 @@ class _Decision(NamedTuple):
 
 
 def create_index(location: DatasetLocation, branch: str | None, request: IndexRequest, engine: Engine) -> IndexResult:
-    """Make an index on a branch (None for main); commits made meanwhile are kept.
+    """Create an index on a branch (None for main); concurrent commits are kept.
 
-    An index that the branch inherited stays as it is, and only rows that it does not cover are indexed. Raises NotFound
-    for an unknown column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column that the kind does
-    not fit, AlreadyExists if the name is taken, Refused if there is nothing to index or too few rows to train on, and
-    Conflict; then nothing was changed.
+    An inherited index stays as it is, and only rows that it does not cover are indexed. Raises NotFound for an unknown
+    column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column that the kind does not fit,
+    AlreadyExists if the name is taken, Refused if there is nothing to index or too few rows to train on, and Conflict;
+    then nothing was changed.
     """
     kind = find_kind(request.kind)
     settings = check_settings(kind, request.settings)
     if not request.index_name or request.index_name.startswith("__"):
-        raise InvalidOption(f"An index cannot be named '{request.index_name}'.", hint="pylance keeps names with '__'.")
+        raise InvalidOption(
+            f"'{request.index_name}' is not a valid index name.", hint="pylance reserves names with '__'."
+        )
     return _changed(location, branch, engine, lambda look: _creation(look, request, kind, settings), request.message)
 
 
 def optimize_indexes(
     location: DatasetLocation, branch: str | None, name: str | None, engine: Engine, message: str | None = None
 ) -> list[IndexResult]:
-    """Index the rows that an index, or each of all, does not cover; each that lacks rows gets a version.
+    """Index the rows that one index, or any index, does not cover; each index that lacks rows gets a version.
 
     Inherited segments are never read. Raises NotFound for an unknown name, and Conflict.
     """
@@ -181,7 +186,7 @@ def _changed(
 
 
 def _still_right(now: Look, todo: _Decision, builder: SegmentBuilder) -> bool:
-    """Whether what was decided and built for one version is right for a later one; more rows may have come."""
+    """Whether the decision and the segments for one version are right for a later one; rows may have been added."""
     kept = [each for each in now.indexes.get(todo.name, ()) if each.uuid not in todo.plan.removed]
     there = {each.uuid for segments in now.indexes.values() for each in segments}
     return (
@@ -193,9 +198,9 @@ def _still_right(now: Look, todo: _Decision, builder: SegmentBuilder) -> bool:
 
 
 def _check_column(location: DatasetLocation, now: Look, made: PinnedVersion, todo: _Decision) -> None:
-    """Take the index out again if its column was dropped in the moment before the commit. Raises Conflict.
+    """Remove the index again if its column was dropped just before the commit. Raises Conflict.
 
-    pylance combines the two, and from then on no filter of the table can be read.
+    pylance combines the two commits; after that, no filter of the table could be evaluated.
     """
     if made.version == now.pin.version + 1:
         return
@@ -218,7 +223,7 @@ def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str,
         return _extended(look, _Decision(name, kind.name, request.column, plan, settings), kind)
     if not plan.fragments:
         raise Refused("There are no rows to index.", hint="Write rows first.")
-    if kind.is_vector:  # before any work
+    if kind.is_vector:  # fail before any work
         plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
     return _Decision(name, kind.name, request.column, plan, settings, frozenset(each.uuid for each in there))
 
@@ -227,42 +232,42 @@ def _optimization(look: Look, name: str) -> _Decision:
     there = look.indexes[find_index(look.indexes, name)]
     kind, column = described_kind(there[0].index_type), ", ".join(there[0].columns)
     if kind is None or len(there[0].columns) != 1:
-        left = "not a kind that is built here: pylance's optimize_indices() builds it"
+        left = "this package does not build this kind: use pylance's optimize_indices()"
         return _Decision(name, there[0].index_type, column, BuildPlan(frozenset()), {}, left=left)
     return _extended(look, _Decision(name, kind.name, column, plan_optimize(there, look.rows), {}), kind)
 
 
 def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
-    """More rows for an index that is there: built with its own settings, or not at all."""
+    """More rows for an existing index: built with its own settings, or not at all."""
     todo = todo._replace(known=frozenset(each.uuid for each in look.indexes[todo.name]))
     told = look.settings(todo.name)
     if not todo.plan.fragments:
         return todo
     if told is None:
-        return _without_build(todo, "what it was made with is not known: create it again with replace=True")
+        return _without_build(todo, "its settings are unknown: create it again with replace=True")
     other = sorted(key for key, value in todo.settings.items() if key in told and told[key] != value)
     if other:
         raise AlreadyExists(
             f"The index '{todo.name}' has {other[0]} = {told[other[0]]}, not {todo.settings[other[0]]}.",
-            hint=f"Leave {other[0]} out, or build it anew for this branch: replace=True.",
+            hint=f"Omit {other[0]}, or rebuild the index for this branch: replace=True.",
         )
     if kind.mixes_up_updates and look.contents.has_stable_row_ids:
         todo = todo._replace(plan=whole(todo.plan, look.indexes[todo.name], look.rows))
     rows = sum(look.rows[fragment] for fragment in todo.plan.fragments)
     if kind.is_vector and rows < least_rows(kind, told):
         few = (
-            f"too few rows to train on ({rows:,}, of at least {least_rows(kind, told):,}): they are searched one by one"
+            f"too few rows to train on ({rows:,}, of at least {least_rows(kind, told):,}): they are compared one by one"
         )
         return _without_build(todo, few)
     return todo._replace(settings={**todo.settings, **told})
 
 
 def _without_build(todo: _Decision, left: str) -> _Decision:
-    """Segments whose place the new ones would have taken stay as well."""
+    """Without new segments, those that they would have replaced stay."""
     return todo._replace(plan=BuildPlan(frozenset()), left=left)
 
 
-# --- Builds the segments of one index on an engine; what was built for one attempt serves the next one
+# --- Building the segments of one index on an engine; later attempts reuse them
 
 OPERATION = "index"
 
@@ -273,11 +278,11 @@ class _Built(NamedTuple):
     fragments: tuple[Fragment, ...]
     """The fragments as they were when they were indexed."""
     ids: frozenset[int]
-    """Ids of the fields of the column, then."""
+    """Ids of the column's fields at that time."""
 
 
 class SegmentBuilder:
-    """The segments of one call. A segment serves as long as its fragments have the values that it was built from."""
+    """The segments of one call. A segment is valid as long as its fragments have the values it was built from."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
         self._location = location
@@ -289,7 +294,7 @@ class SegmentBuilder:
         self.ran_on = ""
 
     def segments(self, look: Look, order: SegmentOrder, wanted: Collection[int]) -> list[Any]:
-        """Segments for fragments of a version, as pylance describes them; those that are not there yet are built."""
+        """Segments for fragments of a version, as pylance describes them; missing ones are built."""
         ids = self._ids(look, order.column)
         self._made = [
             built
@@ -305,13 +310,13 @@ class SegmentBuilder:
         return [built.segment for built in self._made]
 
     def still_fit(self, look: Look, column: str) -> bool:
-        """Whether all that was built is as right for a later version."""
+        """Whether everything that was built is also right for a later version."""
         ids = self._ids(look, column)
         return all(self._fits(built, look, ids) for built in self._made)
 
     @contextmanager
     def discarding(self) -> Iterator[None]:
-        """Delete what was built and not committed, unless the commit may have happened although it seemed to fail."""
+        """On an error, delete uncommitted segments, unless the commit may have succeeded despite its error."""
         try:
             yield
         except LanceSparkError as failure:
@@ -323,7 +328,7 @@ class SegmentBuilder:
             raise
 
     def done(self) -> None:
-        """Delete the segments that were merged into others, or that did not serve."""
+        """Delete the segments that were merged into others or turned out unusable."""
         used = {str(built.segment.uuid) for built in self._made}
         discard_segments(self._location, self._branch, self._written - used)
         self._written.clear()
@@ -335,7 +340,7 @@ class SegmentBuilder:
         self.ran_on = runner.name
         order = self._trained(look, order, rows)
         asked = order.settings.get("num_segments")
-        # Here pylance uses all cores by itself, for one segment at a time.
+        # On one machine pylance uses all cores itself, for one segment at a time.
         side_by_side = 1 if runner.name == LOCAL else runner.parallelism
         groups = task_groups(rows, rows, task_count(rows, rows, side_by_side, asked))
         places = merge_groups(len(groups), asked)
@@ -379,7 +384,7 @@ class SegmentBuilder:
         return frozenset(field_ids(look.contents.fields, (top,)).get(top, ()))
 
 
-# --- What indexes a version has, and what they cover
+# --- The indexes of a version, and the rows they cover
 
 
 @dataclass(frozen=True)
@@ -398,13 +403,13 @@ class Look:
         return open_pinned(self.location, self.pin).schema
 
     def settings(self, name: str) -> dict[str, Any] | None:
-        """What an index was made with; None where an old writer did not say, or for kinds that are not built here."""
+        """The settings an index was built with; None if an old writer recorded none, or for kinds not built here."""
         kind = described_kind(self.indexes[name][0].index_type)
         return None if kind is None else settings_of(kind, index_details(self.location, self.pin, name))
 
 
 def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
-    """A version and its indexes: some requests for metadata."""
+    """A version and its indexes; costs some metadata requests."""
     contents = versions.read_contents(location, pin)
     if contents.counts_rows:
         rows = {fragment.id: fragment.rows for fragment in contents.fragments()}
@@ -439,7 +444,7 @@ def index_stats(location: DatasetLocation, pin: PinnedVersion, name: str) -> Ind
 
 
 def look_at_indexes(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
-    """The indexes as a card; where the store does not answer, the card says why."""
+    """The indexes as a card; if the store does not answer, the card shows why."""
 
     def look() -> Card:
         pin = resolve(location, ref)

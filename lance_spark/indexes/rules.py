@@ -1,4 +1,7 @@
-"""The kinds of indexes, which columns they fit, and the settings that each takes. Pure."""
+"""Indexes as values: kinds, settings and the columns they fit, coverage of rows, build plans and training. Pure.
+
+Requests and descriptions of existing segments come in; plans, results and cards come out.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ from lance_spark.format.schema import unknown_column
 
 SCALAR, LIST, SUBSTRING, TEXT, VECTOR = "scalar", "list", "substring", "text", "vector"
 METRICS = ("l2", "cosine", "dot")
-"""Of vectors of floats."""
+"""Metrics for vectors of floats."""
 HAMMING = "hamming"
-"""The metric of vectors of bytes, and of no others: how many bits differ."""
+"""The only metric for vectors of bytes: the number of bits that differ."""
 LANGUAGES = (
     *("Arabic", "Danish", "Dutch", "English", "Finnish", "French", "German", "Greek", "Hungarian", "Italian"),
     *("Norwegian", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish", "Tamil", "Turkish"),
 )
-"""Whose words pylance can bring to their stems, as it spells them."""
+"""Languages that pylance can stem, as it spells them."""
 _VECTOR: Mapping[str, type] = {"metric": str, "num_partitions": int, "sample_rate": int, "max_iters": int}
 _HNSW: Mapping[str, type] = {"m": int, "ef_construction": int}
 _PQ: Mapping[str, type] = {"num_sub_vectors": int, "num_bits": int}
@@ -59,44 +62,44 @@ class Kind:
 
     @property
     def lance(self) -> str:
-        """What pylance calls it when it builds one."""
+        """The name by which pylance builds an index of this kind."""
         return self.name.upper()
 
     @property
     def is_vector(self) -> bool:
-        """Whether it is searched for neighbours, and trained first."""
+        """Whether it finds nearest neighbors, and is trained first."""
         return self.family == VECTOR
 
     @property
     def takes_bytes(self) -> bool:
-        """Whether it can be made on vectors of bytes. Other kinds make fewer numbers of floats."""
+        """Whether it supports vectors of bytes. Other kinds compress floats to fewer numbers."""
         return self.name in ("ivf_flat", "ivf_hnsw_flat")
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those that it can be made for."""
+        """The metrics that it supports."""
         return (*METRICS, HAMMING) if self.takes_bytes else METRICS if self.is_vector else ()
 
     def fits(self, type: pa.DataType) -> bool:
-        """Whether it can be made on a column of that type."""
+        """Whether it supports a column of that type."""
         return _FITS[self.family](type) or (self.takes_bytes and is_byte_vector(type))
 
     @property
     def is_staged(self) -> bool:
-        """Whether pylance writes segments as parts, which no query reads before they are merged, if only with none."""
+        """Whether pylance writes segments as parts, which no query reads before a merge, even of only one."""
         return self.family == TEXT
 
     @property
     def mixes_up_updates(self) -> bool:
-        """Whether pylance 14.0.2 finds rows by values that they had, where rows keep their ids and a segment was added.
+        """Whether pylance 14.0.2 finds rows by former values, if rows keep their ids and a segment was added.
 
-        A row that was updated is in the new segment and, under the same id, with its old value in the old one.
+        An updated row is in the new segment and also, under the same id, with its old value in the old one.
         """
         return self.name in ("bitmap", "label_list", "inverted")
 
     @property
     def has_codebook(self) -> bool:
-        """Whether vectors are stored as product quantization has them."""
+        """Whether vectors are stored with product quantization."""
         return self.name.endswith("_pq")
 
 
@@ -119,7 +122,7 @@ _DESCRIBED: Mapping[str, Kind] = {name.replace("_", ""): kind for name, kind in 
 
 
 def find_kind(name: str) -> Kind:
-    """The kind of a name, in any case. Raises InvalidOption with near names."""
+    """The kind of that name, in any case. Raises InvalidOption with similar names."""
     wanted = name.lower()
     kind = KINDS.get(_ALIASES.get(wanted, wanted))
     if kind is None:
@@ -128,12 +131,12 @@ def find_kind(name: str) -> Kind:
 
 
 def described_kind(index_type: str) -> Kind | None:
-    """The kind of what pylance describes as ``BTree`` or ``IVF_PQ``; None for one that this package does not build."""
+    """The kind that pylance describes as ``BTree`` or ``IVF_PQ``; None for one that this package does not build."""
     return _DESCRIBED.get(index_type.replace("_", "").lower())
 
 
 def find_column(schema: pa.Schema, column: str) -> pa.Field:
-    """A column by its name, or a field of structs by its path with dots. Raises NotFound with near names."""
+    """A column by its name, or a field of structs by its dotted path. Raises NotFound with similar names."""
     at = schema.get_field_index(column)
     if at >= 0:
         return schema.field(at)
@@ -154,8 +157,8 @@ def check_type(kind: Kind, column: str, type: pa.DataType) -> None:
     if kind.fits(type):
         return
     fitting = fitting_kinds(type)
-    hint = f"What fits is {', '.join(fitting)}." if fitting else "No kind of index fits this type."
-    raise SchemaMismatch(f"An index of kind '{kind.name}' cannot be made on column '{column}', {type}.", hint=hint)
+    hint = f"These kinds fit: {', '.join(fitting)}." if fitting else "No kind of index fits this type."
+    raise SchemaMismatch(f"An index of kind '{kind.name}' does not fit column '{column}', {type}.", hint=hint)
 
 
 def fitting_kinds(type: pa.DataType) -> list[str]:
@@ -164,7 +167,7 @@ def fitting_kinds(type: pa.DataType) -> list[str]:
 
 
 def settings_for(kind: Kind, column: str, type: pa.DataType, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an index of a column of that type: bytes have their own metric. Raises InvalidOption."""
+    """The settings of an index on a column of that type: bytes have their own metric. Raises InvalidOption."""
     if not kind.is_vector:
         return {**settings}
     check_metric(column, type, settings.get("metric"))
@@ -172,22 +175,22 @@ def settings_for(kind: Kind, column: str, type: pa.DataType, settings: Mapping[s
 
 
 def check_metric(column: str, type: pa.DataType, metric: str | None) -> None:
-    """Raise InvalidOption for a metric by which vectors of that type cannot be compared."""
+    """Raise InvalidOption for a metric that cannot compare vectors of that type."""
     if metric is None or (metric == HAMMING) == is_byte_vector(type):
         return
     if metric == HAMMING:
         raise InvalidOption(
-            f"The metric hamming compares bytes, and column '{column}' is {type}.",
+            f"The metric hamming compares bytes, but column '{column}' is {type}.",
             hint=f"Give one of {', '.join(METRICS)}.",
         )
     raise InvalidOption(
-        f"Column '{column}' has vectors of bytes, which are compared by the metric hamming, not by {metric}.",
-        hint="Leave metric out.",
+        f"Column '{column}' has vectors of bytes, which need the metric hamming, not {metric}.",
+        hint="Omit metric.",
     )
 
 
 def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given, without those that are None. Raises InvalidOption."""
+    """The given settings, without those that are None. Raises InvalidOption."""
     known = {**kind.settings, **_ANY}
     settings: dict[str, Any] = {}
     for name, value in given.items():
@@ -209,9 +212,9 @@ def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
 def _check_value(name: str, value: Any, expected: type) -> None:
     fits: bool = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
     if not fits:
-        raise InvalidOption(f"The setting '{name}' is {value!r}, and has to be of type {expected.__name__}.")
+        raise InvalidOption(f"The setting '{name}' must be of type {expected.__name__}, not {value!r}.")
     if expected is int and value < 1:
-        raise InvalidOption(f"The setting '{name}' is {value}, and has to be at least 1.")
+        raise InvalidOption(f"The setting '{name}' must be at least 1, not {value}.")
     if name == "language" and value.capitalize() not in LANGUAGES:
         raise InvalidOption(f"There is no language '{value}'.", hint=meant(value, LANGUAGES))
 
@@ -221,9 +224,9 @@ def _spelled(name: str, value: Any) -> Any:
 
 
 def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings that an index was made with, so that more rows are indexed in the same way.
+    """The settings that an index was built with, so that more rows are indexed in the same way.
 
-    ``details`` is what pylance describes. None where an old writer did not say: guessing would give wrong answers.
+    ``details`` is pylance's description. None if an old writer did not record them: guessing would give wrong answers.
     """
     if kind.family == TEXT:
         told = {name: details[name] for name in _TEXT if details.get(name) is not None}
@@ -290,13 +293,13 @@ _FITS: Mapping[str, Callable[[pa.DataType], bool]] = {
 }
 
 
-# --- Indexes as values: what is asked for, what there is, and what was done
+# --- Indexes as values: requests, descriptions and results
 # Pure.
 
 
 @dataclass(frozen=True)
 class IndexRequest:
-    """An index that somebody wants."""
+    """A request for an index."""
 
     column: str
     kind: str = "btree"
@@ -307,7 +310,7 @@ class IndexRequest:
 
     @property
     def index_name(self) -> str:
-        """The name that was given, or the one that pylance would give it."""
+        """The given name, or pylance's default."""
         return self.name or f"{self.column}_idx"
 
 
@@ -318,25 +321,25 @@ class IndexInfo(ShownInOneLine):
     name: str
     columns: tuple[str, ...]
     kind: str
-    """As it is created: ``btree``, ``ivf_pq``, ..."""
+    """The name for creating one: ``btree``, ``ivf_pq``, ..."""
     rows_covered: int
     rows_uncovered: int
-    """Rows that queries look at one by one, with the same answer."""
+    """Rows that queries scan one by one, with the same answer."""
     segments: int
     inherited_segments: int
-    """Of these, how many have their files in another branch or dataset."""
+    """How many of these have their files in another branch or dataset."""
     bytes: int
 
     @property
     def percent(self) -> float:
-        """How many of the rows are covered, from 0 to 100; 100 where there is no row."""
+        """The share of rows that are covered, from 0 to 100; 100 if there are no rows."""
         rows = self.rows_covered + self.rows_uncovered
         return 100.0 if not rows else 100.0 * self.rows_covered / rows
 
     def __str__(self) -> str:
         """``id_idx: btree on id, 1,000 of 1,500 rows (66.6%), 2 segments, 12.0 KiB``."""
         rows = f"{self.rows_covered:,} of {counted(self.rows_covered + self.rows_uncovered, 'row')}"
-        # Rounded down: 100.0% has to mean that nothing is left.
+        # Rounded down: 100.0% must mean that nothing is left.
         share = int(self.percent * 10) / 10
         return (
             f"{self.name}: {self.kind} on {', '.join(self.columns)}, {rows} ({share:.1f}%), "
@@ -358,11 +361,11 @@ class IndexInfo(ShownInOneLine):
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """One segment of an index: what was built at one time."""
+    """One segment of an index: the result of one build."""
 
     uuid: str
     rows: int
-    """Rows that it covers, of those that are there now."""
+    """How many of the current rows it covers."""
     fragments: tuple[int, ...]
     bytes: int
     inherited: bool
@@ -375,7 +378,7 @@ class IndexStats(Shown):
 
     index: IndexInfo
     settings: Mapping[str, Any]
-    """What it was made with, as pylance tells it."""
+    """The settings it was built with, in pylance's words."""
     segments: tuple[SegmentInfo, ...]
 
     def __str__(self) -> str:
@@ -401,23 +404,23 @@ class IndexStats(Shown):
 
 @dataclass(frozen=True, repr=False)
 class IndexResult(ShownInOneLine):
-    """What was done to one index; prints as one line."""
+    """The result for one index; prints as one line."""
 
     version: PinnedVersion
-    """The new version; the newest one where nothing was to be done."""
+    """The new version; the newest one if there was nothing to do."""
     name: str
     kind: str
     rows: int = 0
-    """Rows that were indexed."""
+    """How many rows were indexed."""
     segments: int = 0
-    """Segments that were added."""
+    """How many segments were added."""
     replaced: int = 0
-    """Segments whose place they took."""
+    """How many segments they replaced."""
     bytes: int = 0
     ran_on: str = ""
-    """"local" or "spark"; empty where nothing was built."""
+    """"local" or "spark"; empty if nothing was built."""
     left: str = ""
-    """Why rows stay uncovered, where they do."""
+    """Why rows stay uncovered, if any do."""
 
     @property
     def changed(self) -> bool:
@@ -447,25 +450,25 @@ class IndexResult(ShownInOneLine):
         )
 
 
-# --- What the segments of an index cover, and what is to be built
+# --- The rows that segments cover, and plans for builds
 # Pure.
 
 _INTERNAL = "__"
-"""Prefix of the names of indexes that pylance keeps for itself."""
+"""Prefix of the names that pylance reserves for its own indexes."""
 MOST_SEGMENTS = 8
-"""Each query asks every segment."""
+"""Target size of a segment. Each query searches every segment."""
 ROWS_PER_TASK = 100_000
-"""Fewer are not worth a task of their own."""
+"""Minimum rows for a task of its own."""
 Rows = Mapping[int, int]
-"""Rows that are not deleted, by fragment."""
+"""Live rows by fragment."""
 
 
 class BuildPlan(NamedTuple):
-    """What is to be built, and which segments go."""
+    """What to build, and which segments to remove."""
 
     fragments: frozenset[int]
     removed: frozenset[str] = frozenset()
-    """Ids of segments whose place the new ones take, or that cover nothing any more."""
+    """Ids of segments that the new ones replace, or that no longer cover any row."""
 
 
 def by_name(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
@@ -478,7 +481,7 @@ def by_name(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
 
 
 def find_index(indexes: Mapping[str, Sequence[Segment]], name: str) -> str:
-    """The name of an index, found by its name, or by its column if that has one index. Raises NotFound."""
+    """The name of an index, given its name, or its column if that has exactly one index. Raises NotFound."""
     if name in indexes:
         return name
     on_column = [found for found, segments in indexes.items() if list(segments[0].columns) == [name]]
@@ -489,7 +492,7 @@ def find_index(indexes: Mapping[str, Sequence[Segment]], name: str) -> str:
     hint = (
         f"There are {', '.join(indexes)}."
         if indexes
-        else hints.of("There are none; ", hints.create_index(), " makes one.")
+        else hints.of("The table has none; ", hints.create_index(), " creates one.")
     )
     raise NotFound(f"There is no index '{name}'.", hint=hint)
 
@@ -500,7 +503,7 @@ def covered(segments: Iterable[Segment]) -> frozenset[int]:
 
 
 def info(segments: Sequence[Segment], rows: Rows) -> IndexInfo:
-    """The record of one index of a version with these rows."""
+    """The description of one index of a version with these rows."""
     first, known = segments[0], covered(segments)
     kind = described_kind(first.index_type)
     inside = sum(count for fragment, count in rows.items() if fragment in known)
@@ -517,10 +520,10 @@ def info(segments: Sequence[Segment], rows: Rows) -> IndexInfo:
 
 
 def plan_create(request: IndexRequest, kind: str, there: Sequence[Segment], rows: Rows) -> BuildPlan:
-    """What a new index needs; ``there`` are the segments of the index of that name.
+    """The plan for a new index; ``there`` are the segments of the existing index of that name.
 
-    An index that a branch inherited is kept: only what it does not cover is built. Raises AlreadyExists for any other
-    one, and for one of another kind or on another column, unless it is to be replaced.
+    An inherited index is kept: only rows that it does not cover are indexed. Raises AlreadyExists for any other
+    existing index, and for one of another kind or on another column, unless it is to be replaced.
     """
     if request.replace or not there:
         return BuildPlan(_filled(rows), frozenset(segment.uuid for segment in there))
@@ -528,22 +531,22 @@ def plan_create(request: IndexRequest, kind: str, there: Sequence[Segment], rows
     same = have is not None and have.name == kind and list(there[0].columns) == [request.column]
     if not same or not any(segment.inherited for segment in there):
         raise AlreadyExists(
-            f"There is an index '{there[0].name}' already: {there[0].index_type} on {', '.join(there[0].columns)}.",
+            f"Index '{there[0].name}' already exists: {there[0].index_type} on {', '.join(there[0].columns)}.",
             hint=hints.of(
                 hints.OPTIMIZE_INDEXES,
-                " indexes what is new; ",
+                " adds new rows to it; ",
                 hints.REPLACE,
-                " builds it anew; or give another name.",
+                " rebuilds it; or give another name.",
             ),
         )
     return BuildPlan(_filled(rows) - covered(there))
 
 
 def plan_optimize(there: Sequence[Segment], rows: Rows) -> BuildPlan:
-    """What an index lacks, built together with those of its own segments that are no larger.
+    """The rows that an index lacks, built together with those of its own segments that are no larger.
 
-    That way each row is built anew a few times at most, however often it runs, and segments stay few. Inherited
-    segments are never read. Segments that cover no row any more go.
+    So each row is rebuilt only a few times, however often this runs, and segments stay few. Inherited segments are
+    never read. Segments that no longer cover any row are removed.
     """
     empty = {segment.uuid for segment in there if not segment.fragments & _filled(rows)}
     lacking = _filled(rows) - covered(there)
@@ -561,12 +564,12 @@ def plan_optimize(there: Sequence[Segment], rows: Rows) -> BuildPlan:
 
 
 def whole(plan: BuildPlan, there: Sequence[Segment], rows: Rows) -> BuildPlan:
-    """A plan that adds a segment to an index, as one that builds the index anew."""
+    """Turns a plan that adds a segment to an index into one that rebuilds the index."""
     return BuildPlan(_filled(rows), frozenset(segment.uuid for segment in there)) if plan.fragments else plan
 
 
 def task_groups(fragments: Collection[int], rows: Rows, tasks: int) -> list[list[int]]:
-    """Fragments for each task, next to one another, with about as many rows in each group."""
+    """Fragments for each task, adjacent ones together, with about the same number of rows in each group."""
     ordered = sorted(fragments)
     total = max(1, _count(ordered, rows))
     groups: dict[int, list[int]] = {}
@@ -579,7 +582,7 @@ def task_groups(fragments: Collection[int], rows: Rows, tasks: int) -> list[list
 
 
 def task_count(fragments: Collection[int], rows: Rows, side_by_side: int, segments: int | None) -> int:
-    """How many tasks build: as many as run side by side, as long as each has enough to do."""
+    """How many tasks build: as many as run side by side, as long as each has enough work."""
     worth = max(1, _count(fragments, rows) // ROWS_PER_TASK)
     return max(1, min(len(fragments), max(segments or 1, min(side_by_side, worth))))
 
@@ -601,7 +604,7 @@ def _count(fragments: Iterable[int], rows: Rows) -> int:
 def lost_coverage(
     before: Iterable[IndexRecord], old: Collection[int], after: Iterable[IndexRecord], new: Collection[int]
 ) -> tuple[str, ...]:
-    """Names of the indexes that knew rows of old fragments, and do not know all of the new ones that have them now."""
+    """Names of the indexes that covered rows of old fragments, but not all of the new ones that have them now."""
     known: dict[str, set[int]] = {}
     for index in after:
         known.setdefault(index.name, set()).update(index.fragments or ())
@@ -609,51 +612,51 @@ def lost_coverage(
     return tuple(sorted(name for name in names if not known.get(name, set()).issuperset(new)))
 
 
-# --- How a vector index is trained on so many rows
+# --- Training a vector index
 # Pure.
 
 _SAMPLE_RATE = 256
 _LEAST_RATE = 2
-"""pylance refuses fewer sampled rows for each centroid."""
+"""pylance refuses to train with fewer sampled rows per centroid."""
 _MOST_PARTITIONS = 4096
 _ITERATIONS = 50
 _BITS = 8
 
 
 class Training(NamedTuple):
-    """What a model is trained with. A sample has ``sample_rate`` rows for each centroid."""
+    """The parameters for training a model. A sample has ``sample_rate`` rows for each centroid."""
 
     metric: str
     partitions: int
     sample_rate: int
     max_iters: int
     sub_vectors: int | None = None
-    """Of kinds with a codebook."""
+    """Only for kinds with a codebook."""
     bits: int = _BITS
     codebook_rate: int = _SAMPLE_RATE
 
 
 def least_rows(kind: Kind, settings: Mapping[str, Any]) -> int:
-    """The fewest rows that a model of the kind can be trained on."""
+    """The fewest rows that can train a model of the kind."""
     if kind.has_codebook:
         return int(_LEAST_RATE * 2 ** settings.get("num_bits", _BITS))
     return _LEAST_RATE
 
 
 def plan_training(kind: Kind, settings: Mapping[str, Any], dimension: int, rows: int) -> Training:
-    """Raises InvalidOption for settings that do not fit the vectors, and Refused for too few rows."""
+    """The training plan. Raises InvalidOption for settings that do not fit the vectors, Refused for too few rows."""
     least = least_rows(kind, settings)
     if rows < least:
         raise Refused(
-            f"An index of kind '{kind.name}' is trained on at least {least:,} rows, and there are {rows:,}.",
-            hint="Make an index of kind 'ivf_flat', or none: so few rows are searched one by one.",
+            f"An index of kind '{kind.name}' needs at least {least:,} rows to train on, but there are {rows:,}.",
+            hint="Use the kind 'ivf_flat', or no index: so few rows are compared one by one.",
         )
     partitions = settings.get("num_partitions") or min(_MOST_PARTITIONS, max(1, round(math.sqrt(rows))))
     partitions = partitions if "num_partitions" in settings else min(partitions, rows // _LEAST_RATE)
     if partitions * _LEAST_RATE > rows:
         raise InvalidOption(
             f"There are {rows:,} rows, too few for {partitions:,} partitions.",
-            hint=f"Leave num_partitions out, or give at most {rows // _LEAST_RATE:,}.",
+            hint=f"Omit num_partitions, or give at most {rows // _LEAST_RATE:,}.",
         )
     wanted = max(_LEAST_RATE, settings.get("sample_rate", _SAMPLE_RATE))
     training = Training(
@@ -672,7 +675,7 @@ def plan_training(kind: Kind, settings: Mapping[str, Any], dimension: int, rows:
 
 
 METRIC = "l2"
-"""The metric where none is given, as in pylance."""
+"""The default metric, as in pylance."""
 
 
 def _sub_vectors(given: int | None, dimension: int) -> int:
@@ -688,7 +691,7 @@ def _sub_vectors(given: int | None, dimension: int) -> int:
     )
 
 
-# --- How the indexes of a version show themselves
+# --- The indexes of a version as a card
 # Pure.
 
 _HEADER = ("index", "kind", "columns", "covered", "rows left", "segments", "size")

@@ -1,5 +1,4 @@
-"""The one room that speaks to Spark's JVM, for classic sessions.
+"""Access to Spark's JVM in classic sessions.
 
-None of it is needed: where a name of Spark is missing, or the session is one of Spark Connect, the plain data source
-gives the same answers.
+All of it is optional: if a Spark class is missing, or on Spark Connect, the plain data source gives the same answers.
 """

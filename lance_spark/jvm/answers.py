@@ -1,4 +1,4 @@
-"""What Python knows of its objects before Spark asks, and how that gets into the JVM."""
+"""Answers that Python knows before Spark calls, and their transfer to the JVM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowBytes:
-    """Rows in the bytes of Spark's ``UnsafeRow``."""
+    """Rows as bytes of Spark's ``UnsafeRow``."""
 
     fields: int
     contents: Sequence[bytes]
@@ -25,17 +25,17 @@ class RowBytes:
 
 @dataclass(frozen=True)
 class Factory:
-    """What makes the readers on executors: the function of Spark's worker, pickled, and the schema of its answers."""
+    """The factory of readers on executors: the function for Spark's worker, pickled, and the schema of its results."""
 
     function: bytes
     schema: StructType
     unix: bool | None
-    """Whether batches come through a socket of the file system, or of the loopback interface; None for rows."""
+    """Whether batches use a socket of the file system, or of the loopback interface; None for rows."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, by a kind that ``java/Answers.java`` knows."""
+    """One answer, of a kind that ``java/Answers.java`` knows."""
 
     kind: str
     value: Any = None
@@ -67,17 +67,17 @@ def references(columns: Sequence[str]) -> Answer:
 
 
 def capabilities(supported: Sequence[str]) -> Answer:
-    """What Spark may do with a table, by names of its ``TableCapability``."""
+    """Spark's permitted operations on a table, by names of its ``TableCapability``."""
     return Answer("capabilities", [*supported])
 
 
 def row_columns(columns: Sequence[str]) -> Answer:
-    """Spark's ``MetadataColumn[]``: numbers that each row has."""
+    """Spark's ``MetadataColumn[]``: numeric columns of each row."""
     return Answer("row columns", [*columns])
 
 
 def columnar(supported: bool) -> Answer:
-    """Whether a scan hands over batches."""
+    """Whether a scan returns batches."""
     return Answer("columnar", supported)
 
 
@@ -87,11 +87,11 @@ def partitions(pickled: Sequence[bytes]) -> Answer:
 
 
 PYTHON_METRICS = Answer("python metrics")
-"""What Spark's Python data sources measure."""
+"""The metrics of Spark's Python data sources."""
 
 
 def for_java(answer: Answer, content: bytearray) -> Any:
-    """The answer as JSON can hold it. Bytes go behind the content, and their place and length stand for them."""
+    """The answer as JSON. Bytes are appended to the content, and represented by their offset and length."""
 
     def placed(data: bytes) -> list[int]:
         content.extend(data)
@@ -110,7 +110,7 @@ def for_java(answer: Answer, content: bytearray) -> Any:
 
 
 def in_java(bridge: Bridge, answer: Answer, known: Callable[..., Any]) -> Any:
-    """The answer as an object of Java, made step by step. ``known`` makes implementations of interfaces."""
+    """The answer as a Java object, made step by step. ``known`` makes implementations of interfaces."""
     make = _MAKERS.get(answer.kind)
     return answer.value if make is None else make(bridge, answer.value, known)
 

@@ -1,4 +1,4 @@
-"""The way into the JVM of one classic session: its classes, arrays and small values."""
+"""The connection to a classic session's JVM: classes, small values, errors, and Spark's expressions as plain values."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from lance_spark.core.location import DatasetLocation
 
 _SCHEMAS = 256
-"""Schemas of the JVM that are kept: a query asks for the same one several times."""
+"""Number of JVM schemas to keep: a query requests the same one several times."""
 
 
 class Bridge:
-    """What is reached through py4j of one session. Threads may share it.
+    """One session's JVM, through py4j. Threads can share it.
 
-    Looking up a class or a static method asks the JVM, so each is asked for once.
+    Looking up a class or a static method calls the JVM, so each is looked up once.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -49,23 +49,23 @@ class Bridge:
         self.cores = max(1, int(context.defaultParallelism))
         self._jvm: Any = context._jvm
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
-        self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
+        self.factory_arguments = self.relation_arguments = 0  # set when the session is examined
         self.no_row_changes: str | None = None
-        """Why statements cannot change rows; None where they can."""
+        """Why statements cannot change rows; None if they can."""
         self.maker: Any = None
-        """The object of Java that makes those that answer for Python; None where the session has no classes of ours."""
+        """The Java object that creates the handlers; None if the session lacks this package's Java classes."""
         self.batches = False
-        """Whether scans hand over batches."""
+        """Whether scans return batches."""
         self.writes_columns = False
-        """Whether the rows of writes go to Python as columns, where their types are plain."""
+        """Whether writes send the rows of plain types to Python as columns."""
         self.no_batches: str | None = None
-        """Why Spark gets rows; None where it gets batches."""
+        """Why Spark gets rows; None if it gets batches."""
         self.plans_merges = False
-        """Whether ``df.mergeInto`` tells its plan (4.3)."""
+        """Whether ``df.mergeInto`` exposes its plan (4.3)."""
         self.caches_by_name = False
-        """Whether Spark finds what is cached of a table by the table's name (4.3), and not by its version."""
+        """Whether Spark finds a table's cached data by the table's name (4.3), and not by its version."""
         self.names_of: Callable[[DatasetLocation], Sequence[str]] = lambda _: ()
-        """The names by which SQL has asked for branches of a dataset, where the session has catalogs."""
+        """The names that SQL has used for branches of a dataset, if the session has catalogs."""
         self.loader: Any = self.session.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
         self._classes: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class Bridge:
         self._methods: dict[tuple[tuple[str, ...], str, int], Any] = {}
 
     def load(self, name: str) -> Any:
-        """A ``java.lang.Class`` by its name. Raises Py4JJavaError where there is none."""
+        """A ``java.lang.Class`` by its name. Raises Py4JJavaError if there is none."""
         if name not in self._classes:
             self._classes[name] = self.call("java.lang.Class.forName", name, False, self.loader)
         return self._classes[name]
@@ -98,10 +98,10 @@ class Bridge:
 
     @cached_property
     def python_source(self) -> Any:
-        """What makes Spark start our workers. It is not looked up by a name: that is one of the active session."""
+        """Makes Spark start this package's workers. Not looked up by a name, which the active session would resolve."""
         from pyspark.sql.udf import _wrap_function
 
-        # Of the class only where it runs matters, the interpreter and its environment.
+        # Only the class's environment matters: the interpreter and its variables.
         return self.new(names.PYTHON_SOURCE, _wrap_function(self.spark.sparkContext, DataSource))
 
     def array(self, of: str, items: Sequence[Any]) -> Any:
@@ -139,16 +139,16 @@ class Bridge:
         return self.call("scala.jdk.javaapi.CollectionConverters.asScala", [*items]).toSeq()
 
     def items(self, found: Any) -> list[Any]:
-        """What is in a Seq of Scala's."""
+        """The elements of a Scala Seq."""
         return list(self.call("scala.jdk.javaapi.CollectionConverters.asJava", found))
 
     def thread(self) -> int:
-        """Java's thread that runs what this thread of Python asks for, and also what calls it back from there."""
+        """The Java thread that runs this Python thread's calls, and calls back to it."""
         return int(self.call("java.lang.Thread.currentThread").getId())
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let the session be the active one of this thread, whose settings Spark's parser follows."""
+        """Make the session the active one of this thread: Spark's parser follows the active session's settings."""
         before = self.call(f"{names.SESSION}.getActiveSession")
         self.call(f"{names.SESSION}.setActiveSession", self.session)
         try:
@@ -168,7 +168,7 @@ class Bridge:
         return self.call("java.util.OptionalLong.of", value)
 
     def schema(self, schema: StructType) -> Any:
-        """Spark's schema in the JVM, for one of Python."""
+        """Spark's JVM schema for a Python one."""
         text = schema.json()
         made = self._schemas.get(text)
         if made is None:
@@ -178,7 +178,7 @@ class Bridge:
         return made
 
     def default_method(self, interfaces: tuple[str, ...], name: str, arguments: Sequence[Any]) -> Any:
-        """The default method of that name that takes the arguments; None where there is none."""
+        """The default method of that name that takes the arguments; None if there is none."""
         key = (interfaces, name, len(arguments))
         if key not in self._methods:
             self._methods[key] = [
@@ -194,7 +194,7 @@ class Bridge:
 
 
 def propagate_exceptions(gateway: Any, enabled: bool) -> None:
-    """Let Java get the exceptions of callbacks as such, not as text, from which nothing of Spark's can be told."""
+    """Let Java get the exceptions of callbacks as objects, not as text, which would hide Spark's own."""
     gateway.callback_server_parameters.propagate_java_exceptions = enabled
 
 
@@ -207,22 +207,22 @@ def _takes(method: Any, arguments: Sequence[Any]) -> bool:
 
 @lru_cache(maxsize=256)
 def parsed_schema(text: str) -> StructType:
-    """Python's schema for the JSON of one."""
+    """Python's schema from JSON."""
     return StructType.fromJson(json.loads(text))
 
 
 def from_java(schema: Any) -> StructType:
-    """Python's schema for one in the JVM."""
+    """Python's schema for a JVM one."""
     return parsed_schema(schema.json())
 
 
-# --- Python's errors as Java's, on their way through Spark's planner to the user
+# --- Python errors as Java errors, on their way through Spark's planner to the user
 
 _PREFIX = f"{LanceSparkError.__module__}."
 
 
 class Spoken(NamedTuple):
-    """What the user typed, for hints in the same language."""
+    """The user's input language and names, for hints in the same language."""
 
     language: Language
     catalog: str | None = None
@@ -233,18 +233,18 @@ PYTHON = Spoken("python")
 
 
 def java_error(exception: Any) -> Py4JJavaError:
-    """What to raise in a callback, so that Java throws the exception."""
+    """The error to raise in a callback so that Java throws the exception."""
     return Py4JJavaError("", exception)
 
 
 @contextmanager
 def thrown(bridge: Bridge, spoken: Callable[[], Spoken] = lambda: PYTHON) -> Iterator[None]:
-    """Let Java throw an error of ours as one of Spark's, with the text that the plain data source gives."""
+    """Make Java throw this package's errors as Spark's, with the text that the plain data source gives."""
     try:
         yield
     except LanceSparkError as error:
         raise java_error(spark_error(bridge, error, spoken=spoken())) from error
-    except CapturedException as error:  # what a call of ours into Java threw, as PySpark made it
+    except CapturedException as error:  # an exception of a call into Java, as PySpark converted it
         if error._origin is None:
             raise
         raise java_error(error._origin) from error
@@ -253,18 +253,18 @@ def thrown(bridge: Bridge, spoken: Callable[[], Spoken] = lambda: PYTHON) -> Ite
 def spark_error(
     bridge: Bridge, error: LanceSparkError, kind: str = "java.lang.IllegalArgumentException", spoken: Spoken = PYTHON
 ) -> Any:
-    """Spark's exception for one of ours: unchecked, as the methods of a scan declare none."""
+    """Spark's exception for this package's error: unchecked, because the methods of a scan declare none."""
     text = f"{type(error).__module__}.{type(error).__qualname__}: {error.told(*spoken)}"
     return bridge.new(kind, text)
 
 
 def as_spark(error: LanceSparkError, spoken: Spoken = PYTHON) -> LanceSparkError:
-    """The error as one that is also Spark's: whoever catches what the plain data source raises catches it as well."""
+    """The error as one that is also Spark's, so handlers for the plain data source's errors also catch it."""
     return _both(type(error))(error.message, said(error.hint, *spoken) if error.hint else None)
 
 
 def recovered(converted: Exception) -> Exception:
-    """What a user gets to see of an exception of Spark's: ours, if it is one that went through Java."""
+    """The user's view of a Spark exception: this package's error if it passed through Java."""
     text = str(converted)
     ours = own_error(text) if text.startswith(_PREFIX) else None
     return converted if ours is None else as_spark(ours)
@@ -285,11 +285,11 @@ def _both(kind: type[LanceSparkError]) -> type[LanceSparkError]:
     return _made[kind]
 
 
-# --- What Spark's planner says, as plain values: lists and texts that JSON can hold
-# No JVM in what reads them.
+# --- Values from Spark's planner as plain values: lists and texts that fit into JSON
+# The readers need no JVM.
 #
-# ``java/Answers.java`` makes such values of whatever Spark passes, in one text; ``plain`` makes the same ones where the
-# session has no Java classes of ours, one question after the other.
+# ``java/Answers.java`` converts everything that Spark passes into one text; ``plain`` makes the same values if the
+# session has no Java classes of this package, with one call after the other.
 
 _FUNCTIONS = {"CountStar": "COUNT_STAR", "Count": "COUNT", "Sum": "SUM", "Min": "MIN", "Max": "MAX", "Avg": "AVG"}
 _LITERALS: dict[str, Callable[[Any], Any]] = {
@@ -299,11 +299,11 @@ _LITERALS: dict[str, Callable[[Any], Any]] = {
     "bytes": base64.b64decode,
 }
 _CALLS = frozenset({"GeneralScalarExpression", "Predicate", "And", "Or", "Not", "AlwaysTrue", "AlwaysFalse"})
-"""Classes whose name and children say all."""
+"""Classes fully described by their name and children."""
 
 
 def expression(node: Any) -> Expression | None:
-    """The expression; None for one of a kind that is not known here, or that holds one."""
+    """The expression; None for an unknown kind, or one that contains an unknown kind."""
     kind, *parts = node
     if kind == "column":
         return Column(tuple(parts[0]))
@@ -321,13 +321,13 @@ def expression(node: Any) -> Expression | None:
 
 
 def columns(nodes: Any) -> list[Column] | None:
-    """The columns; None where one of the expressions is something else."""
+    """The columns; None if one of the expressions is something else."""
     found = [Column(tuple(node[1])) for node in nodes if node[0] == "column"]
     return found if len(found) == len(nodes) else None
 
 
 def aggregates(nodes: Any) -> list[Aggregate] | None:
-    """The aggregate functions; None where one of them is not known here."""
+    """The aggregate functions; None if one of them is unknown."""
     translated = [_aggregate(*each) for each in nodes]
     known = [each for each in translated if each is not None]
     return known if len(known) == len(translated) else None
@@ -342,7 +342,7 @@ def _aggregate(name: str, over: Any, distinct: bool) -> Aggregate | None:
 
 
 def sort_key(over: Any, direction: str, nulls: str) -> SortKey | None:
-    """A key to sort by; None where it is not a column of the table."""
+    """A sort key; None if it is not a column of the table."""
     named = columns([over])
     if named is None or len(named[0].path) != 1:
         return None
@@ -350,7 +350,7 @@ def sort_key(over: Any, direction: str, nulls: str) -> SortKey | None:
 
 
 def plain(bridge: Bridge, given: Any) -> Any:
-    """The value of something that Spark passed: of a predicate, a schema, an aggregation, an order or of options."""
+    """The plain value of Spark's predicate, schema, aggregation, order or options."""
     if given is None or isinstance(given, bool | int | float | str):
         return given
     if bridge.maker is not None:

@@ -1,4 +1,4 @@
-"""Looks for everything that this room needs from Spark, before any of it is used."""
+"""Checks that Spark has everything this package needs from its JVM, before any of it is used."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SWITCH = "LANCE_SPARK_NATIVE"
-"""Environment variable that switches this room off: 0, false, no or off."""
+"""Environment variable that switches the native way off: 0, false, no or off."""
 BY_ROWS = "LANCE_SPARK_COLUMNAR"
-"""Environment variable that makes scans hand over rows, and writes get them as from Spark: 0, false, no or off."""
+"""Environment variable that makes scans return rows, and writes send them Spark's way: 0, false, no or off."""
 _OFF = ("0", "false", "no", "off")
 
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
-"""As Java shows a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
+"""Java's text of a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
 
 connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
-"""The ways into the JVM that are in use, by session."""
+"""The bridges in use, by session."""
 
 
 def connect(spark: SparkSession) -> Bridge:
-    """The way into a session's JVM. Raises Refused, with what is missing, where the plain data source is to be used."""
+    """The bridge to a session's JVM. Raises Refused, with the missing part, if only the plain data source works."""
     if os.environ.get(SWITCH, "").lower() in _OFF:
         raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
     if is_connect(spark):
@@ -60,7 +60,7 @@ def connect(spark: SparkSession) -> Bridge:
 
 
 def catalogs(bridge: Bridge) -> Any:
-    """The map in which Spark keeps the catalogs of the session that were loaded."""
+    """Spark's map of the session's loaded catalogs."""
     manager = bridge.session.sessionState().catalogManager()
     field = manager.getClass().getDeclaredField("catalogs")
     field.setAccessible(True)
@@ -69,7 +69,7 @@ def catalogs(bridge: Bridge) -> Any:
 
 def _why_no_row_changes(bridge: Bridge) -> str | None:
     if not isinstance(bridge.gateway, ClientServer):
-        return "PYSPARK_PIN_THREAD is off, so that threads of Python and Java do not belong together."
+        return "PYSPARK_PIN_THREAD is off, so that threads of Python and Java do not correspond."
     missing = [name for name in names.FOR_CHANGES if not _loads(bridge, name)]
     if missing:
         return f"this Spark has no {missing[0]}."
@@ -136,14 +136,14 @@ def _one_of(counts: list[int], known: tuple[int, ...], name: str) -> int:
     raise Refused(f"{name} of this Spark takes other arguments.")
 
 
-# --- Which session Spark takes for the one of a thread
+# --- The active session of a thread
 
 
 @contextmanager
 def activity(spark: SparkSession) -> Iterator[None]:
-    """Make a session the active one of this thread for a while, where that can be done.
+    """Temporarily make a session the active one of this thread, if possible.
 
-    Spark looks names of Python data sources up in the active session, whichever session is asked.
+    Spark looks up names of Python data sources in the active session, whichever session receives the call.
     """
     try:
         bridge = connected.get(spark) or connect(spark)
@@ -161,16 +161,16 @@ def activity(spark: SparkSession) -> Iterator[None]:
             bridge.call(f"{names.SESSION}.clearActiveSession")
 
 
-# --- Keeps one warning of Spark's from users: that a data source of ours takes the place of ours
+# --- Suppressing Spark's warning that one registration of this data source replaced another
 
 _silenced: WeakKeyDictionary[SparkContext, set[str]] = WeakKeyDictionary()
 
 
 def expect_replacement(spark: SparkSession, name: str) -> None:
-    """Let Spark not log that the data source of this name replaced another one; all else is logged as before.
+    """Keep Spark from logging that the data source of this name replaced another one; all else is logged as before.
 
-    Spark finds our source by itself before it is registered, and copies what is registered for each streaming query and
-    each new session, always with that warning. Nothing is done on Spark Connect, and where Spark logs by other means.
+    Spark finds this data source by itself before its registration, and copies registrations for each streaming query
+    and each new session, always with that warning. Does nothing on Spark Connect, and if Spark logs by other means.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return
@@ -191,5 +191,5 @@ def _refuse(context: Any, name: str) -> None:
     no_flags = context._gateway.new_array(jvm.java.lang.String, 0)
     refusing = log4j.core.filter.RegexFilter.createFilter(text, no_flags, False, results.DENY, results.NEUTRAL)
     root = log4j.LogManager.getContext(False).getConfiguration().getRootLogger()
-    for appender in root.getAppenders().values():  # a filter of a logger would change what Spark's shells show of it
+    for appender in root.getAppenders().values():  # a filter of a logger would change the output of Spark's shells
         appender.addFilter(refusing)

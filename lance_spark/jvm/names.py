@@ -1,4 +1,4 @@
-"""Every name of Spark's classes that this room uses, once."""
+"""The names of all Spark classes that this package uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WRITE = f"{_SQL}.connector.write"
 _V2 = f"{_SQL}.execution.datasources.v2"
 _LOGICAL = f"{_SQL}.catalyst.plans.logical"
 
-# Public: the interfaces of Spark's DataSource V2, and the values that go through them.
+# Public: the interfaces of Spark's DataSource V2, and their values.
 OPTIONS = f"{_SQL}.util.CaseInsensitiveStringMap"
 DATA_TYPE = f"{_SQL}.types.DataType"
 IDENTIFIER = f"{_CATALOG}.Identifier"
@@ -57,7 +57,7 @@ PUSH_AGGREGATES = f"{_READ}.SupportsPushDownAggregates"
 PREDICATE = f"{_SQL}.connector.expressions.filter.Predicate"
 NAMED_REFERENCE = f"{_SQL}.connector.expressions.NamedReference"
 
-# Private: what may be missing, or other, in another version or a fork.
+# Private: another version or a fork might lack or change them.
 SESSION = f"{_SQL}.classic.SparkSession"
 PYTHON_SOURCE = f"{_V2}.python.UserDefinedPythonDataSource"
 PYTHON_PARTITION = f"{_V2}.python.PythonInputPartition"
@@ -76,7 +76,7 @@ NAMESPACE_NOT_EMPTY = f"{_SQL}.catalyst.analysis.NonEmptyNamespaceException"
 PYTHON_SOURCE_V2 = f"{_V2}.python.PythonDataSourceV2"
 ARTIFACTS = "org.apache.spark.JobArtifactSet"
 
-# Private, and only for statements that change rows: where one is missing, these are refused, and all else goes on.
+# Private, and only for statements that change rows: if one is missing, these are refused, and everything else works.
 CHANGES_MODE = f"{_SQL}.execution.CommandExecutionMode"
 CHANGES_WRITE = f"{_LOGICAL}.WriteDelta"
 CHANGES_APPEND = f"{_LOGICAL}.AppendData"
@@ -108,6 +108,6 @@ MAYBE_CREATES = tuple(
 
 _ALL = {key: value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_")}
 CLASSES = tuple(value for key, value in _ALL.items() if not key.startswith(("CHANGES_", "MAYBE_")))
-"""What has to be there when a session is registered."""
+"""Names required to register a session."""
 FOR_CHANGES = tuple(value for key, value in _ALL.items() if key.startswith("CHANGES_"))
-"""What statements that change rows need besides."""
+"""Additional names required by statements that change rows."""

@@ -1,9 +1,9 @@
 """Java interfaces, implemented in Python.
 
-py4j's own proxies forward every method, default methods included, of which each version of Spark has more. So the
-proxy is one of ``java.lang.reflect``, and what the Python object does not implement is answered by the interface's
-default method. Its handler is ``java/Answers.java``, which also answers in Java what Python knows beforehand. Where
-the session has no Java classes of ours, the handler is the py4j proxy, and every question goes to Python.
+py4j's own proxies forward every method, including default methods, of which each version of Spark has more. So the
+proxy is one of ``java.lang.reflect``, and the interface's default method answers whatever the Python object does not
+implement. The proxy's handler is ``java/Answers.java``, which also answers in Java what Python knows beforehand. If the
+session has no Java classes of this package, the handler is the py4j proxy, and every call goes to Python.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _kinds: dict[type, str] = {}
 
 @dataclass(frozen=True)
 class ChosenPredicates:
-    """Of the predicates that Spark offers, by their places: what is taken, and what Spark has to apply."""
+    """Spark's predicates, by index: those taken, and those that Spark must apply."""
 
     taken: tuple[int, ...]
     left: tuple[int, ...]
 
 
 class Implementation:
-    """A Python object that Java sees as an implementation of interfaces. ``pushLimit`` is ``push_limit`` here."""
+    """A Python object that Java sees as an implementation of interfaces; ``pushLimit`` becomes ``push_limit``."""
 
     interfaces: ClassVar[tuple[str, ...]]
     """Full names of the Java interfaces."""
     told: ClassVar[frozenset[str]] = frozenset()
-    """Java's names of the methods that get plain values, as ``plain_values`` has them, and not Java's objects."""
+    """Java's names of the methods that get plain values, as from ``bridge.plain``, instead of Java's objects."""
     kept: ClassVar[frozenset[str]] = frozenset()
-    """Java's names of methods without arguments that need not be asked twice."""
+    """Java's names of methods without arguments whose answers are kept."""
     defaults: ClassVar[frozenset[str]] = frozenset()
-    """Java's names of methods, with the number of their arguments behind a slash, that are left to the interface."""
+    """Java's names of methods left to the interface, followed by a slash and the number of their arguments."""
     same: ClassVar[bool] = False
-    """Whether all objects with the same text are equal. Else each is equal to itself only."""
+    """Whether all objects with the same text are equal. Otherwise each is equal only to itself."""
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
@@ -51,12 +51,12 @@ class Implementation:
         self._taken: list[Any] = []
 
     def answered(self) -> dict[str, Answer]:
-        """By Java's names of methods without arguments, what they answer."""
+        """Known answers of methods without arguments, by Java's names."""
         return {}
 
     @property
     def text(self) -> str | None:
-        """What ``to_string`` says; None where that is better asked for later."""
+        """The result of ``to_string``; None to compute it on demand."""
         return self.to_string()
 
     def equals(self, other: Any) -> bool:
@@ -74,7 +74,7 @@ class Implementation:
         return type(self).__name__
 
     def spoken(self) -> Spoken:
-        """What was typed when Java calls this, as far as it tells: a scan may be of SQL and of a DataFrame."""
+        """The user's input language when Java calls this, if known: a scan can serve SQL or a DataFrame."""
         return PYTHON
 
     def java(self) -> Any:
@@ -91,7 +91,7 @@ class Implementation:
 
     @classmethod
     def _kind(cls) -> str:
-        """What ``Answers.java`` has to know of the class."""
+        """The facts about the class that ``Answers.java`` needs."""
         if cls not in _kinds:
             methods = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))]
             asked = [re.sub(r"_(.)", lambda found: found[1].upper(), name) for name in methods]
@@ -100,7 +100,7 @@ class Implementation:
         return _kinds[cls]
 
     def default(self, name: str, *arguments: Any) -> Any:
-        """What the interface's default method of that name says."""
+        """The result of the interface's default method of that name."""
         bridge = self.bridge
         method = bridge.default_method(self.interfaces, name, arguments)
         if method is None:
@@ -111,7 +111,7 @@ class Implementation:
 
 
 class Known(Implementation):
-    """An implementation all of whose answers are known."""
+    """An implementation with all of its answers known."""
 
     def __init__(self, bridge: Bridge, interface: str, answers: dict[str, Any]) -> None:
         super().__init__(bridge)
@@ -124,7 +124,7 @@ class Known(Implementation):
 
 
 class _Handler:
-    """What py4j calls: any name is a method."""
+    """py4j's target: any name is a method."""
 
     class Java:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]

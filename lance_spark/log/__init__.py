@@ -1,1 +1,1 @@
-"""What happened to a table: versions as entries of a log, the graph of branches, differences of two versions. Pure."""
+"""What happened to a table: versions as entries of a log, and the graph of branches."""

@@ -1,4 +1,7 @@
-"""The graph of versions in lanes: step by step, and drawn as text as ``git log --graph`` does."""
+"""The graph of versions: in lanes step by step, as text like ``git log --graph``, and as an SVG drawing.
+
+Entries of a log come in, newest first. Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from lance_spark.core.show import safe
 from lance_spark.format.operations import LogEntry
 
 NODE, MERGE_NODE = "*", "M"
-"""A version, and one that took in another branch."""
+"""Symbols of a version, and of one that took in another branch."""
 _LANE = "|"
 
 
@@ -22,17 +25,17 @@ class GraphStep:
     """What happens to the lanes next, from top to bottom."""
 
     kind: Literal["join", "node", "fan", "close"]
-    """``join``: lane ``other`` is led into ``place``. ``node``: a version stands in ``place``; where nothing led
-    there, that is a new lane, the last one. ``fan``: a lane begins to the right of ``place``. ``close``: lane
-    ``place`` ends, and those to its right move left."""
+    """``join``: lane ``other`` is led into ``place``. ``node``: a version stands in ``place``; if no lane led there,
+    that is a new lane, the last one. ``fan``: a lane begins to the right of ``place``. ``close``: lane ``place`` ends,
+    and those to its right move left."""
     count: int
-    """Lanes before it; for a node with its own."""
+    """Number of lanes before the step; for a node, including its own."""
     place: int
     other: int = 0
     entry: LogEntry | None = None
-    """Of a node."""
+    """Only for a node."""
     target: PinnedVersion | None = None
-    """The version that a lane which begins leads to."""
+    """The version that a new lane leads to."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,17 @@ class GraphRow:
     """One line of the graph."""
 
     graph: str
-    """What is drawn, without blanks at its end."""
+    """The drawn text, without trailing blanks."""
     entry: LogEntry | None = None
-    """The version that the line is about; None for a line that only leads lanes from one place to another."""
+    """The version of the line; None for a line that only moves lanes."""
     below: str = ""
     """What to draw next to further lines about the same version."""
 
 
 def steps(entries: Iterable[LogEntry]) -> Iterator[GraphStep]:
-    """How the lanes of a log run. ``entries`` come newest first, each before those it was made from.
+    """The steps that draw the lanes of a log. ``entries`` come newest first, each before those it was made from.
 
-    A merge from a branch that is not among the entries (it was deleted, or is on a remote) gets no lane.
+    A merge from a branch that is not among the entries (deleted, or on a remote) gets no lane.
     """
     listed = list(entries)
     known = {entry.pin for entry in listed}
@@ -99,7 +102,7 @@ def _bars(count: int, ended: int | None) -> str:
 
 
 def _joined(count: int, place: int, other: int) -> str:
-    """``|/`` for neighbours, ``|_|/`` for lanes with others in between; lanes to the right move left."""
+    """``|/`` for neighbors, ``|_|/`` for lanes with others in between; lanes to the right move left."""
     drawn = ""
     for lane in range(count):
         if lane == other:
@@ -125,7 +128,7 @@ def _closed(count: int, place: int) -> str:
     return (left + " /" if left else " /") + " /" * (count - place - 2)
 
 
-# --- Lays out the graph of a log for a drawing: where dots and lines are, in columns and rows
+# --- The graph of a log laid out in columns and rows
 # Pure.
 
 Point = tuple[int, int]
@@ -142,13 +145,13 @@ class Dot:
 
 @dataclass(frozen=True)
 class Track:
-    """The way from a version down to one that it was made from."""
+    """The line from a version down to one that it was made from."""
 
     branch: str | None
-    """The branch whose line it is: that of the upper version, or of what a merge took in."""
+    """The branch it belongs to: that of the upper version, or the one that a merge took in."""
     points: tuple[Point, ...]
     open: bool = False
-    """Whether it leads to a version that is not in the log."""
+    """Whether it leads to a version outside the log."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,12 @@ class Drawing:
 
     @property
     def columns(self) -> int:
-        """How many lanes there are side by side."""
+        """The number of lanes side by side."""
         return 1 + max((column for track in self.tracks for column, _ in track.points), default=0)
 
     @property
     def rightmost(self) -> tuple[int, ...]:
-        """By row, the last column in which there is anything."""
+        """By row, the last occupied column."""
         widths = [dot.at[0] for dot in self.dots]
         for column, row in (point for track in self.tracks for point in track.points):
             if row < len(widths):
@@ -174,7 +177,7 @@ class Drawing:
 
     @property
     def branches(self) -> tuple[str | None, ...]:
-        """Whose lines there are, as they come from above."""
+        """Whose lines there are, from top to bottom."""
         branches = [dot.entry.branch for dot in self.dots] + [track.branch for track in self.tracks]
         return tuple(dict.fromkeys(branches))
 
@@ -197,7 +200,7 @@ class _Lane:
 
 @dataclass
 class _Pen:
-    """Goes down the rows, with the lanes that are open."""
+    """Goes down the rows, with the open lanes."""
 
     row: int = -1
     lanes: list[_Lane] = field(default_factory=list)
@@ -239,7 +242,7 @@ class _Pen:
         return Drawing(tuple(self.dots), tuple(self.tracks))
 
 
-# --- Draws the graph of a log as SVG: a dot for each version, a line for each branch, names as labels
+# --- The graph of a log as SVG: a dot per version, a line per branch, names as labels
 # Pure.
 
 ROW = 28
@@ -247,7 +250,7 @@ ROW = 28
 _LANE_WIDTH, _MARGIN, _LETTER, _GAP = 18, 12, 6.7, 6
 _LONGEST_NAME = 28
 _MOST_LABELS = 6
-"""Beside one version."""
+"""The most labels beside one version."""
 _PALETTE = ("#3b82d6", "#d97a1e", "#2f9e58", "#a365d9", "#dd5555", "#1f9aa8", "#b5890b", "#d65796")
 """Readable on white and on black. The first one is main's."""
 _LOOKS = {
@@ -256,7 +259,7 @@ _LOOKS = {
     "fork": 'fill-opacity="0" stroke="{}" stroke-dasharray="3 2"',
     "rest": 'fill-opacity="0"',
 }
-"""A branch is filled, a tag has square corners, a fork is dashed; what stands for more names has no border."""
+"""A branch is filled, a tag has square corners, a fork is dashed; a label that sums up more names has no border."""
 _FONT = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
@@ -277,7 +280,7 @@ class _Label:
 
 
 def svg(drawing: Drawing) -> str:
-    """The graph, in the colour of the text around it where it is no branch's."""
+    """The graph. Lines without a branch take the color of the surrounding text."""
     colors = _colors(drawing)
     labels = [_labels(dot.entry, colors) for dot in drawing.dots]
     right = [_x(column) + _MARGIN for column in drawing.rightmost]
@@ -298,7 +301,7 @@ def _colors(drawing: Drawing) -> Mapping[str | None, str]:
 
 
 def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
-    """As in the text of a log: branches, tags except for protection tags, and forks."""
+    """The labels of the text log: branches, tags except for protection tags, and forks."""
 
     def color(name: str) -> str:
         return colors.get(None if name == MAIN else name, "currentColor")
@@ -321,7 +324,7 @@ def _y(row: int) -> float:
 
 
 def _track(track: Track, colors: Mapping[str | None, str], height: int) -> str:
-    """A line down its points; dotted where it leads on to what is not in the log."""
+    """A line down its points; dotted where it leaves the log."""
     drawn = track.points[:-1] if track.open else track.points
     last = [_path(track.points[-2:], height, ' stroke-dasharray="2 4"')] if track.open else []
     paths = [_path(drawn, height)] if len(drawn) > 1 else []

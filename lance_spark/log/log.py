@@ -1,4 +1,8 @@
-"""The versions of one branch as entries of a log, each read when it is needed."""
+"""The history of a table: ``log``, ``show``, and cards for tables, branches, tags and remotes.
+
+Refs and manifests come in, each read when it is needed. Entries of a log, details of a version and cards come out.
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +47,8 @@ from lance_spark.log.rules import (
     tags_card,
     unknown_card,
 )
-from lance_spark.scan import lance
-from lance_spark.scan.lance import count_rows
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import count_rows
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.commits import known_remotes
 from lance_spark.storage.files import THREADS
@@ -56,7 +60,7 @@ _STARTS = "Clone"
 
 
 class LogContext:
-    """What all chains of one log have in common: refs, and the newest versions that were looked up."""
+    """What all chains of one log share: refs, and the newest versions that were looked up."""
 
     def __init__(self, location: DatasetLocation, refs: RefTable, count: int | None, stat: bool) -> None:
         self.location = location
@@ -76,11 +80,11 @@ class LogContext:
                 self._forks[self.shown(branch.fork)].append(branch.name)
 
     def manifests(self, branch: str | None) -> BranchVersions:
-        """The versions of a branch, as they were when they were first listed."""
+        """The versions of a branch, as they were when first listed."""
         return self._manifests.setdefault(branch, BranchVersions(self.location, branch))
 
     def newest(self, branch: str | None) -> int | None:
-        """Number of the newest version of a branch; None where it has none."""
+        """Number of the newest version of a branch; None if it has none."""
         return self.manifests(branch).newest
 
     def newest_of_all(self) -> dict[str | None, int | None]:
@@ -99,14 +103,14 @@ class LogContext:
         return newest
 
     def ahead(self) -> Iterator[int]:
-        """How many versions of a chain may be read at once. Of very many chains, most have one version to show."""
+        """How many versions of a chain to read at once. With very many chains, most show only one version."""
         if self._walks_all:
             yield 1
         while True:
             yield self.unread
 
     def tip(self, branch: str | None) -> PinnedVersion:
-        """The newest version of a branch. Raises NotFound without such a branch, or without versions."""
+        """The newest version of a branch. Raises NotFound if the branch does not exist or has no versions."""
         newest = self.newest(branch)
         if branch is not None and branch not in self.refs.branches:
             raise missing("branch", branch, [MAIN, *self.refs.branches])
@@ -123,7 +127,7 @@ class LogContext:
         return None if entry is None else entry.fork
 
     def shown(self, pin: PinnedVersion) -> PinnedVersion:
-        """The version a log shows for one: the first of a branch is a copy of the one it was created from."""
+        """The version that a log shows: the first version of a branch is a copy of its fork, which is shown instead."""
         while (fork := self.fork(pin.branch)) is not None and fork.version == pin.version:
             pin = fork
         return pin
@@ -137,7 +141,7 @@ class LogContext:
         return tuple(sorted(self._forks.get(self.shown(pin), ())))
 
     def heads(self, pin: PinnedVersion) -> tuple[str, ...]:
-        """Branches whose newest version it is: its own, and those of its forks that are known to be without one."""
+        """Branches whose newest version this is: its own branch, and forks known to have no versions of their own."""
         names = [pin.branch or MAIN] if self.newest(pin.branch) == pin.version else []
         names += [name for name in self.forks(pin) if name in self._manifests and self.newest(name) == pin.version]
         return tuple(names)
@@ -164,7 +168,7 @@ class BranchLog:
             paths = takewhile(lambda read: self._is_shown(read[0]), paths)
         versions = read_versions(manifests, paths, self.context.ahead())
         here = next(versions, None)
-        # The last one that is shown is compared with the one before it, which may not be shown.
+        # The last one shown is compared with the one before it, which need not be shown.
         while here is not None and self._is_shown(here.version):
             turn = LogCursor(self, here, versions)
             yield turn
@@ -178,13 +182,13 @@ class BranchLog:
         return self._entry(here, current)
 
     def _decoded(self, version: StoredVersion) -> Contents:
-        """The last one is asked for again, as the next one's turn comes."""
+        """Decoded contents; the last one is kept, since the next version asks for it again."""
         if self._last is None or self._last[0] is not version:
             self._last = (version, decode_contents(version.content))
         return self._last[1]
 
     def _is_shown(self, version: int) -> bool:
-        """Whether it is a version of the branch itself, or a copy of the one it was created from where that is gone."""
+        """Whether the branch wrote this version itself, or it is a copy of a fork that is gone."""
         if self.fork is None or version > self.fork.version or not self._own_only:
             return True
         return version == self.fork.version and not self._fork_is_there
@@ -246,7 +250,7 @@ class BranchLog:
 
 
 class LogCursor:
-    """A version that may come next in the log. Of most such versions only the time is ever needed."""
+    """A version that may come next in the log. Most of these are never decoded: only their time is needed."""
 
     def __init__(self, chain: BranchLog, here: StoredVersion, rest: Iterator[StoredVersion]) -> None:
         self.pin = PinnedVersion(chain.branch, here.version)
@@ -258,7 +262,7 @@ class LogCursor:
 
     @cached_property
     def before(self) -> StoredVersion | None:
-        """The version before it in the chain. Its manifest is read only when it is needed."""
+        """The version before it in the chain. Its manifest is read only when needed."""
         return next(self._rest, None)
 
     def entry(self) -> LogEntry:
@@ -269,7 +273,7 @@ class LogCursor:
 
 
 class _RowCounter:
-    """Counts the rows of successive versions; only fragments that differ are decoded."""
+    """Counts the rows of successive versions; decodes only the fragments that differ."""
 
     def __init__(self) -> None:
         self._last: tuple[Contents, int] | None = None
@@ -286,12 +290,12 @@ class _RowCounter:
 
 
 # --- The history of a branch: ``log`` and ``show``
-# Nothing is changed, and only manifests that are shown are read.
+# Reads only the manifests that are shown, and changes nothing.
 
 _STEPS = frozenset({"Clone", "ReserveFragments", "UpdateBases"})
 Scope = Literal["chain", "merged", "all"]
-"""Which versions a log has: those of a branch and, past its fork, of its parents; with them those that merges took in
-and that are still there; or those of all branches."""
+"""Which versions a log has: those of a branch and, past its fork, of its parents; those plus the versions that merges
+took in and that still exist; or those of all branches."""
 
 
 def log(
@@ -304,8 +308,8 @@ def log(
 ) -> tuple[LogEntry, ...]:
     """The versions of a branch, newest first: from ``start`` or its newest one, ``count`` of them.
 
-    Versions that a fetch or a clone needs to write down another dataset's versions, and that change no row, are left
-    out. Raises NotFound where there is no such branch or version, CorruptData for a manifest that cannot be understood.
+    Leaves out versions that only record another dataset's versions for a fetch or a clone and change no row. Raises
+    NotFound if the branch or version does not exist, CorruptData for a manifest that cannot be decoded.
     """
     context = LogContext(location, refs.read_ref_files(location), count, stat)
     walk, first = _begin(branch, start, context, scope)
@@ -316,7 +320,7 @@ def log(
 def recent(
     location: DatasetLocation, start: PinnedVersion, count: int | None, stat: bool = False, scope: Scope = "merged"
 ) -> History:
-    """The newest ``count`` versions from ``start`` on, all without a count, as a value that can be printed."""
+    """The newest ``count`` versions from ``start`` on, or all without a count, as a printable value."""
     entries = log(location, start.branch, start, None if count is None else count + 1, stat, scope)
     return History(location.uri, start, entries[:count], older=count is not None and len(entries) > count)
 
@@ -336,7 +340,7 @@ def _begin(
 
 
 def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
-    """One version in full. Raises NotFound for a version that is not there, CorruptData."""
+    """One version in full. Raises NotFound if the version does not exist, CorruptData."""
     content = read_manifest(location, pin)
     context = LogContext(location, refs.read_ref_files(location), 2, stat=True)
     chain = BranchLog(context, pin.branch, pin.version, own_only=False)
@@ -379,14 +383,14 @@ class _Next(NamedTuple):
 
     age: float
     order: int
-    """Decides among cursors of one age; so the fields after it are never compared."""
+    """Breaks ties between cursors of one age, so that the fields after it are never compared."""
     cursor: LogCursor
     chain: BranchLog
     rest: Iterator[LogCursor]
 
 
 class _Walk:
-    """Several chains at once, the newest entry first. Every version comes before those that it was made from."""
+    """Several chains at once, newest entry first. Every version comes before those it was made from."""
 
     def __init__(self, context: LogContext, merged: bool) -> None:
         self._context = context
@@ -400,15 +404,15 @@ class _Walk:
         """Versions that are not shown, with the ones before them."""
 
     def add(self, branch: str | None, version: int, age: float = float("-inf")) -> None:
-        """Walk a branch, too, from a version on. ``age`` is that of the entry it must come after."""
+        """Also walk a branch from a version on. ``age`` is that of the entry it must come after."""
         if self._from.get(branch, 0) >= version:
-            return  # the walk that began above comes by there
+            return  # an earlier walk from a newer version reaches this one
         self._from[branch] = version
         chain = BranchLog(self._context, branch, version)
         self._push(chain, iter(chain), age)
 
     def shown_parents(self, entry: LogEntry) -> tuple[PinnedVersion, ...]:
-        """Its parents, with what comes before them in place of those that are not shown."""
+        """Its parents; those that are not shown are replaced by the versions before them."""
         shown: list[PinnedVersion] = []
         for parent in entry.parents:
             line: tuple[PinnedVersion, ...] = (parent,)
@@ -431,14 +435,14 @@ class _Walk:
                 self.add(chain.fork.branch, chain.fork.version, age)
             return
         if cursor.pin in self._seen:
-            return  # another walk goes on from there
+            return  # another walk continues from there
         self._seen.add(cursor.pin)
-        # Clocks differ: an entry is never older than what was made from it.
+        # Clocks differ: an entry is never older than the versions it was made from.
         own = max(age, -cursor.timestamp_ns)
         heapq.heappush(self._waiting, _Next(own, next(self._order), cursor, chain, rest))
 
     def entries(self, first: PinnedVersion) -> Iterator[LogEntry]:
-        """All entries; those of other branches than that of the first are marked."""
+        """All entries; entries of branches other than the first one's are marked."""
         while self._waiting:
             turn = heapq.heappop(self._waiting)
             entry = turn.cursor.entry()
@@ -453,22 +457,21 @@ class _Walk:
             self._push(turn.chain, turn.rest, turn.age)
 
 
-# --- Looks at a table, its branches, tags and remotes to show them
-# A few requests for metadata; nothing here raises.
-#
-# Debuggers print values, too, and so do tracebacks: where the store does not answer, the card says why.
+# --- Cards for tables, branches, tags and remotes
+# A few metadata requests. Nothing here raises: debuggers and tracebacks also print values, so if the store does not
+# answer, the card shows why.
 
 _LONGEST_WHY = 120
 _MOST_REFS = 200
-"""Ref files that are read to find remotes: a dataset may have thousands, and each is a request."""
+"""How many ref files are read to find remotes: a dataset can have thousands, and each costs a request."""
 
 
 def look_at_table(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
-    """A table at a ref. A moment is not looked up: that reads the manifests of the whole history."""
+    """A table at a ref. A moment is not resolved: that would read the manifests of the whole history."""
 
     def look() -> Card:
         pin = resolve(location, ref)
-        names = tuple(lance.schema_of(location, pin).names)
+        names = tuple(pylance.schema_of(location, pin).names)
         return table_card(what, location.uri, ref, TableGlance(pin, datasets.summarise(location, pin), names))
 
     if ref.as_of is not None:
@@ -477,7 +480,7 @@ def look_at_table(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
 
 
 def look_at_branches(what: str, location: DatasetLocation) -> Card:
-    """All names of branches, and some of them in full."""
+    """The names of all branches, and some branches in full."""
 
     def look() -> Card:
         datasets.open_latest(location)
@@ -489,7 +492,7 @@ def look_at_branches(what: str, location: DatasetLocation) -> Card:
 
 
 def look_at_tags(what: str, location: DatasetLocation) -> Card:
-    """All names of tags, and some of them in full."""
+    """The names of all tags, and some tags in full."""
 
     def look() -> Card:
         datasets.open_latest(location)
@@ -504,7 +507,7 @@ def look_at_remotes(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        # What follows a remote's branch is named after both.
+        # A branch that follows a remote's is named after both.
         names = [name for name in refs.list_ref_names(location, BRANCHES) if "/" in name]
         return remotes_card(what, location.uri, known_remotes(refs.read_branches(location, names[:_MOST_REFS])))
 
@@ -512,7 +515,7 @@ def look_at_remotes(what: str, location: DatasetLocation) -> Card:
 
 
 def or_why(look: Callable[[], Card], otherwise: Callable[[str], Card]) -> Card:
-    """What was seen, or a card with what the store said instead."""
+    """The card, or one with the store's error message instead."""
     try:
         return look()
     except (LanceSparkError, OSError, RuntimeError, ValueError) as problem:

@@ -1,4 +1,7 @@
-"""Lists of branches and tags, as people see them. Pure."""
+"""What ``list``, ``log``, ``show`` and ``diff`` print: tables and cards, histories, and lines of text.
+
+Branches, tags, entries of a log and differences come in as values; text and HTML come out. Pure.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def tag_grid(tags: Iterable[Tag]) -> Grid:
 
 
 def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> Grid:
-    """With a column for lifetimes if there is one."""
+    """Adds a column for lifetimes if any row has one."""
     told = [str(lifetime) for _, lifetime in rows]
     if not any(told):
         return Grid(header, tuple(row for row, _ in rows))
@@ -75,7 +78,7 @@ class BranchList(Shown, list[Branch]):
     """A list of branches that prints as a table."""
 
     hidden = 0
-    """How many are left out, as they are the plans of frozen sets."""
+    """How many are left out because they are the plans of frozen sets."""
 
     def __repr__(self) -> str:
         return _listed(self)
@@ -95,7 +98,7 @@ class TagList(Shown, list[Tag]):
     """A list of tags that prints as a table."""
 
     hidden = 0
-    """How many are left out, as clones, merges, streams and frozen sets need them."""
+    """How many are left out because clones, merges, streams and frozen sets need them."""
 
     def __repr__(self) -> str:
         return _listed(self)
@@ -112,7 +115,7 @@ class TagList(Shown, list[Tag]):
 
 
 def listed_branches(refs: RefTable, everything: bool) -> BranchList:
-    """The branches of a dataset, by name; those that this package made for itself only with ``everything``."""
+    """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [branch for _, branch in sorted(refs.branches.items())]
     made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
     made.hidden = len(found) - len(made)
@@ -120,7 +123,7 @@ def listed_branches(refs: RefTable, everything: bool) -> BranchList:
 
 
 def listed_tags(refs: RefTable, everything: bool) -> TagList:
-    """The tags of a dataset, by name; those that this package made for itself only with ``everything``."""
+    """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [tag for _, tag in sorted(refs.tags.items())]
     made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, refs.tags))
     made.hidden = len(found) - len(made)
@@ -136,29 +139,29 @@ def _listed(values: Iterable[object]) -> str:
     return f"[{inside}]"
 
 
-# --- A table, its branches, tags and remotes at a glance, as cards
+# --- A table, its branches, tags and remotes as cards
 # Pure.
 
 _COLUMNS = 6
-"""How many names of columns are shown."""
+"""How many column names are shown."""
 
 
 @dataclass(frozen=True)
 class TableGlance:
-    """A version of a table as its manifest has it."""
+    """A version of a table, as described by its manifest."""
 
     pin: PinnedVersion
     info: VersionInfo
     columns: tuple[str, ...]
 
     def number(self, name: str) -> int | None:
-        """A number of pylance's summary; None where it has none."""
+        """A number from pylance's summary; None if it has none."""
         text = self.info.metadata.get(name, "")
         return int(text) if text.isdecimal() else None
 
 
 def unknown_card(what: str, uri: str, why: str, ref: RefSpec | None = None) -> Card:
-    """What is known without the store; ``why`` is what it said."""
+    """What is known without the store; ``why`` is the store's error."""
     where = "" if ref is None else _asked(ref)
     summary = "; ".join(part for part in (f"at {where}" if where else "", why) if part)
     return Card(what, uri, summary, (("at", where), ("unknown", why)))
@@ -204,16 +207,16 @@ def _asked(ref: RefSpec) -> str:
 
 @dataclass(frozen=True)
 class RefNames:
-    """The branches or tags of a dataset: how many there are, and some of them."""
+    """The branches or tags of a dataset: their number, and some of their names."""
 
     listed: Sequence[str]
-    """Without those that this package made for itself."""
+    """Without those that this package created for itself."""
     own: int = 0
-    """How many it made for itself."""
+    """How many this package created for itself."""
 
     @classmethod
     def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
-        """Branches; the tags say which of them are plans of frozen sets."""
+        """Branches; the tags show which of them are plans of frozen sets."""
         known = set(tags)
         return cls._of(branches, lambda name: is_plan(name, known))
 
@@ -230,12 +233,12 @@ class RefNames:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Those that are looked at."""
+        """Those that are read in full."""
         return tuple(self.listed[:SHOWN])
 
 
 def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
-    """All branches except for main; only the branches that are shown were read."""
+    """All branches except for main; only those that are shown were read."""
     count = len(listed.listed)
     summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
     summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
@@ -243,7 +246,7 @@ def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Bran
 
 
 def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
-    """All tags; those that are shown were read."""
+    """All tags; only those that are shown were read."""
     count = len(listed.listed)
     also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
     notes = more(count, len(listed.shown))
@@ -251,32 +254,32 @@ def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Car
 
 
 def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> Card:
-    """The remotes that were fetched from, by name."""
+    """The remotes that were ever fetched from, by name."""
     grid = Grid(("remote", "uri"), tuple(known.items()))
     summary = ", ".join(known) or "none was fetched from yet"
     return Card(f"{what} of", uri, summary, grids=(grid,))
 
 
-# --- A log as a value: text as of ``lance-git log --graph``, and in notebooks a drawn graph with the versions
+# --- A log as a value: text like ``lance-git log --graph``, and in notebooks a drawn graph with the versions
 # Pure.
 
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CELL = f"border:none;padding:0 14px 0 0;height:{ROW}px;line-height:{ROW}px;white-space:nowrap;color:inherit"
 _MOST = 500
-"""Versions that are drawn."""
+"""How many versions are drawn."""
 _LONGEST = 60
-"""Letters of a message in the table; all of it shows below the pointer."""
+"""How many characters of a message the table shows; the tooltip has all of it."""
 
 
 @dataclass(frozen=True, repr=False)
 class History(Shown):
-    """The versions of a branch, newest first, with those that merges took in. Iterating gives the entries."""
+    """The versions of a branch, newest first, with those that merges took in. Iterating yields the entries."""
 
     uri: str
     start: PinnedVersion
     entries: tuple[LogEntry, ...]
     older: bool = False
-    """Whether there are versions older than these."""
+    """Whether older versions exist."""
 
     def __iter__(self) -> Iterator[LogEntry]:
         return iter(self.entries)
@@ -285,7 +288,7 @@ class History(Shown):
         return len(self.entries)
 
     def __str__(self) -> str:
-        """As ``lance-git log --graph`` prints it."""
+        """The text that ``lance-git log --graph`` prints."""
         return plain_text(graph_lines(self.entries))
 
     def _card(self) -> Card:
@@ -296,7 +299,7 @@ class History(Shown):
         return Card(type(self).__name__, self.uri, summary, notes=notes)
 
     def _repr_html_(self) -> str:
-        """The graph, drawn, next to a table of the versions."""
+        """The drawn graph next to a table of the versions."""
         shown = self.entries[:_MOST]
         graph = f'<td rowspan="{len(shown)}" style="border:none;padding:0;vertical-align:top">{{}}</td>'
         drawn = graph.format(svg(lay_out(shown))) if shown else ""
@@ -332,14 +335,14 @@ def _cell(tag: str, name: str, html: str) -> str:
     return f'<{tag} style="{style}">{html}</{tag}>'
 
 
-# --- Lays out logs, versions and diffs as lines of text
-# A line is a list of (style, text); printing adds colour.
+# --- Logs, versions and diffs as lines of text
+# A line is a list of (style, text); printing adds color.
 
 _LONGEST_VALUE = 60
 
 
 def log_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
-    """A log, entry by entry as they come: a line for each, and one for its message and its stat if it has them."""
+    """A log, entry by entry as they arrive: a line for each, plus one for its message and one for its stat, if any."""
     for entry in entries:
         yield _head(entry)
         yield from (_indented(line) for line in _further(entry))
@@ -373,12 +376,12 @@ def _head(entry: LogEntry) -> Line:
 
 
 def happened(entry: LogEntry) -> str:
-    """What made the version, and of what: ``merge (append) of exp@3``."""
+    """What created the version, and from what: ``merge (append) of exp@3``."""
     return entry.words if entry.source is None else f"{entry.words} of {entry.source}{_remote(entry)}"
 
 
 def _remote(entry: LogEntry) -> str:
-    """Where the source of a fetched version is: its number is not one of here."""
+    """The remote of a fetched version's source: its number counts versions there, not here."""
     source = (entry.source or "").rpartition("@")[0]
     if entry.action != "fetch" or not (entry.branch or "").endswith(f"/{source}"):
         return ""
@@ -410,7 +413,7 @@ def _indented(line: Line) -> Line:
 
 
 def stat_line(stat: Stat) -> Line:
-    """What a version added and removed."""
+    """The rows, columns and files that a version added and removed."""
     parts: list[Line] = []
     if stat.rows_added is not None and stat.rows_removed is not None:
         parts.append(_both(f"{stat.rows_added:,}", f"{stat.rows_removed:,}", "rows"))
@@ -466,7 +469,7 @@ def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[Line]:
 
 
 def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[Line]:
-    """A diff; with ``stat_only`` its last lines, which sum it up."""
+    """A diff; with ``stat_only`` only its last lines, the summary."""
     if not stat_only:
         yield [(VERSION, str(diff.before)), (PLAIN, " .. "), (VERSION, str(diff.after))]
         yield from _columns(diff)
@@ -479,7 +482,7 @@ def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[Line]:
 
 
 def _rows_end(stat: Stat) -> int:
-    """Rows are in the summary already."""
+    """Where the spans for rows end: the summary already has them."""
     return 0 if stat.rows_added is None else 5
 
 

@@ -1,4 +1,4 @@
-"""Branches and tags that have come to their end: look, decide, look again, and only then warn or delete."""
+"""Expires branches and tags: look, decide, look again, and only then warn or delete."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _CHANGED = "it was changed since the plan"
 
 
 def plan_expiry(location: DatasetLocation, now: datetime, options: ExpiryOptions | None = None) -> ExpiryPlan:
-    """What would become of all branches and tags by a time (UTC). Nothing is changed, and nothing written down.
+    """Decide about all branches and tags by a given time (UTC). Changes and records nothing.
 
-    Raises NotFound, CorruptData for a ref file that cannot be understood, StorageFailure.
+    Raises NotFound, CorruptData for an unreadable ref file, StorageFailure.
     """
     options = options or ExpiryOptions()
     table = refs.read_refs(location)
@@ -62,20 +62,20 @@ def plan_expiry(location: DatasetLocation, now: datetime, options: ExpiryOptions
 
 
 def carry_out(location: DatasetLocation, plan: ExpiryPlan, now: datetime) -> ExpiryReport:
-    """Warn of what the plan warns of, and delete what it says is expired, if all is still as it was.
+    """Write the plan's warnings and delete its expired refs, if nothing has changed since.
 
-    ``now`` is the time by which the warnings are written, and by which the dataset is looked at again. What changed
-    since the plan stays, and so does what something else needs by now; the report says why. Raises InvalidOption for
-    the plan of another dataset, NotFound, CorruptData, StorageFailure.
+    ``now`` dates the warnings and the second look at the dataset. Refs that changed since the plan stay, and so do refs
+    that something needs by now; the report gives the reasons. Raises InvalidOption for the plan of another dataset,
+    NotFound, CorruptData, StorageFailure.
     """
     if plan.dataset != location.uri:
         raise InvalidOption(
-            f"The plan is for {plan.dataset}, not for {location.uri}.", hint="Make a plan for this one."
+            f"The plan is for {plan.dataset}, not for {location.uri}.", hint="Make a plan for this dataset."
         )
     if not (plan.expired or plan.to_warn):
         prune(location, now, plan.options.undo_window)  # every survey reads all records: they must not pile up
         return ExpiryReport(plan, ())
-    # By the time of the plan: what has expired since then was in nobody's plan.
+    # Use the time of the plan: what expired since then was not reviewed.
     fresh = {entry.key: entry for entry in plan_expiry(location, min(now, plan.now), plan.options).entries}
     outcomes = [_warn(location, entry, fresh.get(entry.key), now) for entry in plan.to_warn]
     outcomes += [_delete(location, entry, fresh.get(entry.key)) for entry in plan.expired]
@@ -119,12 +119,12 @@ def _outcome(planned: ExpiryEntry, outcome: str, why: str) -> ExpiryOutcome:
 
 
 def _difference(planned: ExpiryEntry, fresh: ExpiryEntry | None) -> str:
-    """Why an entry of a plan is not carried out; "" if it is as it was."""
+    """Why an entry of a plan is not carried out; "" if nothing has changed."""
     if fresh is None:
         return "it is gone"
     if fresh.record != planned.record:
         return _CHANGED
-    return "" if fresh.state == planned.state else fresh.why or f"it is {fresh.state} by now"
+    return "" if fresh.state == planned.state else fresh.why or f"it is now {fresh.state}"
 
 
 def _delete_tag(location: DatasetLocation, record: RefRecord) -> None:
@@ -140,7 +140,7 @@ def _delete_branch(location: DatasetLocation, record: RefRecord) -> None:
     branch = table.branches[record.name]
 
     def check() -> None:
-        """Once the ref file is gone: nothing needs the branch, and nobody wrote to it."""
+        """With the ref file gone, check that nothing needs the branch and no process wrote to it."""
         check_unneeded(location, branch)
         if _of_branch(branch, find_latest(location, branch.name)) != record:
             raise Refused(f"Branch '{record.name}': {_CHANGED}.")
@@ -180,7 +180,7 @@ def _of_tag(tag: Tag) -> RefRecord:
 
 
 def _unmerged(location: DatasetLocation, table: RefTable, names: list[str]) -> dict[str, str]:
-    """Which of the branches have changes that neither main nor their parent has, or where that is not known."""
+    """The branches whose changes are, or may be, missing from main and their parent; with the reason."""
     graph = Graph(location, table)
     found = {}
     for name in names:
@@ -192,9 +192,9 @@ def _unmerged(location: DatasetLocation, table: RefTable, names: list[str]) -> d
 
 
 def _undone(location: DatasetLocation, graph: Graph, newest: PinnedVersion, beside: PinnedVersion) -> str:
-    """In words, that a branch was restored or reverted since it took in another one; "" if that is not known of it.
+    """A text if a branch was restored or reverted since it took in another one; "" if not, as far as known.
 
-    Its history has the merge, but its rows may not: then the merged branch is the only place that has them.
+    The history still has the merge, but the rows may be gone: then only the merged branch has them.
     """
     merged = graph.numbering(beside, graph.node(newest), newest)
     if merged is None:
@@ -206,14 +206,14 @@ def _undone(location: DatasetLocation, graph: Graph, newest: PinnedVersion, besi
             taken_back = trace is not None and trace.action in (REVERT, RESTORE)
             if taken_back or (transaction is not None and transaction.operation == "Restore"):
                 return (
-                    f"it was merged as {merged}, and {span.branch or MAIN}@{version} took back something since, "
-                    "perhaps that"
+                    f"it was merged as {merged}, but {span.branch or MAIN}@{version} took something back since, "
+                    "perhaps that merge"
                 )
     return ""
 
 
 def _missing_in(location: DatasetLocation, graph: Graph, name: str, other: str | None) -> str:
-    """In words, what a branch has that another one does not have; "" if that is nothing."""
+    """A text about the changes that a branch has and another lacks; "" if there are none."""
     try:
         newest, beside = pin_latest(location, name), pin_latest(location, other)
         held = graph.held(beside, newest).get(graph.identity(name), -1)
@@ -223,8 +223,8 @@ def _missing_in(location: DatasetLocation, graph: Graph, name: str, other: str |
         known = max(held, -1 if fork is None else fork.version)
         there = [version for version in version_numbers(location, name) if known < version <= newest.version]
         if len(there) < newest.version - max(known, 0):
-            return f"versions of it were cleaned up, so nobody knows whether {other or MAIN} has its changes"
+            return f"versions of it were cleaned up, so {other or MAIN} may lack its changes"
         changes = changes_since(location, graph, newest, beside)
     except (Refused, NotFound, Conflict, CorruptData) as problem:
-        return f"nobody knows whether {other or MAIN} has its changes: {problem.message}"
+        return f"{other or MAIN} may lack its changes: {problem.message}"
     return f"{changes} of its versions are not in {other or MAIN}" if changes else ""

@@ -1,8 +1,8 @@
-"""Which branches and tags have come to their end: a decision over what is known of them and the time. Pure.
+"""Decides which branches and tags expire, from what is known about them and the time. Pure.
 
-A ref goes in two steps. The first run that sees its end coming writes a warning down, in the ref itself. A later run
-deletes it, once the end and the warning period are both over. A branch that got a new version meanwhile, a tag that was
-moved, and a ref with another ``expire_after`` end at another time, which nobody was warned of: they begin again.
+A ref is deleted in two steps. The first run that finds its end approaching writes a warning into the ref itself. A
+later run deletes it, once both the end and the warning period are over. A branch with a new version, a moved tag, and a
+ref with a new ``expire_after`` have a new end without a warning, so they start over.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from lance_spark.core.declared import option
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
 from lance_spark.core.refs import Lifetime, RefTable, Warned, is_own_tag, is_stream_tag
 from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
@@ -22,7 +23,7 @@ from lance_spark.refs.rules import check_delete_branch, frozen_set_of
 
 
 def is_due(record: RefRecord, now: datetime, options: ExpiryOptions) -> bool:
-    """Whether the end of a ref is so near that more must be known of it."""
+    """Whether the end of a ref is close enough to examine the ref in detail."""
     end = record.expires_at
     return end is not None and now >= _before(end, options.warn)
 
@@ -34,11 +35,10 @@ def decide(
     now: datetime,
     options: ExpiryOptions,
 ) -> tuple[ExpiryEntry, ...]:
-    """What becomes of each ref; expired ones come last, in the order in which they can be deleted.
+    """Decide about each ref; expired ones come last, in the order in which they can be deleted.
 
-    ``table`` has all refs of the dataset. ``unmerged`` says, by the branch's name, which branches that are due have
-    changes that nothing else has, or that this is not known, in words. A branch that another ref needs stays, unless
-    that ref goes as well.
+    ``table`` has all refs of the dataset. ``unmerged`` gives, by branch name, a text for each due branch with changes
+    that are, or may be, nowhere else. A branch that another ref needs stays, unless that ref is also deleted.
     """
     frozen = {name: of for name in table.tags if (of := frozen_set_of(table, name)) is not None}
     alone = [_unless_frozen(_alone(record, unmerged, now, options), frozen) for record in records]
@@ -54,10 +54,10 @@ def decide(
 def decide_deleted(
     changes: Iterable[RefChange], table: RefTable, now: datetime, window: timedelta
 ) -> tuple[ExpiryEntry, ...]:
-    """What becomes of the files of branches that were deleted, those of branches made from others first.
+    """Decide about the files of deleted branches; branches made from others come first.
 
-    ``table`` has all refs of the dataset. A branch in it is none of them, even if a process that was about to delete it
-    was killed or refused.
+    ``table`` has all refs of the dataset. A branch in it does not count as deleted, even if its deletion was
+    interrupted or refused.
     """
     kept, now_ns = kept_branches(changes, table.branches), int(now.timestamp() * 1e6) * 1000
     tagged = {tag.branch: name for name, tag in table.tags.items()}
@@ -67,7 +67,7 @@ def decide_deleted(
         if change.keeps(now_ns, window):
             entries.append(ExpiryEntry(record, KEPT, "it can be restored until then"))
         elif is_wanted(change, kept, now_ns, window):
-            entries.append(ExpiryEntry(record, NEEDED, "a deleted branch that was made from it can be restored"))
+            entries.append(ExpiryEntry(record, NEEDED, "a deleted branch that was created from it can be restored"))
         elif change.name in tagged:
             entries.append(ExpiryEntry(record, NEEDED, f"tag '{tagged[change.name]}' is on it"))
         else:
@@ -76,7 +76,7 @@ def decide_deleted(
 
 
 def _in_order(branches: list[ExpiryEntry], left: RefTable) -> tuple[list[ExpiryEntry], list[ExpiryEntry]]:
-    """Branches that can go, children first; and those that something needs, with what it is."""
+    """Branches that can be deleted, children first; and branches that something needs, with the reason."""
     ordered: list[ExpiryEntry] = []
     while True:
         needed = []
@@ -96,7 +96,7 @@ def _in_order(branches: list[ExpiryEntry], left: RefTable) -> tuple[list[ExpiryE
 
 
 def _unless_frozen(entry: ExpiryEntry, frozen: Mapping[str, str]) -> ExpiryEntry:
-    """The entry of a ref; a tag of a frozen set, named by ``frozen``, is needed however old it is."""
+    """The entry of a ref; a tag of a frozen set, named by ``frozen``, is needed at any age."""
     name = entry.record.name
     if entry.record.kind != TAG or name not in frozen or entry.state in (KEPT, UNKNOWN):
         return entry
@@ -104,23 +104,23 @@ def _unless_frozen(entry: ExpiryEntry, frozen: Mapping[str, str]) -> ExpiryEntry
 
 
 def _needing(record: RefRecord) -> str:
-    """What a tag that this package made is for; "" for all other refs."""
+    """The purpose of a tag that this package made; "" for all other refs."""
     if record.kind == TAG and is_own_tag(record.name):
         return "it protects what a clone or another branch reads"
     if record.kind == TAG and is_stream_tag(record.name):
-        return "a streaming query goes on from it; delete it once the query is over"
+        return "a streaming query continues from it; delete it once the query is over"
     return ""
 
 
 def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, options: ExpiryOptions) -> ExpiryEntry:
-    """What becomes of a ref, as far as no other ref needs it."""
+    """Decide about a ref, regardless of other refs that need it."""
     lifetime, end = record.lifetime, record.expires_at
     if "expire_after" in lifetime.unreadable:
-        return ExpiryEntry(record, UNKNOWN, "its expire_after cannot be understood")
+        return ExpiryEntry(record, UNKNOWN, "its expire_after cannot be read")
     if lifetime.expire_after is None:
         return ExpiryEntry(record, KEPT)
     if end is None:
-        return ExpiryEntry(record, UNKNOWN, "nothing says when it was last changed")
+        return ExpiryEntry(record, UNKNOWN, "the time of its last change is unknown")
     if not is_due(record, now, options):
         return ExpiryEntry(record, KEPT)
     if needing := _needing(record):
@@ -128,7 +128,7 @@ def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, option
     if record.follows:
         return ExpiryEntry(record, NEEDED, f"it follows {record.follows}")
     if lifetime.protected:
-        return ExpiryEntry(record, PROTECTED, "the protection has to go first")
+        return ExpiryEntry(record, PROTECTED, "remove the protection first")
     why = unmerged.get(record.name, "") if record.kind == BRANCH and not options.force else ""
     warned = lifetime.warned
     if options.warn and (warned is None or warned.of != end):
@@ -139,7 +139,7 @@ def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, option
 
 
 def warning(entry: ExpiryEntry, now: datetime) -> Warned:
-    """What is written into a ref that is to be warned of."""
+    """The warning to write into a ref."""
     end = entry.record.expires_at
     if end is None:
         raise ValueError(f"{entry.record.name} has no end")
@@ -160,7 +160,7 @@ def _after(when: datetime, span: timedelta) -> datetime:
         return datetime.max.replace(tzinfo=timezone.utc)
 
 
-# --- What is known of branches and tags that may expire, and what becomes of them: values that can be stored
+# --- Plans and reports of an expiry, as values that can be stored
 # Pure.
 
 BRANCH, TAG, DELETED_BRANCH = "branch", "tag", "deleted branch"
@@ -175,9 +175,9 @@ KEPT, WARN, WARNED, EXPIRED, UNMERGED, NEEDED, PROTECTED, UNKNOWN = (
     "protected",
     "not known",
 )
-"""States of refs. Only what is expired goes."""
+"""States of refs. Only expired ones are deleted."""
 DELETED, TOLD, STAYED = "deleted", "warned of", "stayed"
-"""What became of a ref."""
+"""Outcomes for a ref."""
 DEFAULT_WARN = timedelta(days=7)
 _FORMAT = 1
 
@@ -186,34 +186,33 @@ _FORMAT = 1
 class ExpiryOptions:
     """How refs expire."""
 
-    warn: timedelta = DEFAULT_WARN
-    """How long a warning stands before its ref goes. Zero deletes without any."""
-    undo_window: timedelta = DEFAULT_UNDO_WINDOW
-    """How long the files of a deleted branch are kept."""
-    force: bool = False
-    """Delete branches although nothing else has their changes, or although that is not known."""
+    warn: timedelta = option(
+        DEFAULT_WARN, "how long a warning stands before its ref is deleted; 0s deletes without a warning"
+    )
+    undo_window: timedelta = option(DEFAULT_UNDO_WINDOW, "how long the files of a deleted branch are kept")
+    force: bool = option(False, "also delete branches with changes that are, or may be, nowhere else")
 
 
 @dataclass(frozen=True)
 class RefRecord:
-    """What is known of a branch or tag."""
+    """What is known about a branch or tag."""
 
     kind: str
     name: str
     at: str = ""
-    """``branch@version``: a branch's newest version, or the one that is tagged; "" if there is none to be found."""
+    """``branch@version``: a branch's newest version or the tagged one; "" if there is none."""
     moment: datetime | None = None
-    """When it was last changed: the commit of a branch's newest version, or when the tag was put there. UTC; None if
-    nothing says it."""
+    """When it was last changed, in UTC: the commit of a branch's newest version, or the placement of the tag. None if
+    unknown."""
     lifetime: Lifetime = field(default_factory=Lifetime)
     identity: str = ""
     """Tells a branch from a later one of the same name."""
     follows: str = ""
-    """What the branch follows, ``main of origin``; "" for the user's own."""
+    """What the branch follows, as ``main of origin``; "" for the user's own branches."""
 
     @property
     def expires_at(self) -> datetime | None:
-        """Its end; None if it has none, or it is not known."""
+        """Its end; None if it has none or it is unknown."""
         if self.moment is None or self.lifetime.expire_after is None:
             return None
         try:
@@ -224,7 +223,7 @@ class RefRecord:
 
 @dataclass(frozen=True)
 class ExpiryEntry:
-    """What becomes of a ref."""
+    """The decision about a ref."""
 
     record: RefRecord
     state: str
@@ -237,7 +236,7 @@ class ExpiryEntry:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """As a row of a table: ref, version, expires, warned since, state, why."""
+        """A table row: ref, version, expires, warned since, state, why."""
         end, warned = self.record.expires_at, self.record.lifetime.warned
         since = "" if warned is None or warned.of != end else moment(warned.since)
         return (
@@ -252,12 +251,12 @@ class ExpiryEntry:
 
 @dataclass(frozen=True, repr=False)
 class ExpiryPlan(Shown):
-    """What would become of all branches and tags of a dataset. It can be printed, stored and carried out."""
+    """The decisions about all branches and tags of a dataset. It can be printed, stored and carried out."""
 
     dataset: str
     """URI."""
     now: datetime
-    """The time by which the ends were counted, UTC."""
+    """The time that the ends were compared with, in UTC."""
     entries: tuple[ExpiryEntry, ...]
     options: ExpiryOptions = ExpiryOptions()
 
@@ -267,12 +266,12 @@ class ExpiryPlan(Shown):
 
     @property
     def expired(self) -> tuple[ExpiryEntry, ...]:
-        """The refs that go, in the order in which they can."""
+        """The refs to delete, in an order in which they can be deleted."""
         return self.of(EXPIRED)
 
     @property
     def to_warn(self) -> tuple[ExpiryEntry, ...]:
-        """The refs that get a warning."""
+        """The refs to warn about."""
         return self.of(WARN)
 
     def as_document(self) -> dict[str, Any]:
@@ -292,13 +291,13 @@ class ExpiryPlan(Shown):
         return json.dumps(self.as_document(), indent=2)
 
     def grid(self, everything: bool = False) -> Grid:
-        """The refs that have an end as a table, or all."""
+        """The refs with an end as a table, or all refs."""
         rows = (entry.row for entry in self.entries if everything or entry.state != KEPT or entry.record.expires_at)
         return Grid(("ref", "at", "expires", "warned since", "state", "why"), tuple(rows))
 
     @property
     def summary(self) -> str:
-        """How many refs are in which state."""
+        """How many refs are in each state."""
         return _counts(entry.state for entry in self.entries) or "no branches and no tags"
 
     def _card(self) -> Card:
@@ -307,7 +306,7 @@ class ExpiryPlan(Shown):
 
 @dataclass(frozen=True)
 class ExpiryOutcome:
-    """What became of one ref."""
+    """The outcome for one ref."""
 
     kind: str
     name: str
@@ -323,15 +322,15 @@ class ExpiryReport(Shown):
 
     plan: ExpiryPlan
     outcomes: tuple[ExpiryOutcome, ...]
-    """Of the refs that were to be deleted or warned of."""
+    """For the refs that were to be deleted or warned about."""
 
     def of(self, outcome: str) -> tuple[ExpiryOutcome, ...]:
-        """Those that ended so."""
+        """The refs with that outcome."""
         return tuple(each for each in self.outcomes if each.outcome == outcome)
 
     @property
     def complete(self) -> bool:
-        """Whether all was done that was planned."""
+        """Whether the whole plan was carried out."""
         return not self.of(STAYED)
 
     def to_json(self) -> str:
@@ -341,7 +340,7 @@ class ExpiryReport(Shown):
 
     @property
     def summary(self) -> str:
-        """How many refs ended how."""
+        """How many refs had each outcome."""
         return _counts(each.outcome for each in self.outcomes) or "nothing to do"
 
     def _card(self) -> Card:
@@ -353,7 +352,7 @@ class ExpiryReport(Shown):
 
 
 def from_document(document: Mapping[str, Any]) -> ExpiryPlan:
-    """A plan that was stored. Raises CorruptData."""
+    """Parse a stored plan. Raises CorruptData."""
     try:
         if document["format"] != _FORMAT:
             raise ValueError(f"it has format {document['format']}, not {_FORMAT}")

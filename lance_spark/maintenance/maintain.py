@@ -1,4 +1,9 @@
-"""Looks after a dataset, or after all tables of a catalog: check, compaction, indexes, expiry of refs, cleanup."""
+"""Maintains a dataset, or all tables of a catalog: check, compaction, indexes, expiry of refs, cleanup.
+
+In: a policy, what earlier runs remember, and limits of time. Out: a report with a record for each table and step, and
+the memory for the next run. Each table is planned first, then its steps run, the most valuable ones first if time is
+short.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +33,8 @@ from lance_spark.core.refs import MAIN, branch_or_none, is_plan
 from lance_spark.core.show import counted, few, moment_at, readable
 from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
-from lance_spark.fsck.fsck import FsckOptions
 from lance_spark.fsck.fsck import fsck as run_fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.rules import CheckFinding
 from lance_spark.indexes.indexes import list_indexes, optimize_indexes
 from lance_spark.maintenance import rules
@@ -91,7 +96,7 @@ from lance_spark.survey.survey import take_survey
 
 
 def maintain(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
-    """Look after what is in a directory: one dataset, or the tables of a catalog; see the functions below."""
+    """Maintain the content of a directory, one dataset or the tables of a catalog; see the functions below."""
     if versions.version_numbers(catalog.root, None):
         return maintain_dataset(catalog.root, options, engine, now_ns)
     return maintain_catalog(catalog, options, engine, now_ns)
@@ -100,11 +105,10 @@ def maintain(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: i
 def maintain_dataset(
     location: DatasetLocation, options: UpkeepOptions, engine: Engine, now_ns: int
 ) -> MaintenanceReport:
-    """Look after one dataset, which policies and reports know by the name of its directory.
+    """Maintain one dataset, which policies and reports identify by the name of its directory.
 
-    ``now_ns`` is the time, nanoseconds since the epoch, by which all ages are counted. Whatever goes wrong is in the
-    report. Raises NotFound if there is no dataset, or it is not a wanted one, StorageFailure if the store does not
-    answer.
+    ``now_ns`` is the time that all ages are measured from, in nanoseconds since the epoch. Errors are in the report.
+    Raises NotFound if there is no dataset or it is not selected, StorageFailure if the store does not answer.
     """
     began = time.monotonic()
     if not versions.version_numbers(location, None):
@@ -117,10 +121,10 @@ def maintain_dataset(
 
 
 def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
-    """Look after all tables of a catalog side by side, then after the catalog's own table and stray directories.
+    """Maintain all tables of a catalog side by side, then the catalog's own table and stray directories.
 
-    Nothing of one table stops another, except that nothing is deleted while a table cannot be looked at: it may be a
-    clone that reads any other one. Raises only if the catalog itself cannot be read, or if nothing is there.
+    One table never stops another, with one exception: nothing is deleted while a table cannot be examined, as it may be
+    a clone that reads any other one. Raises only if the catalog itself cannot be read or is empty.
     """
     began = time.monotonic()
     lake = find_tables(catalog)
@@ -152,7 +156,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
 
 
 def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:
-    """With what tables need of one another."""
+    """The job, with what tables need from one another."""
     looks = looks_at(tables, engine)
     bases = frozenset(row["base"] for row in looks if row["base"])
     blind = unreadable(looks)
@@ -163,7 +167,7 @@ def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[Flee
 
 
 def _telling(job: Job, root: str, tables: int, began: float) -> Job:
-    """The job, which tells its report while it runs if somebody wants to know."""
+    """The job, which reports its progress while it runs if a callback was given."""
     options = job.options
     if options.progress is None:
         return job
@@ -186,24 +190,24 @@ def _report(
     )
 
 
-# --- What all tables of one maintenance share
+# --- Options and shared state of a maintenance
 
 _FEW = 5
-"""Tables that an error names."""
+"""Number of tables that an error names."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which steps and tables are wanted, beside what the policy says."""
+    """Which steps and tables to maintain, in addition to the policy."""
 
     only: frozenset[str] = frozenset()
-    """Steps; none stands for all."""
+    """Steps; empty for all."""
     skip: frozenset[str] = frozenset()
-    """Steps that are left out."""
+    """Steps to leave out."""
     tables: tuple[str, ...] = ()
-    """Names or patterns of tables; none stands for all."""
+    """Names or patterns of tables; empty for all."""
     not_tables: tuple[str, ...] = ()
-    """Those that are left out."""
+    """Names or patterns of tables to leave out."""
 
     def __post_init__(self) -> None:
         for step in sorted(self.only | self.skip):
@@ -212,19 +216,19 @@ class Selection:
 
     @property
     def steps(self) -> frozenset[str]:
-        """The steps that are wanted."""
+        """The selected steps."""
         return (self.only or frozenset(STEPS)) - self.skip
 
     def check(self, tables: Sequence[str]) -> None:
-        """Raise NotFound if there are tables and none of them is wanted: a job with a misspelled name does nothing."""
+        """Raise NotFound if there are tables but none is selected: a misspelled name would make a job do nothing."""
         if tables and not any(map(self.has, tables)):
             raise NotFound(
-                f"No table is wanted of the {counted(len(tables), 'table')} there.",
+                f"The selection matches none of {counted(len(tables), 'table')}.",
                 hint=f"There are {few(sorted(tables), _FEW)}.",
             )
 
     def has(self, table: str) -> bool:
-        """Whether a table is wanted."""
+        """Whether a table is selected."""
         if any(fnmatchcase(table, pattern) for pattern in self.not_tables):
             return False
         return not self.tables or any(fnmatchcase(table, pattern) for pattern in self.tables)
@@ -232,35 +236,35 @@ class Selection:
 
 @dataclass(frozen=True)
 class UpkeepOptions:
-    """How a maintenance is done."""
+    """How to run a maintenance."""
 
     policy: MaintenancePolicy = field(default_factory=MaintenancePolicy)
     execute: bool = False
     selection: Selection = field(default_factory=Selection)
     memory: Memory = field(default_factory=Memory)
     side_by_side: int = 4
-    """Tables that are worked on at a time."""
+    """Number of tables that are processed at a time."""
     time_left: Callable[[], bool] | None = None
-    """Whether another step may begin; None if time does not matter. With it the most valuable table is first."""
+    """Whether another step may begin; None for no time limit. With a limit, the most valuable table comes first."""
     time_to_plan: Callable[[], bool] | None = None
-    """Whether another table may be planned; None if time does not matter. It has to be over sooner: a lake that takes
-    longer to look at than there is time would never be worked on."""
+    """Whether another table may be planned; None for no time limit. This time must end sooner: otherwise, a lake that
+    takes longer to examine than there is time would never be maintained."""
     max_deletes_per_second: float | None = None
-    """Over all tables together."""
+    """For all tables together."""
     say: Callable[[str], object] = str
-    """Is told what becomes of each table."""
+    """Receives a line about each table."""
     ended: Callable[[TableRecord], object] = bool
-    """Is given the record of each table as soon as it has ended, by several threads; not in a dry run."""
+    """Receives the record of each table as soon as it has ended, from several threads; not in a dry run."""
     progress: Callable[[MaintenanceReport], object] | None = None
-    """Is given the report as it stands, marked as unfinished, when the tables are known and then after each of them."""
+    """Receives the report so far, marked as unfinished, once the tables are known and then after each table."""
 
     def __post_init__(self) -> None:
         if self.side_by_side < 1:
-            raise InvalidOption("At least one table has to be worked on at a time.")
+            raise InvalidOption("At least one table must be processed at a time.")
 
     @property
     def estimates(self) -> bool:
-        """Whether the cleanup is planned before it is done, which lists all files once more."""
+        """Whether the cleanup is planned before it runs, which lists all files once more."""
         return not self.execute or self.time_left is not None
 
 
@@ -271,32 +275,32 @@ class Job:
     options: UpkeepOptions
     engine: Engine
     now_ns: int
-    """When it began, nanoseconds since the epoch; ages are counted by it."""
+    """When it began, in nanoseconds since the epoch; ages are measured from then."""
     clones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By table, URIs of other tables that read its files."""
     bases: frozenset[str] = frozenset()
-    """Places that any of the tables read files from, beside their own."""
+    """Places outside their own that any of the tables read files from."""
     held_back: str = ""
     """Why nothing may be deleted from any table."""
     told: Callable[[TableRecord], object] = bool
-    """Is given the last record of each table, by several threads; in a dry run as well."""
+    """Receives the last record of each table, from several threads; also in a dry run."""
 
 
 @dataclass(frozen=True)
 class UpkeepTable:
-    """A table to look after."""
+    """A table to maintain."""
 
     name: str
     location: DatasetLocation
 
 
-# --- Maintenance of many tables side by side: plan each, then do it, the most valuable first where time is short
+# --- Many tables side by side
 
 _LOG = logging.getLogger("lance_spark.maintain")
 
 
 def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord]:
-    """Plan the tables, and carry the plans out if that is wanted; a record for each, by name."""
+    """Plan the tables, and carry the plans out if requested; returns a record for each, by name."""
     if not job.options.execute:
         return sorted(_each(job, tables, lambda table: _planned_table(job, table)), key=lambda record: record.name)
     if job.options.time_left is None:
@@ -323,7 +327,7 @@ def _ended_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord
 
 
 def _in_time(job: Job, table: UpkeepTable) -> TableRecord:
-    """The plan of a table, if there is time for it."""
+    """The plan of a table if there is time for it."""
     enough = job.options.time_to_plan
     return plan_table(job, table) if enough is None or enough() else not_looked_at(_record(job, table))
 
@@ -334,17 +338,17 @@ def _record(job: Job, table: UpkeepTable) -> TableRecord:
 
 
 def _each(job: Job, items: Iterable[object], function: Callable[..., TableRecord]) -> list[TableRecord]:
-    """The function's records, a few side by side, begun in the order of the items."""
+    """The function's records, a few at a time, started in the order of the items."""
     with ThreadPoolExecutor(job.options.side_by_side, "maintain") as pool:
         return list(pool.map(function, items))
 
 
 def plan_table(job: Job, table: UpkeepTable) -> TableRecord:
-    """What is to be done to a table. Whatever goes wrong is in the record."""
+    """Plan the steps of a table. Errors are in the record."""
     record = _record(job, table)
     try:
         if not versions.version_numbers(table.location, None):
-            return record  # declared, and not written yet; or dropped meanwhile
+            return record  # declared but not written yet, or dropped meanwhile
         steps = TableSteps(job, table)
         branches = steps.branches()
     except LanceSparkError as problem:
@@ -362,7 +366,7 @@ def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[
         looked = steps.plan(step, branch)
         if looked.step.state == WOULD and not job.options.execute:
             reason = obstacle(looked.step, before, steps.remembered, job.held_back)
-            # A check that is due comes first, and may find that all is well by now.
+            # A check that is due comes first, and may find everything sound by now.
             if reason and not any(each.state == WOULD and each.step == FSCK for each in before):
                 looked = replace(looked, step=looked.step.undone(STOPPED, reason))
         ended.append(looked)
@@ -370,7 +374,7 @@ def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[
 
 
 def carry_out_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
-    """Do what is planned for a table, step by step. Whatever goes wrong is in the record."""
+    """Carry out the plan of a table, step by step. Errors are in the record."""
     if not any(step.state in (WOULD, NOTHING) for step in plan.steps):
         return plan
     steps = TableSteps(job, table)
@@ -401,13 +405,13 @@ def _ended(job: Job, steps: TableSteps, planned: StepRecord, before: Sequence[St
 
 @contextmanager
 def _failing(step: StepRecord) -> Iterator[list[Looked]]:
-    """What a step raised, as a record of its own."""
+    """Turns an exception from a step into a record."""
     ended: list[Looked] = []
     try:
         yield ended
     except LanceSparkError as problem:
         ended.append(Looked(step.undone(FAILED, error=problem.message, exit_code=problem.exit_code)))
-    except Exception as problem:  # noqa: BLE001 - of one table: it is reported, and must not end what others need
+    except Exception as problem:  # noqa: BLE001 - one table's failure is reported and must not stop the others
         _LOG.exception("%s failed", step.name)
         error = f"{type(problem).__name__}: {problem}"
         ended.append(Looked(step.undone(FAILED, error=error, exit_code=LanceSparkError.exit_code)))
@@ -423,25 +427,25 @@ def _with(record: TableRecord, looked: Looked) -> TableRecord:
     )
 
 
-# --- The steps of a maintenance on one table: planned, and carried out, by the verbs that they are named after
+# --- The steps of a maintenance on one table
 
 _EXAMPLES = 3
-"""Findings that a report shows of a table."""
+"""Number of findings that a report shows for a table."""
 _ABOUT_TO_GO = (WARN, WARNED, EXPIRED, UNMERGED)
-_ENDING = "its time is over soon, and a commit would prolong it"
+_ENDING = "it expires soon, and a commit would prolong its life"
 _STOPPING = frozenset({ERROR, UNREACHABLE})
-"""Severities of findings that keep everything that deletes from a table."""
+"""Severities of findings that block every deletion in a table."""
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What a step saw of the table beside its own record."""
+    """What a step saw of the table, and its record."""
 
     step: StepRecord
     kinds: Mapping[str, KindSize] | None = None
     findings: Mapping[str, int] | None = None
     told: tuple[str, ...] = ()
-    """What is worth a line of its own."""
+    """Remarks that deserve a line of their own."""
 
 
 class TableSteps:
@@ -454,16 +458,16 @@ class TableSteps:
         self.remembered = job.options.memory.of(table.location.uri)
 
     def branches(self) -> list[str | None]:
-        """Main and the branches that may be written to: what follows a remote's branch is left to fetches.
+        """Main and the branches that may be written to: branches that follow a remote's are left to fetches.
 
-        The plans of frozen sets are as large as they have to be: compaction would only store each a second time.
+        The plans of frozen sets have their final size: compaction would only store each a second time.
         """
         table = refs.read_refs(self._location)
         plans = {name for name in table.branches if is_plan(name, table.tags)}
         return [None, *sorted(table.branches.keys() - following(table).keys() - plans)]
 
     def plan(self, step: str, branch: str | None) -> Looked:
-        """What a step would do. Raises what the verb raises."""
+        """Plan a step. Raises what the verb raises."""
         plans: dict[str, Callable[[str | None], Looked]] = {
             FSCK: self._plan_fsck,
             COMPACTION: self._plan_compaction,
@@ -474,7 +478,7 @@ class TableSteps:
         return plans[step](branch)
 
     def carry_out(self, planned: StepRecord) -> Looked:
-        """Do it. Raises what the verb raises; whatever is found is a record."""
+        """Carry out a step. Raises what the verb raises; everything else goes into the record."""
         verbs: dict[str, Callable[[StepRecord], Looked]] = {
             FSCK: self._do_fsck,
             COMPACTION: self._do_compaction,
@@ -519,7 +523,7 @@ class TableSteps:
         result = optimize(self._location, branch, _options(rule, dry_run=False), self._engine)
         made = f"{counted(result.fragments_removed, 'fragment')} became {result.fragments_added:,}"
         if result.conflicts:
-            made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, for the next time"
+            made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, left for next time"
         return Looked(replace(planned, state=DONE, why=made, fragments=result.fragments_removed, written=result.bytes))
 
     # --- indexes
@@ -561,7 +565,7 @@ class TableSteps:
 
     @cached_property
     def _ending(self) -> frozenset[str]:
-        """Branches that are about to go. A commit, also one that changes no row, would let them live on."""
+        """Branches that will expire soon. Any commit, even one without row changes, would prolong their lives."""
         return frozenset(entry.record.name for entry in self._expiry.of(*_ABOUT_TO_GO) if entry.record.kind == BRANCH)
 
     @property
@@ -571,7 +575,7 @@ class TableSteps:
     def _plan_expiry(self, _: str | None) -> Looked:
         plan = self._expiry
         told = tuple(
-            f"{entry.record.kind} {entry.record.name} is over and stays: {entry.why}" for entry in plan.of(UNMERGED)
+            f"{entry.record.kind} {entry.record.name} expired but stays: {entry.why}" for entry in plan.of(UNMERGED)
         )
         return Looked(rules.expiry(_names(plan.expired), _names(plan.to_warn)), told=told)
 
@@ -581,21 +585,21 @@ class TableSteps:
         held = [entry for entry in plan.expired if entry.record.kind != TAG and entry.record.name in read]
         plan = replace(plan, entries=tuple(entry for entry in plan.entries if entry not in held))
         report = carry_out(self._location, plan, self._now)
-        told = [f"{entry.record.kind} {entry.record.name} is over and stays: a clone reads its files" for entry in held]
+        told = [f"{entry.record.kind} {entry.record.name} expired but stays: a clone reads its files" for entry in held]
         told += [f"{each.kind} {each.name} stays: {each.why}" for each in report.of(STAYED)]
-        told += [f"branch {entry.record.name} is over and stays: {entry.why}" for entry in plan.of(UNMERGED)]
+        told += [f"branch {entry.record.name} expired but stays: {entry.why}" for entry in plan.of(UNMERGED)]
         deleted = report.of(REF_DELETED)
         return Looked(replace(planned, state=DONE, why=report.summary, refs=len(deleted)), told=tuple(told))
 
     def _read_by_clones(self) -> frozenset[str]:
-        """Branches whose files a clone reads, whether it is recorded, named by the policy, or a table of the lake."""
+        """Branches with files that a clone reads, be it recorded, named by the policy, or a table of the lake."""
         cleanup = self._cleanup_policy()
         survey = take_survey(self._location, cleanup.clones, cleanup.clones_from)
         clones = [FleetTable(place.uri, place) for place in survey.repositories[1:]]
         bases = set(self._job.bases)
         for row in (row for batch in look_at(clones) for row in batch.to_pylist()):
             if row["error"]:
-                raise Refused(f"A clone cannot be looked at: {row['error']}", hint="Branches may be what it reads.")
+                raise Refused(f"A clone cannot be looked at: {row['error']}", hint="It may read branches.")
             bases.add(row["base"])
         names = [chain.branch for _, chain in survey.owned() if chain.branch is not None]
         return frozenset(
@@ -634,7 +638,7 @@ class TableSteps:
         return plan_cleanup(self._location, self._cleanup_policy(), self._engine, self._job.now_ns)
 
     def _cleanup_policy(self) -> CleanupPolicy:
-        """That of the table; other tables that read its files are clones."""
+        """The table's policy, with other tables that read its files as clones."""
         policy = self.policy.kept_for_undo
         return replace(policy, clones=(*policy.clones, *self._job.clones.get(self._table.name, ())))
 
@@ -648,7 +652,7 @@ def _options(rule: CompactionRule, dry_run: bool) -> OptimizeOptions:
 
 
 def _is_known(finding: CheckFinding, policy: CleanupPolicy) -> bool:
-    """Whether the policy says that this base path needs no looking after."""
+    """Whether the policy lists this base path as known."""
     return finding.code == BASE_ABSENT and finding.path.rstrip("/") in {base.rstrip("/") for base in policy.known_bases}
 
 
@@ -659,7 +663,7 @@ def _planned_step(plan: CleanupPlan) -> StepRecord:
 
 
 def _kinds(plan: CleanupPlan, freed: Mapping[str, int] | None = None) -> dict[str, KindSize]:
-    """Bytes by kind of file, of all files there are, and of those that go; or that went, if they are given."""
+    """Bytes by kind of file: all existing files, and those to delete (or deleted, if given)."""
     owned: Counter[str] = Counter()
     goes: Counter[str] = Counter()
     for row in plan.report().planned:
@@ -678,21 +682,22 @@ def _freed(outcomes: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return sums
 
 
-# --- The report of a maintenance while it runs: what was done is told as well by a run that is killed or out of time
+# --- The report of a running maintenance
+# It lets an interrupted run still show what was done.
 
 _QUICK = 0.5
-"""Seconds that a telling may take without a pause after it."""
+"""Seconds that a report may take without a pause after it."""
 _SHARE = 10
-"""So many times as long as a slow telling took, none follows: a page of 50,000 tables is not written for each."""
+"""Length of the pause, as a multiple of a slow report's time: a page of 50,000 tables is not written for each one."""
 
 
 class RunningReport:
-    """Tells the report after each table; threads share one."""
+    """Reports after each table; threads share one instance."""
 
     def __init__(
         self, report: Callable[[Sequence[TableRecord]], MaintenanceReport], tell: Callable[[MaintenanceReport], object]
     ) -> None:
-        """``report`` makes the report of some records. The first one, of no table, is told at once."""
+        """``report`` makes the report from some records. The first report, without tables, is sent at once."""
         self._report, self._tell = report, tell
         self._lock = threading.Lock()
         self._ended: list[TableRecord] = []
@@ -700,7 +705,7 @@ class RunningReport:
         self._told()
 
     def add(self, record: TableRecord) -> None:
-        """Tell how a table ended. That a store fails meanwhile is no error: the last report says what is wrong."""
+        """Report how a table ended. A failing store is not an error here: the last report shows what is wrong."""
         with self._lock:
             self._ended.append(record)
             if time.monotonic() >= self._next:
@@ -714,29 +719,30 @@ class RunningReport:
         self._next = began + took + _SHARE * took if took > _QUICK else began
 
 
-# --- The file of what runs remember, written while a run goes on: a killed one has not checked its tables for nothing
+# --- The state file of runs
+# Written while a run goes on, so that a crash does not waste its checks.
 
 _PAUSE = 60
-"""Seconds between two writes. The file names all tables of a lake: written for each of 50,000 it would cost hours."""
+"""Seconds between two writes. The file lists all tables of a lake: writing it for each of 50,000 would cost hours."""
 
 
 class StateFile:
-    """What runs remember of tables, by path or URI; threads share one."""
+    """What runs remember about tables, in a file given by path or URI; threads share one instance."""
 
     def __init__(self, path: str, storage: Mapping[str, str], now_ns: int) -> None:
-        """``now_ns`` is when the run began, nanoseconds since the epoch: checks count from then."""
+        """``now_ns`` is when the run began, in nanoseconds since the epoch: checks are dated with it."""
         self._path, self._storage, self._now_ns = path, storage, now_ns
         self._lock = threading.Lock()
         self._ended: list[TableRecord] = []
         self._next = time.monotonic() + _PAUSE
 
     def load(self) -> Memory:
-        """What the last run left; nothing where there is no file. Raises CorruptData, StorageFailure."""
+        """The state of the last run, empty without a file. Raises CorruptData, StorageFailure."""
         text = read_report(self._path, self._storage)
         return Memory() if text is None else read_memory(text)
 
     def add(self, record: TableRecord) -> None:
-        """Remember how a table ended; it is written with the next write. A store that fails meanwhile is no error."""
+        """Remember how a table ended, for the next write. A failing store is not an error here."""
         with self._lock:
             self._ended.append(record)
             if time.monotonic() < self._next:
@@ -744,16 +750,16 @@ class StateFile:
             try:
                 self._write()
             except LanceSparkError:
-                self._next = time.monotonic() + _PAUSE  # the write at the end says what is wrong
+                self._next = time.monotonic() + _PAUSE  # the final write reports what is wrong
 
     def close(self) -> None:
-        """Write what was not written yet. Raises CorruptData, StorageFailure."""
+        """Write everything that was not written yet. Raises CorruptData, StorageFailure."""
         with self._lock:
             if self._ended:
                 self._write()
 
     def _write(self) -> None:
-        """On top of what is there by now: another run, of other tables, may have written meanwhile."""
+        """Write on top of the current file: a run on other tables may have written meanwhile."""
         memory = remember(self.load(), self._ended, self._now_ns)
         write_report(self._path, memory.to_json(), self._storage)
         self._ended.clear()

@@ -1,4 +1,4 @@
-"""What a maintenance did, or would do, for people and for programs. Pure."""
+"""Reports of a maintenance, as text, JSON, one HTML page, or Prometheus metrics. Pure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lance_spark.maintenance.rules import (
 )
 
 PARTLY = 6
-"""Exit code: something went wrong, or a check found damage; what could be done was done."""
+"""Exit code: a step failed or a check found damage; everything else was done."""
 
 
 @dataclass(frozen=True)
 class CatalogRecord:
-    """What became of something of the catalog that is no table."""
+    """The result for a part of the catalog other than a table."""
 
     kind: str
     name: str
@@ -57,29 +57,29 @@ class MaintenanceReport(Shown):
     """The catalog's own table, and directories that no row names."""
     notes: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory, compare=False)
-    """What the next run has to know."""
+    """The memory for the next run."""
     expected: int | None = None
-    """Of a report that is written while the run goes on, and left by one that is killed: how many tables there are."""
+    """Number of tables, in the unfinished report of a run that is going on or was interrupted; None in a final one."""
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run finished."""
         return self.expected is None
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Table and reason of everything that somebody has to look at."""
+        """Table and reason of everything that needs attention."""
         told = [(record.name, problem) for record in self.tables for problem in record.problems]
         return told + [(each.name, each.error) for each in self.catalog if each.error]
 
     @property
     def complete(self) -> bool:
-        """Whether the run came to its end and nothing went wrong. What time did not allow is no failure."""
+        """Whether the run finished and nothing failed. Steps left for lack of time do not count as failures."""
         return self.finished and not self.problems
 
     @property
     def exit_code(self) -> int:
-        """0; 6 if something went wrong or is damaged; where no table could be worked on, the code of the error."""
+        """0; 6 for a failure or damage; the error's code if no table could be maintained."""
         if self.complete:
             return 0
         if not self.finished:
@@ -89,12 +89,12 @@ class MaintenanceReport(Shown):
 
     @property
     def freed(self) -> int:
-        """Bytes that go or went."""
+        """Bytes that are to be, or were, freed."""
         return sum(record.freed for record in self.tables) + sum(each.bytes for each in self.catalog)
 
     @property
     def left(self) -> list[tuple[str, StepRecord]]:
-        """Table and step of what time did not allow."""
+        """Table and step of everything left for lack of time."""
         return [(record.name, step) for record in self.tables for step in record.left]
 
     def steps(self, *states: str) -> list[tuple[TableRecord, StepRecord]]:
@@ -102,7 +102,7 @@ class MaintenanceReport(Shown):
         return [(record, step) for record in self.tables for step in record.steps if step.state in states]
 
     def to_json(self) -> str:
-        """All of it as a JSON object."""
+        """The report as a JSON object."""
         return json.dumps(
             {
                 "root": self.root,
@@ -124,7 +124,7 @@ class MaintenanceReport(Shown):
         )
 
     def __str__(self) -> str:
-        """A line for each step that is to be done or was, what went wrong, and one line that sums it up."""
+        """A line for each planned or finished step, the problems, and a one-line summary."""
         parts = [self.steps_grid().text(), self._catalog_grid().text()]
         parts += ["\n".join(f"{name}: {problem}" for name, problem in self.problems)]
         parts += ["\n".join(f"note: {note}" for note in self._all_notes())]
@@ -139,7 +139,7 @@ class MaintenanceReport(Shown):
         return (*(f"{record.name}: {told}" for record in self.tables for told in record.told), *self.notes)
 
     def steps_grid(self) -> Grid:
-        """The steps of all tables but those that had nothing to do."""
+        """The steps of all tables except those with nothing to do."""
         rows = tuple(
             (record.name, step.step, step.branch or "", step.text())
             for record in self.tables
@@ -156,7 +156,7 @@ class MaintenanceReport(Shown):
         return Grid(("directory", "kind", "state", "files", "bytes", "what"), rows, right=frozenset({3, 4}))
 
     def summary(self) -> str:
-        """One line."""
+        """A one-line summary."""
         counts: Counter[str] = Counter(step.state for record in self.tables for step in record.steps)
         what = f"{counted(counts[DONE], 'step')} done" if self.executed else f"{counted(counts[WOULD], 'step')} to do"
         freed = f"{readable(self.freed)} {'freed' if self.executed else 'would be freed'}"
@@ -179,11 +179,12 @@ def totals(records: Sequence[TableRecord]) -> Mapping[str, Any]:
     return {"owned": owned, "freed": freed}
 
 
-# --- A maintenance as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere
+# --- The report as one HTML page
+# Without external resources: no scripts, fonts or images.
 # Pure.
 
 _MOST = 500
-"""Tables that are listed: those with problems first, then those that free most. All are in the JSON."""
+"""Number of tables that are listed: those with problems first, then those that free most. The JSON has all."""
 _STYLE = """
 :root{color-scheme:light dark;--edge:#8885;--faint:#777}
 body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem}
@@ -200,7 +201,7 @@ svg{max-width:100%;height:auto}svg text{font-size:12px;fill:currentColor}svg tex
 
 
 def to_html(report: MaintenanceReport) -> str:
-    """The page. Names and errors are escaped, and what is secret in URIs is not shown."""
+    """The page. Names and errors are escaped, and secrets in URIs are hidden."""
     parts = [_head(report), _tiles(report), _problems(report), _chart(report), _left(report), _tables(report)]
     parts += [_catalog(report), _notes(report)]
     return (
@@ -218,7 +219,7 @@ def _head(report: MaintenanceReport) -> str:
     if report.expected is not None:
         took = f"began {safe(moment(report.started))}, this is after {report.seconds:,.0f} s"
         told = f"{len(report.tables):,} of {counted(report.expected, 'table')}"
-        going = f'<p class="failed">Unfinished: {told} so far. The run goes on, or it was killed.</p>'
+        going = f'<p class="failed">Unfinished: {told} so far. The run is going on or was interrupted.</p>'
     return f'<h1>Maintenance of <code>{safe(report.root)}</code></h1>{going}<p class="faint">{dry}{took}</p>'
 
 
@@ -248,7 +249,7 @@ def _chart(report: MaintenanceReport) -> str:
     drawn = svg(report.tables, report.executed)
     if not drawn:
         return ""
-    freed = "what went of it" if report.executed else "what would go of it"
+    freed = "the part that was freed" if report.executed else "the part that would be freed"
     return (
         "<h2>Bytes by kind of file</h2>"
         f'<p class="faint">The upper bar is what a table owned before the cleanup, the lower one {freed}.</p>'
@@ -309,7 +310,7 @@ def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
     return f"<h2>{safe(title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-# --- Bytes by kind of file, owned and freed, a pair of bars for each table: inline SVG
+# --- A chart of bytes by kind of file, as inline SVG
 # Pure.
 
 _COLOURS = {
@@ -320,10 +321,10 @@ _COLOURS = {
     layout.MANIFEST: "#ccbb44",
     layout.TRANSACTION: "#aa3377",
 }
-"""Colours that people with any kind of sight can tell from one another; of the kinds that tables have most of."""
+"""Colors that are distinguishable with any kind of color vision, for the most common kinds."""
 _OTHER = "#888888"
 _MOST_BARS = 40
-"""Tables with bars of their own: the largest; the rest is one more pair."""
+"""Number of tables with their own bars, largest first; one more pair sums up the rest."""
 _NAME, _BAR, _VALUE, _ROW, _THICK = 220, 560, 170, 44, 14
 _LONGEST_NAME = 30
 
@@ -341,12 +342,12 @@ class Bars(NamedTuple):
 
     @property
     def freed(self) -> int:
-        """Bytes that go or went."""
+        """Bytes that are to be, or were, freed."""
         return sum(size.freed for size in self.kinds.values())
 
 
 def bars(records: Sequence[TableRecord]) -> list[Bars]:
-    """The largest tables first; what is too much for a page as one."""
+    """The largest tables first; the rest as one pair."""
     listed = sorted((each for each in records if each.kinds), key=lambda each: (-each.owned, each.name))
     shown = [Bars(record.name, record.kinds) for record in listed[:_MOST_BARS]]
     rest = listed[_MOST_BARS:]
@@ -372,7 +373,7 @@ def svg(records: Sequence[TableRecord], executed: bool) -> str:
 
 
 def legend(records: Sequence[TableRecord]) -> str:
-    """What the colours mean."""
+    """The meaning of the colors."""
     kinds = sorted({kind for each in bars(records) for kind in each.kinds}, key=_place)
     return "".join(
         f'<span class="key"><span class="dot" style="background:{_colour(kind)}"></span>{escape(kind)}</span>'
@@ -418,7 +419,8 @@ def _colour(kind: str) -> str:
     return _COLOURS.get(kind, _OTHER)
 
 
-# --- A maintenance as metrics in the text format of Prometheus, for the textfile collector of a node exporter
+# --- The report as Prometheus metrics
+# For the textfile collector of a node exporter.
 # Pure.
 
 _PREFIX = "lance_maintenance_"
@@ -430,14 +432,14 @@ class _Sample(NamedTuple):
 
 
 def to_prometheus(report: MaintenanceReport) -> str:
-    """All metrics, each with its help and type. Names of tables are labels; URIs are without secrets."""
+    """All metrics with help and type. Table names are labels; URIs contain no secrets."""
     root = {"root": one_line(report.root)}
     run = [
         ("last_run_timestamp_seconds", "When the last maintenance began.", report.started.timestamp()),
         ("duration_seconds", "How long it took.", report.seconds),
         ("executed", "1 if it changed tables, 0 for a dry run.", report.executed),
-        ("finished", "1 if it came to its end, 0 while it runs, or if it was killed.", report.finished),
-        ("complete", "1 if nothing went wrong and no check found damage, so far.", not report.problems),
+        ("finished", "1 if it finished, 0 if it is running or was interrupted.", report.finished),
+        ("complete", "1 if nothing failed and no check found damage so far.", not report.problems),
     ]
     metrics = [_gauge(name, told, [_Sample(root, value)]) for name, told, value in run]
     tables = [(_Table({**root, "table": record.name}, record, report)) for record in report.tables]
@@ -458,7 +460,7 @@ class _Table(NamedTuple):
             yield _Sample({**self.labels, "kind": kind}, size.owned)
 
     def states(self) -> Iterator[_Sample]:
-        """Every state, those without a step as well: a series that goes away looks like its last value to an alert."""
+        """Every state, even without a step: an alert would see a missing series as its last value."""
         counts = Counter(step.state for step in self.record.steps)
         for state in STATES:
             yield _Sample({**self.labels, "state": state}, counts[state])
@@ -482,7 +484,7 @@ class _Table(NamedTuple):
 _OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] = (
     (
         "table_problems",
-        "What went wrong with a table, and steps that a finding stopped.",
+        "Problems of a table, and steps that a finding stopped.",
         lambda table: table.one(len(table.record.problems)),
     ),
     (
@@ -494,7 +496,7 @@ _OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] =
     ("table_steps", "Steps of the last maintenance by state.", _Table.states),
     (
         "table_runs_left",
-        "Runs in a row in which time did not allow every step of a table.",
+        "Runs in a row that had no time for every step of a table.",
         lambda table: table.one(table.known.left),
     ),
     ("table_checked_timestamp_seconds", "When a table was last checked.", _Table.checked),
@@ -503,7 +505,7 @@ _OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] =
 
 
 def _gauge(name: str, told: str, samples: list[_Sample]) -> str:
-    """One metric; nothing where it has no sample."""
+    """One metric; empty without samples."""
     if not samples:
         return ""
     whole = _PREFIX + name

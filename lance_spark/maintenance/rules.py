@@ -1,4 +1,8 @@
-"""What a maintenance does to each table and branch: rules by pattern, in the words of the verbs they are for."""
+"""Policies of a maintenance, records of its steps, the memory between runs, and priorities. Pure.
+
+In: a policy from TOML or a dictionary, and what was planned or done. Out: the rules for each table and branch, the
+order of tables, and the reasons why a step must wait.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from lance_spark.cleanup.rules import CleanupPolicy, policy_of
+from lance_spark.core.declared import declared, file_values, option
 from lance_spark.core.options import Section, from_span, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
@@ -20,37 +25,32 @@ from lance_spark.optimize.order_rules import Ordering, ordering_of
 
 FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP = "fsck", "compaction", "indexes", "expiry", "cleanup"
 STEPS = (FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP)
-"""In the order in which they are done to a table. A check comes first: nothing is deleted from a damaged table. Refs
-expire before the cleanup, which takes what only they needed. Compaction and indexes come before it, too: what they
-replace goes as soon as the policy lets it."""
+"""In execution order. The check comes first: nothing is deleted from a damaged table. Refs expire before the cleanup,
+which then removes what only they needed. Compaction and indexes also come before it: the files that they replace are
+deleted as soon as the policy allows."""
 OF_BRANCHES = frozenset({COMPACTION, INDEXES})
-"""Steps that are done to each branch; the others are done to the whole table."""
+"""Steps that run on each branch; the others run on the whole table."""
 DESTRUCTIVE = frozenset({EXPIRY, CLEANUP})
 """Steps that delete."""
 
 
 @dataclass(frozen=True)
 class CompactionRule:
-    """When a branch is compacted, and how."""
+    """When to compact a branch, and how."""
 
-    target_rows: int = 1_000_000
-    """Rows that a fragment should have."""
-    small_fragments: int = 8
-    """A branch is compacted when at least so many of its fragments would be rewritten."""
-    own_only: bool = True
-    """False: also fragments that a branch or a clone inherited, which copies them."""
-    sort_by: tuple[str, ...] = ()
-    """Columns that rows are sorted by; none keeps the order that they have."""
-    zorder: tuple[str, ...] = ()
-    """Or columns of a z-order."""
+    target_rows: int = option(1_000_000, "rows that a fragment should have")
+    small_fragments: int = option(8, "compact a branch when at least this many of its fragments would be rewritten")
+    own_only: bool = option(True, "false to also rewrite fragments that a branch or clone inherited, which copies them")
+    sort_by: tuple[str, ...] = option((), "columns to sort rows by; none keeps their order")
+    zorder: tuple[str, ...] = option((), "columns of a z-order instead")
 
     @property
     def order(self) -> Ordering | None:
-        """The order that rows get."""
+        """The new order of rows."""
         return ordering_of(self.sort_by or None, self.zorder or None)
 
     def __post_init__(self) -> None:
-        _ = self.order  # raises for two of them
+        _ = self.order  # raises if both are given
         for name in ("target_rows", "small_fragments"):
             if getattr(self, name) < 1:
                 raise InvalidOption(f"compaction.{name} must be 1 or more.")
@@ -58,12 +58,10 @@ class CompactionRule:
 
 @dataclass(frozen=True)
 class IndexRule:
-    """When the indexes of a branch are brought up to date."""
+    """When to update the indexes of a branch."""
 
-    stale_rows: int = 1
-    """An index is when it lacks at least so many rows."""
-    stale_percent: int = 0
-    """And when these are at least so many per cent of all rows."""
+    stale_rows: int = option(1, "update an index when it lacks at least this many rows")
+    stale_percent: int = option(0, "and when these are at least this percentage of all rows")
 
     def __post_init__(self) -> None:
         if self.stale_rows < 1:
@@ -74,16 +72,15 @@ class IndexRule:
 
 @dataclass(frozen=True)
 class FsckRule:
-    """How often a table is checked."""
+    """How often to check a table."""
 
-    every: timedelta = timedelta(days=7)
-    deep: bool = False
-    """Whether files are opened."""
+    every: timedelta = option(timedelta(days=7), "how often a table is checked")
+    deep: bool = option(False, "whether the check opens files")
 
 
 @dataclass(frozen=True)
 class BranchRules:
-    """What one branch needs."""
+    """The rules for one branch."""
 
     skip: frozenset[str]
     compaction: CompactionRule
@@ -92,25 +89,25 @@ class BranchRules:
 
 @dataclass(frozen=True)
 class Layer:
-    """What a policy says at one place: for everything, for tables of a pattern, or for branches of one."""
+    """One level of a policy: for everything, for tables of a pattern, or for branches of a pattern."""
 
     skip: frozenset[str] = frozenset()
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By step, the fields of its rule that are given."""
+    """The given fields of rules, by step."""
     branches: Mapping[str, Layer] = field(default_factory=dict)
 
     def for_branch(self, branch: str | None) -> tuple[Layer, ...]:
-        """The layer, and the first of its branches' that matches."""
+        """The layer, and the first matching layer of its branches."""
         found = _first(self.branches, branch or MAIN)
         return (self,) if found is None else (self, found)
 
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """What is done to one table."""
+    """The policy for one table."""
 
     layers: tuple[Layer, ...]
-    """Each says more than the one before."""
+    """Each refines the one before."""
     cleanup: CleanupPolicy = field(default_factory=CleanupPolicy)
 
     @property
@@ -120,27 +117,27 @@ class TablePolicy:
 
     @property
     def fsck(self) -> FsckRule:
-        """How often it is checked."""
+        """How often to check it."""
         return FsckRule(**_merged(self.layers, FSCK))
 
     @property
     def expiry(self) -> ExpiryOptions:
         """How refs expire.
 
-        A longer ``undo_window`` of the cleanup counts here too, unless the policy says another one: what cleanups keep
-        so that it can be restored must not expire before.
+        A longer ``undo_window`` of the cleanup also applies here unless the policy sets another one: files that
+        cleanups keep for a restore must not expire earlier.
         """
         window = max(DEFAULT_UNDO_WINDOW, self.cleanup.undo_window)
         return ExpiryOptions(**{"undo_window": window, **_merged(self.layers, EXPIRY)})
 
     @property
     def kept_for_undo(self) -> CleanupPolicy:
-        """The cleanup policy; a longer ``undo_window`` of the expiry counts there too."""
+        """The cleanup policy; a longer ``undo_window`` of the expiry also applies here."""
         given = _merged(self.layers, EXPIRY).get("undo_window", timedelta(0))
         return replace(self.cleanup, undo_window=max(given, self.cleanup.undo_window))
 
     def for_branch(self, branch: str | None) -> BranchRules:
-        """What a branch needs (None for main)."""
+        """The rules for a branch (None for main)."""
         layers = tuple(each for layer in self.layers for each in layer.for_branch(branch))
         return BranchRules(
             frozenset().union(*(layer.skip for layer in layers)),
@@ -151,15 +148,15 @@ class TablePolicy:
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """What is done to the tables of a lake; :func:`lance_spark.maintenance.rules.maintenance_policy` makes it."""
+    """The policy for the tables of a lake; :func:`lance_spark.maintenance.rules.maintenance_policy` makes it."""
 
     everywhere: Layer = field(default_factory=Layer)
     cleanup: CleanupPolicy = field(default_factory=CleanupPolicy)
     tables: Mapping[str, tuple[Layer, CleanupPolicy | None]] = field(default_factory=dict)
-    """By name or pattern, the first that matches: what it says more, and the cleanup policy with its words in it."""
+    """By name or pattern, first match wins: the refinements, and the cleanup policy that includes them."""
 
     def for_table(self, name: str) -> TablePolicy:
-        """What is done to a table of that name."""
+        """The policy for a table of that name."""
         found = _first(self.tables, name)
         if found is None:
             return TablePolicy((self.everywhere,), self.cleanup)
@@ -178,35 +175,29 @@ def _merged(layers: Iterable[Layer], step: str) -> dict[str, Any]:
     return merged
 
 
-# --- A maintenance policy from TOML, or from the same words as a dictionary
+# --- A policy from TOML, or from a dictionary with the same keys
 # Every key is checked.
 
-_KEYS: Mapping[str, Mapping[str, str]] = {
-    FSCK: {"every": "span", "deep": "flag"},
-    COMPACTION: {
-        "target_rows": "number",
-        "small_fragments": "number",
-        "own_only": "flag",
-        "sort_by": "texts",
-        "zorder": "texts",
-    },
-    INDEXES: {"stale_rows": "number", "stale_percent": "number"},
-    EXPIRY: {"warn": "span", "undo_window": "span", "force": "flag"},
+_RULES: Mapping[str, type] = {
+    FSCK: FsckRule,
+    COMPACTION: CompactionRule,
+    INDEXES: IndexRule,
+    EXPIRY: ExpiryOptions,
 }
-"""By step, the keys of its section and how they are read. The section of the cleanup is a cleanup policy."""
+"""By step, what declares the keys of its section. The section of the cleanup is a cleanup policy."""
 _POLICY = "the maintenance policy"
 
 
 def parse_maintenance(text: str) -> MaintenancePolicy:
-    """The policy that a TOML file describes; conf/maintenance-policy.toml shows all keys.
+    """Parse the policy in a TOML file; conf/maintenance-policy.toml shows all keys.
 
-    Raises InvalidOption, naming the key, for text that is not TOML, an unknown key or a bad value.
+    Raises InvalidOption, which names the key, for invalid TOML, an unknown key or a bad value.
     """
     return maintenance_policy(read_toml(text))
 
 
 def maintenance_policy(given: Mapping[str, Any]) -> MaintenancePolicy:
-    """The policy that a dictionary describes, in the words of the file. Raises InvalidOption."""
+    """The policy from a dictionary with the keys of the file. Raises InvalidOption."""
     file = Section(given, _POLICY)
     file.check(("skip", *STEPS, "branches", "tables"))
     tables = file.section("tables")
@@ -222,13 +213,13 @@ def maintenance_policy(given: Mapping[str, Any]) -> MaintenancePolicy:
 def _table(section: Section, pattern: str, cleanup: Section) -> tuple[Layer, Any]:
     section.check(("skip", *STEPS, "branches"), f"table '{pattern}' in ")
     own = section.section(CLEANUP)
-    # Words of its own replace the common ones; what it does not say is as for all tables.
+    # The table's own keys replace the common ones; missing keys are the same as for all tables.
     whole = policy_of({**cleanup.given, **own.given}, own.place) if own.given else None
     return _layer(section, STEPS), whole
 
 
 def _layer(section: Section, steps: tuple[str, ...]) -> Layer:
-    given = {step: _rule(section.section(step), step) for step in steps if step in _KEYS and step in section}
+    given = {step: _rule(section.section(step), step) for step in steps if step in _RULES and step in section}
     branches = section.section("branches")
     return Layer(
         _skipped(section, steps), given, {name: _branch(branches.section(name), name) for name in branches.given}
@@ -242,8 +233,9 @@ def _branch(section: Section, pattern: str) -> Layer:
 
 
 def _rule(section: Section, step: str) -> dict[str, Any]:
-    section.check(tuple(_KEYS[step]), f"section '{section.place[:-1]}' in ")
-    return {name: getattr(section, how)(name) for name, how in _KEYS[step].items() if name in section}
+    options = declared(_RULES[step])
+    section.check(tuple(each.key for each in options), f"section '{section.place[:-1]}' in ")
+    return file_values(options, section)
 
 
 def _skipped(section: Section, steps: tuple[str, ...]) -> frozenset[str]:
@@ -257,7 +249,7 @@ def _skipped(section: Section, steps: tuple[str, ...]) -> frozenset[str]:
 
 
 def _try_out(policy: MaintenancePolicy) -> None:
-    """Raise InvalidOption for values that cannot be, before anything is done to any table."""
+    """Raise InvalidOption for invalid values before any table is changed."""
     for layer in (None, *(table for table, _ in policy.tables.values())):
         rules = TablePolicy((policy.everywhere,) if layer is None else (policy.everywhere, layer))
         _ = rules.fsck, rules.expiry
@@ -266,15 +258,15 @@ def _try_out(policy: MaintenancePolicy) -> None:
                 rules.for_branch(branch)
 
 
-# --- What is to be done to a table, and what became of it: one record a step
+# --- Records: the plan or result of each step
 
 WOULD, DONE, NOTHING, LEFT, STOPPED, FAILED = "would", "done", "nothing", "left", "stopped", "failed"
 STATES = (DONE, WOULD, NOTHING, LEFT, STOPPED, FAILED)
-"""Done; to be done; nothing to do; left for the next time; kept from being done by a finding; it went wrong."""
+"""Done; to be done; nothing to do; left for next time; blocked by a finding; failed."""
 LOOK = "look"
-"""In the place of a step: there was no time to look at the table."""
+"""In place of a step: there was no time to examine the table."""
 _FEW = 5
-"""Refs that are named."""
+"""Number of refs that are named."""
 _STATES: Mapping[str, str] = {
     WOULD: "would",
     DONE: "",
@@ -287,26 +279,26 @@ _STATES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of one table, as it is planned or as it ended."""
+    """One step of one table, planned or finished."""
 
     step: str
     branch: str | None = None
     """Name of the branch; None for a step of the whole table."""
     state: str = WOULD
     why: str = ""
-    """What is or was to be done; or why not."""
+    """What is planned or done, or why not."""
     fragments: int = 0
-    """Fragments that are or were rewritten."""
+    """Fragments that are to be, or were, rewritten."""
     rows: int = 0
-    """Rows that are or were indexed."""
+    """Rows that are to be, or were, indexed."""
     refs: int = 0
-    """Refs that expire or did."""
+    """Refs that expire or expired."""
     files: int = 0
-    """Files that go or went."""
+    """Files that are to be, or were, deleted."""
     freed: int = 0
-    """Bytes that go or went."""
+    """Bytes that are to be, or were, freed."""
     written: int = 0
-    """Bytes that are about to be written, or were."""
+    """Bytes that are to be, or were, written."""
     error: str = ""
     exit_code: int = 0
     seconds: float = 0.0
@@ -317,16 +309,16 @@ class StepRecord:
         return self.step if self.branch is None else f"{self.step} of {self.branch}"
 
     def undone(self, state: str, why: str = "", error: str = "", exit_code: int = 0) -> StepRecord:
-        """The record of a step that was planned and not done."""
+        """The record of a step that was planned but not done."""
         return StepRecord(self.step, self.branch, state, why or self.why, error=error, exit_code=exit_code)
 
     @property
     def bad(self) -> bool:
-        """Whether somebody has to look at it."""
+        """Whether it needs attention."""
         return self.state in (FAILED, STOPPED)
 
     def text(self) -> str:
-        """What a table of steps says of it."""
+        """The text for a table of steps."""
         return ": ".join(part for part in (_STATES[self.state], self.error or self.why) if part)
 
 
@@ -335,33 +327,33 @@ class KindSize:
     """Bytes of one kind of file in a table."""
 
     owned: int
-    """Before the cleanup."""
+    """Bytes before the cleanup."""
     freed: int
-    """What the cleanup takes or took of them."""
+    """Bytes that the cleanup frees or freed."""
 
 
 @dataclass(frozen=True)
 class TableRecord:
-    """One table, as it is planned or as it ended."""
+    """One table, planned or finished."""
 
     name: str
     uri: str
     steps: tuple[StepRecord, ...] = ()
     kinds: Mapping[str, KindSize] = field(default_factory=dict)
-    """By kind of file; empty where the files were not listed."""
+    """By kind of file; empty if the files were not listed."""
     findings: Mapping[str, int] = field(default_factory=dict)
-    """Findings of the last check by severity, if there was one in this run."""
+    """Findings of the check in this run, by severity; empty without a check."""
     told: tuple[str, ...] = ()
-    """A few of them, the worst first; and branches that stay although their time is over."""
+    """A few of the findings, worst first; and expired branches that stay."""
     left_before: int = 0
-    """In how many runs before, one after the other, something was left."""
+    """Number of previous runs in a row that left something undone."""
     error: str = ""
-    """Why nothing could be done to it."""
+    """Why the table could not be maintained."""
     exit_code: int = 0
 
     @property
     def freed(self) -> int:
-        """Bytes that go or went."""
+        """Bytes that are to be, or were, freed."""
         return sum(step.freed for step in self.steps)
 
     @property
@@ -371,7 +363,7 @@ class TableRecord:
 
     @property
     def problems(self) -> list[str]:
-        """What went wrong, and what keeps steps from being done."""
+        """Errors, and reasons that block steps."""
         told = [self.error] if self.error else []
         return told + [f"{step.name}: {step.error or step.why}" for step in self.steps if step.bad]
 
@@ -382,12 +374,12 @@ class TableRecord:
 
     @property
     def left(self) -> list[StepRecord]:
-        """Steps that time did not allow."""
+        """Steps for which there was no time."""
         return [step for step in self.steps if step.state == LEFT]
 
     @property
     def state(self) -> str:
-        """The table in a word."""
+        """The state of the table in one word."""
         if self.error:
             return FAILED
         states = {step.state for step in self.steps}
@@ -407,7 +399,7 @@ def compaction(
 
 
 def indexes(branch: str | None, stale: Mapping[str, int], rows: int, least: int, percent: int) -> StepRecord:
-    """The plan for the indexes of a branch, by the rows that each lacks, of so many."""
+    """The plan for the indexes of a branch, given the rows that each lacks and the number of all rows."""
     lacking = {name: count for name, count in sorted(stale.items()) if count >= least and 100 * count >= percent * rows}
     if not lacking:
         total = sum(stale.values())
@@ -426,12 +418,12 @@ def cleanup(versions: int, files: int, freed: int) -> StepRecord:
 
 
 def fsck(due: str) -> StepRecord:
-    """The plan of a check; ``due`` says why it is, or is empty."""
+    """The plan of a check; ``due`` is the reason for one, or empty."""
     return StepRecord(FSCK, None, WOULD if due else NOTHING, due or "checked not long ago")
 
 
 def expiry(expired: Sequence[str], warned: Sequence[str]) -> StepRecord:
-    """The plan of an expiry: which refs go, and which are warned of."""
+    """The plan of an expiry: which refs to delete, and which to warn about."""
     parts = [f"{few(expired, _FEW)} to delete"] if expired else []
     parts += [f"{few(warned, _FEW)} to warn of"] if warned else []
     if not parts:
@@ -440,7 +432,7 @@ def expiry(expired: Sequence[str], warned: Sequence[str]) -> StepRecord:
 
 
 def as_json(record: TableRecord) -> dict[str, Any]:
-    """Plain values."""
+    """As JSON values."""
     return {
         "table": record.name,
         "uri": record.uri,
@@ -458,16 +450,16 @@ def as_json(record: TableRecord) -> dict[str, Any]:
 
 
 def not_looked_at(record: TableRecord) -> TableRecord:
-    """The record of a table that is left without a look."""
+    """The record of a table that was not examined."""
     return replace(record, steps=(StepRecord(LOOK, None, LEFT, "there was no time to look at it"),))
 
 
 def nothing_freed(kinds: Mapping[str, KindSize]) -> dict[str, KindSize]:
-    """What is owned, before anything of it is freed."""
+    """Owned bytes by kind, with nothing freed yet."""
     return {kind: KindSize(size.owned, 0) for kind, size in kinds.items()}
 
 
-# --- What one run leaves for the next: when each table was checked, and what was left
+# --- Memory between runs
 # Pure.
 
 _FORMAT = 1
@@ -476,28 +468,28 @@ _NS = 10**9
 
 @dataclass(frozen=True)
 class Remembered:
-    """What is known of one table."""
+    """What is known about one table."""
 
     checked_s: int | None = None
-    """When it was checked, seconds since the epoch; None for never."""
+    """When it was checked, in seconds since the epoch; None for never."""
     sound: bool = True
-    """Whether that check found no damage."""
+    """Whether that check found it sound."""
     left: int = 0
-    """In how many runs, one after the other, something was left."""
+    """Number of runs in a row that left something undone."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What is known of all tables, by URI."""
+    """What is known about all tables, by URI."""
 
     tables: Mapping[str, Remembered] = field(default_factory=dict)
 
     def of(self, uri: str) -> Remembered:
-        """What is known of a table."""
+        """What is known about a table."""
         return self.tables.get(uri, Remembered())
 
     def to_json(self) -> str:
-        """All of it."""
+        """The memory as JSON text."""
         tables = {
             uri: {"checked": each.checked_s, "sound": each.sound, "left": each.left}
             for uri, each in sorted(self.tables.items())
@@ -506,7 +498,7 @@ class Memory:
 
 
 def read_memory(text: str) -> Memory:
-    """The memory of a run before. Raises CorruptData for what is none."""
+    """Parse the memory of an earlier run. Raises CorruptData for invalid text."""
     try:
         told = json.loads(text)
         if told["format"] != _FORMAT:
@@ -519,14 +511,14 @@ def read_memory(text: str) -> Memory:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise CorruptData(
-            f"The state of the last maintenance cannot be understood: {problem}.",
-            hint="Delete the file: then every table is checked again, and nothing else is lost.",
+            f"The state of the last maintenance cannot be read: {problem}.",
+            hint="Delete the file. Then every table is checked again; nothing else is lost.",
         ) from None
     return Memory(tables)
 
 
 def check_due(remembered: Remembered, rule: FsckRule, now_ns: int) -> str:
-    """Why a table has to be checked now; "" if not yet. A table that was damaged is until it is sound."""
+    """Why a table must be checked now; "" if not yet. A damaged table stays due until it is sound."""
     if remembered.checked_s is None:
         return "never checked"
     if not remembered.sound:
@@ -538,13 +530,13 @@ def check_due(remembered: Remembered, rule: FsckRule, now_ns: int) -> str:
 
 
 def remember(before: Memory, records: Iterable[TableRecord], now_ns: int) -> Memory:
-    """What the next run has to know. Tables that this run did not look at are remembered as they were."""
+    """The memory for the next run. Tables that this run did not examine keep theirs."""
     tables = dict(before.tables)
     for record in records:
         was = before.of(record.uri)
         check = next((step for step in record.steps if step.step == FSCK and step.state in (DONE, STOPPED)), None)
         left = was.left + 1 if record.left else 0
-        # A cleanup that stumbles over damage between two checks: the next run has to check, before refs expire.
+        # If a cleanup finds damage between two checks, the next run must check before refs expire.
         damaged = any(step.exit_code == CorruptData.exit_code for step in record.steps)
         if check is None:
             tables[record.uri] = Remembered(was.checked_s, was.sound and not damaged, left)
@@ -553,23 +545,23 @@ def remember(before: Memory, records: Iterable[TableRecord], now_ns: int) -> Mem
     return Memory(tables)
 
 
-# --- Which table is worth most, what keeps a step from being done, and what the next run has to know
+# --- Priorities of tables, and obstacles to steps
 # Pure.
 
 SMALL_FRAGMENT = 4 * 1024**2
-"""What a small fragment less is worth, in bytes freed: whoever reads the table waits for a request less, in which a
-store sends about so much."""
+"""Value of one small fragment less, in bytes freed: every reader saves a request, in which time a store sends about
+this much."""
 STALE_ROW = 1024
-"""What a row that queries need not look at one by one is worth, in bytes freed."""
+"""Value of one row that queries need not scan, in bytes freed."""
 CHECK = 64 * 1024**2
-"""What a check that is due is worth: a small one of its own, as it opens the way for what deletes."""
+"""Value of a check that is due: small by itself, but it allows the steps that delete."""
 EXPIRED_REF = 16 * 1024**2
-"""What a ref less is worth beside the bytes that the cleanup frees afterwards, which nobody knows before."""
+"""Value of one ref less, in addition to the bytes that the cleanup frees afterwards, which are unknown in advance."""
 _MOST_DOUBLINGS = 30
 
 
 def value_of(step: StepRecord) -> int:
-    """What a planned step is worth, in bytes freed."""
+    """The value of a planned step, in bytes freed."""
     if step.state != WOULD:
         return 0
     worth = step.freed + SMALL_FRAGMENT * step.fragments + STALE_ROW * step.rows + EXPIRED_REF * step.refs
@@ -577,44 +569,44 @@ def value_of(step: StepRecord) -> int:
 
 
 def table_value(record: TableRecord) -> int:
-    """What a table's steps are worth. It doubles each time that something is left: nothing waits for ever."""
+    """The value of a table's steps. It doubles whenever something is left undone, so that nothing waits forever."""
     return sum(map(value_of, record.steps)) << min(record.left_before, _MOST_DOUBLINGS)
 
 
 def most_valuable_first(records: Iterable[TableRecord]) -> list[TableRecord]:
-    """In the order in which they are worked on; by name where they are worth the same."""
+    """Tables by descending value, then by name."""
     return sorted(records, key=lambda record: (-table_value(record), record.name))
 
 
 def left_first(names: Mapping[str, str], memory: Memory) -> list[str]:
-    """Names of tables in the order in which they are looked at, by their URIs: what was left most often comes first."""
+    """Names of tables in the order of examination, by their URIs: most often left undone first."""
     return sorted(names, key=lambda name: (-memory.of(names[name]).left, name))
 
 
 def in_safe_order(steps: Iterable[StepRecord]) -> list[StepRecord]:
-    """The steps of a table in the order in which they are done; branches in the order in which they come."""
+    """The steps of a table in execution order; branches keep their order."""
     return sorted(steps, key=lambda step: STEPS.index(step.step))
 
 
 def obstacle(step: StepRecord, before: Sequence[StepRecord], remembered: Remembered, held_back: str = "") -> str:
-    """Why a step must not be done after those ``before``; "" if it may.
+    """Why a step must not run after those ``before``; "" if it may.
 
-    What deletes waits for a sound table: a check in this run, or else the last one, must have found nothing. It is
-    ``held_back`` while something that may need the files cannot be looked at.
+    Deletion requires a sound table: the check in this run, or else the last one, must have found nothing. It is
+    ``held_back`` while something that may need the files cannot be examined.
     """
     if step.step not in DESTRUCTIVE:
         return ""
     check = next((each for each in before if each.step == FSCK and each.state in (DONE, FAILED, STOPPED)), None)
     if check is None:
-        return held_back if remembered.sound else "the last check found damage; run the check again once it is repaired"
+        return held_back if remembered.sound else "the last check found damage; run the check again after a repair"
     if check.state != DONE:
         return "the table could not be checked" if check.state == FAILED else check.why
     return held_back
 
 
 def worth_again(step: StepRecord, before: Sequence[StepRecord]) -> bool:
-    """Whether a step for which the plan had nothing to do may have something to do after those ``before``."""
+    """Whether a step that had nothing to do in the plan may have something to do after those ``before``."""
     done = {(each.step, each.branch) for each in before if each.state == DONE}
     if step.step == INDEXES:
-        return (COMPACTION, step.branch) in done  # rows in another order are not in every index any more
+        return (COMPACTION, step.branch) in done  # rows in another order may be missing from indexes
     return step.step == CLEANUP and (EXPIRY, None) in done

@@ -1,4 +1,4 @@
-"""Maintenance from Python, for a table and for a catalog; and the session that its threads share."""
+"""Maintenance from Python, for a table and for a catalog, and a Spark session that threads share."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from lance_spark.maintenance.report import MaintenanceReport
 
 Policy = MaintenancePolicy | Mapping[str, Any]
-"""A policy, or the words of a policy file as a dictionary."""
+"""A policy, or a dictionary with the keys of a policy file."""
 
 
 def maintain_table(
     spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, execute: bool, where: Where
 ) -> MaintenanceReport:
-    """Of one dataset."""
+    """Maintain one dataset."""
     options = UpkeepOptions(policy_of(policy), execute)
     return maintain_dataset(location, options, engine_of(session_or_none(spark), where), time.time_ns())
 
@@ -43,28 +43,28 @@ def maintain_tables_of(
     where: Where,
     limit: str | timedelta | None,
 ) -> MaintenanceReport:
-    """Of all tables of a catalog."""
+    """Maintain all tables of a catalog."""
     options = UpkeepOptions(policy_of(policy), execute, Selection(), **clocks(limit))
     session = session_or_none(spark)  # threads of a pool have no active session
     return maintain_catalog(catalog, options, engine_of(session, where), time.time_ns())
 
 
 def policy_of(policy: Policy | None) -> MaintenancePolicy:
-    """The policy. Raises InvalidOption for a dictionary with other words."""
+    """The policy. Raises InvalidOption for a dictionary with unknown keys."""
     if policy is None:
         return MaintenancePolicy()
     return policy if isinstance(policy, MaintenancePolicy) else maintenance_policy(policy)
 
 
 class Clocks(TypedDict, total=False):
-    """What an UpkeepOptions needs to know about time."""
+    """The time limits of UpkeepOptions."""
 
     time_left: Callable[[], bool]
     time_to_plan: Callable[[], bool]
 
 
 def clocks(limit: str | timedelta | None) -> Clocks:
-    """For a span of time that begins now, of which half may go into plans. Raises InvalidOption."""
+    """Time limits for a span that begins now, half of which may be spent on plans. Raises InvalidOption."""
     if limit is None:
         return {}
     span = to_span("for", limit) if isinstance(limit, str) else limit
@@ -81,8 +81,8 @@ def shared_engine(
 ) -> Engine:
     """The engine of a job whose threads share a session.
 
-    A thread does not see the session that is active in another one. It would take the one that is there for its own,
-    and stop it at the end.
+    A thread does not see the active session of another one. It would mistake the existing session for its own and stop
+    it at the end.
     """
     active, lock = session_or_none(None), threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Reads what the search for a common ancestor needs: refs, and the traces that merges left."""
+"""Common ancestors: reads refs and the traces of merges, and finds the base of a merge."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lance_spark.storage.versions import VersionCache
 
 
 class Graph:
-    """The chains of a dataset. Each is read only as far as it is needed."""
+    """The chains of a dataset. Each is read only as far as needed."""
 
     def __init__(
         self, location: DatasetLocation, table: RefTable | None = None, reader: VersionCache | None = None
     ) -> None:
         self._location = location
         self.reader = reader or VersionCache()
-        """What was read, for later steps that need the same versions."""
+        """What was read so far, for later steps that need the same versions."""
         self._refs = refs.read_branches(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
         self._found: dict[frozenset[PinnedVersion], Mapping[str, ChainLinks]] = {}
@@ -47,7 +47,7 @@ class Graph:
         return Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
 
     def origin(self, pin: PinnedVersion) -> Node:
-        """A version in the chain that it was made in: a branch begins with a copy of the version it was forked from."""
+        """A version in the chain where it was made: a branch begins with a copy of the version it was forked from."""
         while pin.branch is not None:
             fork = self.fork(pin.branch)
             if fork is None or pin.version > fork.version:
@@ -56,18 +56,18 @@ class Graph:
         return self.node(pin)
 
     def pin(self, node: Node) -> PinnedVersion:
-        """A node as a version. Raises Refused for one of a branch that was deleted."""
+        """A node as a version. Raises Refused for one on a deleted branch."""
         if not node.chain:
             return PinnedVersion(None, node.version)
         if node.chain not in self._branches:
             raise Refused(
-                "The last common version is of a branch that was deleted meanwhile: there is nothing to compare with.",
+                "The last common version is on a branch that was deleted, so nothing is left to compare with.",
                 hint="Merge that branch's content through the branch it was merged into, or append the rows again.",
             )
         return PinnedVersion(self._branches[node.chain].name, node.version)
 
     def identity(self, branch: str | None) -> str:
-        """The identity of a branch, which a later branch of the same name does not have; "" for main."""
+        """The identity of a branch, unique among branches of the same name; "" for main."""
         return "" if branch is None else self._refs.branches[branch].identity
 
     def is_follower(self, branch: str | None) -> bool:
@@ -76,7 +76,7 @@ class Graph:
         return entry is not None and read_follows(entry) is not None
 
     def fork(self, branch: str) -> PinnedVersion | None:
-        """The version that a branch descends from; None for one that shares nothing with any other."""
+        """The version that a branch descends from; None for one unrelated to any other branch."""
         return self._refs.branches[branch].fork
 
     def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[Node]:
@@ -85,23 +85,23 @@ class Graph:
         return merge_bases(self.node(one), self.node(other), chains_read)
 
     def held(self, pin: PinnedVersion, beside: PinnedVersion) -> dict[str, int]:
-        """The newest version of each chain, by identity, that a version has everything of.
+        """The newest version of each chain, by identity, that a version fully contains.
 
-        Chains that both versions have in common anyway are not looked into.
+        Chains that both versions share anyway are not read.
         """
         return ancestors(self.node(pin), self._read(pin, beside))
 
     def share(self, side: PinnedVersion, other: PinnedVersion, since: PinnedVersion) -> bool:
-        """Whether two versions have an ancestor in common that an older version of the side does not have."""
+        """Whether two versions share an ancestor that an older version of the side lacks."""
         known = ancestors(self.node(since), self._read(side, other))
         return any(known.get(node.chain, -1) < node.version for node in self.bases(side, other))
 
     def inherits(self, pin: PinnedVersion, node: Node) -> bool:
-        """Whether the forks of its branch alone show that a version holds a node; nothing is read."""
+        """Whether the forks of its branch alone show that a version contains a node; nothing is read."""
         return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version
 
     def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[VersionSpan, ...]:
-        """The versions of a side that the base does not have: of its own chain and of those it was forked from."""
+        """The versions of a side that the base lacks: of its own chain and of the chains it was forked from."""
         known = ancestors(base, self._read(side, beside))
         spans = []
         for chain, newest in reversed(self._lineage(self.node(side)).items()):
@@ -110,9 +110,9 @@ class Graph:
         return tuple(span for span in spans if span.after < span.until)
 
     def numbering(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> PinnedVersion | None:
-        """The version in which the common ancestor came into a side's chain; None if the chain began there.
+        """The version that brought the common ancestor into a side's chain; None if the chain began with it.
 
-        A merge gives new numbers to the rows that it takes in.
+        A merge renumbers the rows that it takes in.
         """
         lineage = self._lineage(self.node(side))
         if lineage.get(base.chain, -1) >= base.version:
@@ -126,7 +126,7 @@ class Graph:
         return None
 
     def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
-        """Every chain that one of the versions descends from. What both have in common anyway is not read."""
+        """Every chain that one of the versions descends from. What both share anyway is not read."""
         key = frozenset({one, other})
         if key not in self._found:
             self._found[key] = self._chains(one, other)
@@ -167,7 +167,7 @@ class Graph:
         return Node(self.identity(fork.branch), fork.version)
 
     def _merges_of(self, chain: str, above: int, newest: int) -> tuple[TakenIn, ...]:
-        """The versions of a chain that took another one in, above a version and up to another one."""
+        """The versions of a chain, in a range, that took another chain in."""
         if chain and chain not in self._branches:
             return ()
         branch = self._branches[chain].name if chain else None
@@ -179,7 +179,7 @@ class Graph:
             if trace is not None and trace.takes_in:
                 merges.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
                 if trace.source_id and trace.source_id not in self._branches:
-                    # Who forgets what a deleted branch was made from, takes its rows for new ones in the next merge.
+                    # Without the ancestry of a deleted branch, the next merge would take its rows for new ones.
                     merges |= {TakenIn(version, Node(*held)) for held in trace.held}
         for note in merged_notes(self._refs.branches.values()):
             if note.into == chain and above < note.at <= newest:
@@ -196,13 +196,13 @@ def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
         raise nothing_in_common(graph, ours, theirs)
     listed = " and ".join(f"{graph.pin(node)}" for node in bases)
     raise Refused(
-        f"{ours} and {theirs} took each other in at the same time: {listed} are both their last common version.",
-        hint=f"Make a new branch from {ours.branch or MAIN} and bring the changes over with cherry-pick.",
+        f"{ours} and {theirs} took each other in at the same time: both {listed} are their last common version.",
+        hint=f"Create a branch from {ours.branch or MAIN} and bring the changes over with cherry-pick.",
     )
 
 
 def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Refused:
-    """The error for two versions that share nothing, or whose common version is forgotten."""
+    """The error for two versions that share nothing, or whose common version is no longer recorded."""
     said = f"{ours} and {theirs} have no common version."
     follower = next((pin.branch for pin in (theirs, ours) if graph.is_follower(pin.branch)), None)
     if follower is None:
@@ -210,9 +210,9 @@ def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) 
             said, hint=hints.of("Bring single versions over: ", hints.CHERRY_PICK, "; or write the rows again.")
         )
     return Refused(
-        f"{said} If '{follower}' was deleted and fetched again, what it had in common with your branches is forgotten.",
+        f"{said} If '{follower}' was deleted and fetched again, the versions it shared with your branches are unknown.",
         hint=hints.of(
-            "Go on from there: ",
+            "Continue from there: ",
             hints.create_branch("NAME", follower),
             ", and bring your own versions over: ",
             hints.CHERRY_PICK,
@@ -222,5 +222,5 @@ def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) 
 
 
 def trace_of(graph: Graph, action: str, source: PinnedVersion) -> Trace:
-    """The trace that a commit leaves."""
+    """The trace for a commit."""
     return Trace(action, source, graph.identity(source.branch))

@@ -1,8 +1,8 @@
-"""The conflict matrix, as data: what becomes of a change of theirs where ours changed the same thing. Pure.
+"""The vocabulary of a merge: sides, changes, conflicts, and the conflict matrix as data. Pure.
 
-A side may have changed one fragment, or one column, in several ways at once. Then every pair of ways counts, and one
-pair that is a conflict makes the whole a conflict. A change that both sides made counts for neither.
-docs/branches-and-merges.md shows both tables to users.
+In: what theirs and ours did to the same fragment or column. Out: whose change wins, both, or a conflict. A side may
+have changed a fragment or column in several ways. Then every pair of ways counts, and a single conflict makes the whole
+a conflict. A change that both sides made counts for neither. docs/branches-and-merges.md shows both tables to users.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Decision(NamedTuple):
     """One cell of a matrix."""
 
     outcome: str
-    """What the result has: the change of ours, of theirs, both, or none because it is a conflict."""
+    """The change that the result has: that of ours, of theirs, both, or none for a conflict."""
     reason: str = ""
-    """Why it is a conflict. For "both, if ...": why it is one otherwise."""
+    """Why it is a conflict. For "both, if ...": the reason if the condition fails."""
 
     @property
     def is_conflict(self) -> bool:
@@ -46,9 +46,9 @@ class FragmentChange(Enum):
     """Or may have been updated: a version in between is gone."""
     COLUMNS_WRITTEN = "columns written"
     COMPACTED = "compacted"
-    """Its rows are in another fragment, and it is known where."""
+    """Its rows are known to be in another fragment."""
     GONE = "gone"
-    """All its rows were deleted or updated, or nobody knows where they are."""
+    """All its rows were deleted or updated, or their place is unknown."""
 
 
 class ColumnEdit(Enum):
@@ -65,8 +65,8 @@ _OURS, _THEIRS, _BOTH = Decision("ours"), Decision("theirs"), Decision("both")
 OTHER_ROWS = Decision("both, if other rows", "both sides deleted or updated the same rows")
 OTHER_COLUMNS = Decision("both, if other columns", "both sides wrote the same column of the same rows")
 # An updated row is a deleted one and a new one: the new copy would lack the values that the other side wrote.
-_OURS_UPDATED = _conflict("ours updated rows of which theirs wrote a column")
-_THEIRS_UPDATED = _conflict("theirs updated rows of which ours wrote a column")
+_OURS_UPDATED = _conflict("ours updated rows in which theirs wrote a column")
+_THEIRS_UPDATED = _conflict("theirs updated rows in which ours wrote a column")
 COMPACTED_OURS = _conflict("theirs wrote a column of rows that ours compacted")
 GONE_OURS = _conflict("rows that ours rewrote or removed were changed")
 GONE_THEIRS = _conflict("both sides changed rows that theirs rewrote or removed")
@@ -79,7 +79,7 @@ Matrix = Mapping[tuple[Kind, Kind], Decision]
 
 
 def _matrix(rows: Mapping[Kind, tuple[Decision, ...]]) -> Matrix[Kind]:
-    """A row for each change of theirs; its cells are by the change of ours, in the same order."""
+    """Each row is a change of theirs. Its cells are changes of ours, in the same order."""
     return {(theirs, ours): cell for theirs, row in rows.items() for ours, cell in zip(rows, row, strict=True)}
 
 
@@ -105,11 +105,11 @@ COLUMNS: Matrix[ColumnEdit] = _matrix({
 
 
 def decide(matrix: Matrix[Kind], theirs: Collection[Kind], ours: Collection[Kind]) -> list[Decision]:
-    """The decisions for everything that the two sides did to one fragment or column, in the order of the matrix."""
+    """The decisions for everything that both sides did to one fragment or column, in matrix order."""
     return [decision for (their, our), decision in matrix.items() if their in theirs and our in ours]
 
 
-# --- What two sides did to the columns of a table, and whether the two combine
+# --- Three-way comparison of columns
 # Pure.
 
 Metadata = tuple[tuple[str, bytes], ...]
@@ -118,14 +118,14 @@ Metadata = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """What to do to the columns of ours so that they have the changes of theirs as well."""
+    """What to change in the columns of ours to apply the changes of theirs."""
 
     drop: tuple[str, ...] = ()
     """Columns of ours, by their names there."""
     rename: tuple[tuple[str, str], ...] = ()
     """(name in ours, new name)."""
     relax: tuple[str, ...] = ()
-    """Columns, by new name, that may be null from now on."""
+    """Columns, by new name, that become nullable."""
     add: tuple[str, ...] = ()
     """Columns of theirs."""
     comment: tuple[tuple[str, Metadata], ...] = ()
@@ -149,7 +149,7 @@ Tree = tuple[Field, ...]
 
 
 def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence[Field]) -> ColumnMerge:
-    """Compare the columns of three versions, by field id: a renamed column is the same one, a cast one is not."""
+    """Compare the columns of three versions by field id: a renamed column stays the same, a cast one does not."""
     before, mine, other = trees(base), trees(ours), trees(theirs)
     merged = [_merge_column(tree, mine.get(key), other.get(key)) for key, tree in before.items()]
     new = [tree[0] for key, tree in other.items() if key not in before and mine.get(key) != tree]
@@ -171,7 +171,7 @@ def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence
 
 
 def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnMerge:
-    """What to do to one column of the base, by the matrix."""
+    """The change to one column of the base, by the matrix."""
     before, kinds = base[0], _kinds(base, theirs, ours)
     reasons = [cell.reason for cell in decide(COLUMNS, kinds, _kinds(base, ours, theirs)) if cell.is_conflict]
     if theirs is not None and ColumnEdit.ALTERED in kinds:
@@ -192,7 +192,7 @@ def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnM
 
 
 def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnEdit]:
-    """What a side did to a column, except for what the other side did as well."""
+    """What a side did to a column, except for changes that the other side also made."""
     if side is None:
         return {ColumnEdit.UNCHANGED if other is None else ColumnEdit.DROPPED}
     known = [tree for tree in (base, other) if tree is not None]
@@ -205,15 +205,15 @@ def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnEdit]
 
 
 def _shape(tree: Tree) -> Tree:
-    """All of a column except for its metadata."""
+    """A column without its metadata."""
     return tree[0]._replace(metadata=()), *tree[1:]
 
 
 def _impossible(base: Tree, theirs: Tree) -> list[str]:
-    """Why pylance cannot alter a column in this way if ours has changed other columns."""
+    """Why pylance cannot alter a column this way after ours changed other columns."""
     if base[1:] != theirs[1:] or base[0].type != theirs[0].type:
         return ["the fields inside column '{}' were changed on one side and other columns on the other"]
-    return ["column '{}' may not be null any more on one side"] if base[0].nullable > theirs[0].nullable else []
+    return ["column '{}' became non-nullable on one side"] if base[0].nullable > theirs[0].nullable else []
 
 
 def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
@@ -235,9 +235,9 @@ def trees(fields: Sequence[Field]) -> dict[int, Tree]:
 
 
 def renumbered(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
-    """Columns whose id means another column on a side: an earlier merge had to give them new ids.
+    """Columns whose id means another column on a side, as an earlier merge had to give them new ids.
 
-    By their ids, the values of one column would be read as those of another.
+    Matched by id, the values of one column would be read as those of another.
     """
     before, after = trees(base), trees(side)
     names = {tree[0].name: key for key, tree in after.items()}
@@ -249,7 +249,7 @@ def renumbered(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
 
 
 def match_fields(theirs: Sequence[Field], result: Sequence[Field]) -> dict[int, int]:
-    """Field ids of theirs to those of the result, by the path of names."""
+    """Maps field ids of theirs to those of the result, by their paths of names."""
     there = {path: entry.id for path, entry in _paths(result).items()}
     return {entry.id: there[path] for path, entry in _paths(theirs).items() if path in there}
 
@@ -257,8 +257,8 @@ def match_fields(theirs: Sequence[Field], result: Sequence[Field]) -> dict[int, 
 def strange_fields(result: Collection[int], theirs: Collection[int], matched: Mapping[int, int]) -> set[int]:
     """Ids of a merged table that mean another column in files of theirs, or one that theirs dropped.
 
-    Read by its id, a new column of the result would have the values of that one. ``matched`` are ids of theirs to those
-    in the result.
+    Read by its id, a new column of the result would show the values of that other column. ``matched`` maps ids of
+    theirs to ids in the result.
     """
     given = set(matched.values())
     return {key for key in result if key not in matched and (key in given or key not in theirs)}
@@ -274,22 +274,22 @@ def _paths(fields: Sequence[Field]) -> dict[tuple[str, ...], Field]:
     return fields_by_path
 
 
-# --- What a merge compares, and the result: the two sides, and the change that ours has to take
+# --- The two sides of a merge, and the change that ours takes
 # Pure.
 
 
 @dataclass(frozen=True)
 class MergeConflict:
-    """Something both sides changed in ways that cannot be combined."""
+    """A change on both sides that cannot be combined."""
 
     reason: str
     ours: str = ""
-    """Versions of ours that may have done it."""
+    """Versions of ours that may have made it."""
     theirs: str = ""
     fragments: tuple[int, ...] = ()
     """Ids of fragments in ours."""
     rows: tuple[str, ...] = ()
-    """Examples of rows, by the table's key, if it has one."""
+    """Example rows, by the table's key if it has one."""
 
     def __str__(self) -> str:
         """One sentence."""
@@ -300,7 +300,7 @@ class MergeConflict:
 
 @dataclass(frozen=True)
 class Replacement:
-    """A fragment of ours that gets something of theirs."""
+    """A fragment of ours that takes files or deletions of theirs."""
 
     base: Fragment
     ours: Fragment
@@ -310,18 +310,18 @@ class Replacement:
     deletion: bool
     """Whether theirs deleted rows."""
     both_deleted: bool = False
-    """Whether ours deleted rows as well. Then they have to be other rows."""
+    """Whether ours also deleted rows. They must be different rows."""
 
 
 @dataclass(frozen=True)
 class Kinship:
-    """What the history says of rows that ours may have, where a single version is picked or reverted.
+    """The history of rows that ours may have, where a single version is picked or reverted.
 
-    As it stands it is that of a merge: the base is all that both sides have in common.
+    The defaults describe a merge: the base is all that both sides have in common.
     """
 
     shares: bool = False
-    """Whether ours took in versions that theirs has and the base has not."""
+    """Whether ours took in versions that theirs has and the base lacks."""
     has_base: bool = True
     """Whether ours took in the base."""
     earlier: Steps = field(default_factory=lambda: Steps(None))
@@ -330,7 +330,7 @@ class Kinship:
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared. ``base_ours`` and ``base_theirs`` are one version, as the chain of each side has it."""
+    """The two sides. ``base_ours`` and ``base_theirs`` are one version, as the chain of each side has it."""
 
     base_ours: Snapshot
     ours: Snapshot
@@ -340,17 +340,17 @@ class Sides:
     their_steps: Steps
     kinship: Kinship = field(default_factory=Kinship)
     numbering: Snapshot | None = None
-    """A version with the rows of the base under their ids in theirs; None if both sides number rows alike, up to the
-    base's next row id."""
+    """A version with the rows of the base under their ids in theirs; None if both sides number rows the same way, up to
+    the base's next row id."""
 
     @property
     def is_fast_forward(self) -> bool:
-        """Whether ours is the base: its result is theirs, and nothing can conflict."""
+        """Whether ours is the base: then the result is theirs, and nothing can conflict."""
         return _is_same_version(self.ours, self.base_ours)
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether theirs is the base: there is nothing to take."""
+        """Whether theirs is the base: then there is nothing to take."""
         return _is_same_version(self.theirs, self.base_theirs)
 
     @property
@@ -361,7 +361,7 @@ class Sides:
 
     @property
     def rewrites(self) -> tuple[Rewrite, ...]:
-        """All compactions that are known, of either side."""
+        """All known compactions, of either side."""
         return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.kinship.earlier.rewrites)
 
     @property
@@ -370,7 +370,7 @@ class Sides:
         return self.base_theirs.contents.fields, self.ours.contents.fields, self.theirs.contents.fields
 
     def conflict(self, reason: str, fragments: Iterable[int] = (), rows: tuple[str, ...] = ()) -> MergeConflict:
-        """A conflict, with the versions of both sides that may have made it."""
+        """A conflict, with the versions of both sides that may have caused it."""
         ours, theirs = self.our_steps.described(), self.their_steps.described()
         return MergeConflict(reason, ours, theirs, tuple(sorted(fragments)), rows)
 
@@ -392,34 +392,34 @@ class BasePair(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Fragments that both sides changed and one of them compacted: their rows have to be looked for one by one."""
+    """Fragments that both sides changed and one of them compacted: their rows must be traced one by one."""
 
     pairs: tuple[BasePair, ...]
     tied: tuple[Fragment, ...]
-    """New fragments of theirs that may have rows of them."""
+    """New fragments of theirs that may have rows of the pairs."""
     ours: tuple[Fragment, ...]
-    """Fragments of ours that may have them."""
+    """Fragments of ours that may have rows of the pairs."""
     theirs: tuple[Fragment, ...]
     rewrites: tuple[Rewrite, ...]
 
 
 @dataclass(frozen=True)
 class Followed:
-    """What a contest came to."""
+    """The outcome of a contest."""
 
     deletions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows to delete in fragments of ours, by id."""
     masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """All rows that new fragments come without, by their ids in theirs: ours has these rows already."""
+    """Rows to leave out of new fragments, by their ids in theirs: ours already has them."""
     row_ids: Mapping[int, int] = field(default_factory=dict)
-    """Stable ids of rows in ours, by those in theirs."""
+    """Stable row ids in ours, by those in theirs."""
     dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Deleted rows of other new fragments, by id in theirs, where stable ids depend on it."""
+    """Deleted rows of other new fragments, by id in theirs, where stable ids depend on them."""
 
 
 @dataclass(frozen=True)
 class MergeChange:
-    """What ours has to take. Where files go is decided later."""
+    """What ours takes. The places of files are decided later."""
 
     added: tuple[Fragment, ...] = ()
     """Of theirs."""
@@ -428,21 +428,21 @@ class MergeChange:
     """(in the base of theirs, in ours)."""
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     columns_of_theirs: bool = False
-    """Whether the result has the columns of theirs, as they are."""
+    """Whether the result has exactly the columns of theirs."""
     conflicts: tuple[MergeConflict, ...] = ()
     notes: tuple[str, ...] = ()
     contest: Contest | None = None
-    """What is to be decided row by row."""
+    """What remains to be decided row by row."""
     followed: Followed = field(default_factory=Followed)
 
     def __bool__(self) -> bool:
-        """Whether ours would become another version."""
+        """Whether ours would change."""
         rows = self.added or self.replaced or self.removed or self.followed.deletions
         return bool(rows or self.columns or self.columns_of_theirs)
 
 
-# --- Which of pylance's operations commits a change
-# Each notices a concurrent commit that does not combine. Pure.
+# --- The pylance operation that commits a change
+# Each operation detects a concurrent commit that it cannot be combined with. Pure.
 
 Operation = Literal["Update", "Merge", "Overwrite"]
 
@@ -451,7 +451,7 @@ def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False) ->
     """The operation: Update for rows, Merge for columns, Overwrite if nothing of ours is left and columns differ.
 
     ``emptied``: a fragment that stays has no rows left. Raises NotCommittable for a change that pylance 14.0.2 cannot
-    commit: its Merge takes no removed fragments, its Overwrite no deletion files.
+    commit: its Merge takes no removed fragments, and its Overwrite no deletion files.
     """
     if not (change.columns or change.columns_of_theirs):
         return "Update"
@@ -477,6 +477,4 @@ def check_supported(sides: Sides, change: MergeChange) -> None:
     if stable != sides.theirs.contents.has_stable_row_ids:
         raise NotCommittable(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
     if stable and any(not fragment.row_ids for fragment in change.added):
-        raise NotCommittable(
-            "The row ids of new rows are kept in files of their own, which this release cannot take over."
-        )
+        raise NotCommittable("The row ids of new rows are in separate files, which this release cannot take over.")

@@ -1,4 +1,9 @@
-"""Whether the id of a field still means the same column: pylance uses the id of a dropped column again."""
+"""The three-way comparison: what theirs changed since the base, and whether ours can take it. Pure.
+
+In: the two sides. Out: one change with its conflicts and notes. Fragments and columns are compared by the matrix in
+``change_rules.py``; this module also decides about the table as a whole, and which fragments must be followed row by
+row.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +37,11 @@ from lance_spark.merge.change_rules import (
 
 
 def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
-    """Columns of the base that a side dropped, and whose ids mean other columns there.
+    """Columns of the base that a side dropped and whose ids now mean other columns: pylance reuses field ids.
 
-    Otherwise rows of the other side would have their values in the wrong column, or bytes of one type would be read as
-    another type. A column that was only renamed has a new name under its id, too, but its values stay in their files. A
-    cast column gets a new id.
+    Unnoticed, rows of the other side would have their values in the wrong column, or bytes of one type would be read as
+    another type. A renamed column also has a new name under its id, but its values stay in their files. A cast column
+    gets a new id.
     """
     now = {entry.id: entry for entry in side.contents.fields}
     both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
@@ -48,7 +53,7 @@ def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
 
 
 def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> list[str]:
-    """The names of those columns, by their ids, whose values are in other files now."""
+    """The names of the columns, given by id, whose values are now in other files."""
     known, live = by_file(base.contents.fragments()), frozenset(other)
     same, moved = set(), set()
     for fragment in side.contents.fragments():
@@ -61,21 +66,21 @@ def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> li
 
 
 def are_free(new: Collection[int], side: Snapshot) -> bool:
-    """Whether field ids are higher than all ids in use: otherwise the values of a dropped column would come back."""
+    """Whether field ids exceed all ids in use: otherwise the values of a dropped column would reappear."""
     if not new:
         return True
     files = (file for fragment in side.contents.fragments() for file in fragment.files)
     return min(new) > max((*side.live, *(key for file in files for key in file.fields)), default=-1)
 
 
-# --- The three-way comparison of columns, together with the rows that have values in them
+# --- Three-way comparison of columns, and of the rows with values in them
 # Pure.
 
 _OTHER_ID = "was given another id by an earlier merge"
 
 
 def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChange:
-    """What ours has to take of the columns of theirs, and what stands against it."""
+    """The columns of theirs that ours takes, and what prevents it."""
     before, ours, theirs = sides.fields
     conflicts = _uncommittable(sides) if sides.is_fast_forward else _unreadable(sides, our_rows, their_rows)
     if theirs in (ours, before):
@@ -90,7 +95,7 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
 
 
 def _uncommittable(sides: Sides) -> list[MergeConflict]:
-    """Columns that have another id in theirs, where some rows have no values in them: pylance refuses that."""
+    """Columns with another id in theirs, where some rows have no values: pylance refuses to commit them."""
     before, _, theirs = sides.fields
     names = renumbered(before, theirs)
     if not names:
@@ -102,7 +107,7 @@ def _uncommittable(sides: Sides) -> list[MergeConflict]:
 
 
 def strict_columns(sides: Sides, side: Snapshot, without: str) -> list[MergeConflict]:
-    """A new column that cannot be null, where the other side has new rows, which have no values in it."""
+    """New columns that cannot be null although the other side has new rows, which have no values in them."""
     other = sides.theirs if side is sides.ours else sides.ours
     known = {(entry.id, entry.name) for entry in other.contents.fields}
     strict = sorted(
@@ -114,7 +119,7 @@ def strict_columns(sides: Sides, side: Snapshot, without: str) -> list[MergeConf
 
 
 def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeConflict]:
-    """Columns whose values on the other side would read as null, or as those of another column."""
+    """Columns whose values on the other side would read as null or as another column's."""
     before, ours, theirs = sides.fields
     moved = {*renumbered(before, ours), *renumbered(before, theirs)}
     cast = cast_columns(before, theirs) if our_rows else []
@@ -130,11 +135,11 @@ def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeC
 
 
 def _writes(side: Delta, base: Snapshot) -> bool:
-    """Whether a side has values that it did not have in the base."""
+    """Whether a side has values that the base did not have."""
     return bool(side.added) or any(not same_files(before, after, base.live) for before, after in side.changed)
 
 
-# --- Which fragments are contested: both sides changed their rows, and one side compacted them
+# --- Contested fragments
 # Pure.
 
 InOurs = Callable[[Iterable[Fragment]], Mapping[int, Fragment]]
@@ -144,7 +149,7 @@ InOurs = Callable[[Iterable[Fragment]], Mapping[int, Fragment]]
 def contest(sides: Sides, ours: Delta, theirs: Delta, in_ours: InOurs) -> Contest | None:
     """The fragments to follow row by row; None if comparing fragments is enough.
 
-    Fragments that compactions connect go together: either theirs is taken with its layout, or ours keeps its own.
+    Fragments connected by compactions stay together: the result takes the layout of theirs or keeps that of ours.
     """
     if sides.is_fast_forward or not sides.rewrites:
         return None
@@ -178,14 +183,14 @@ def contest(sides: Sides, ours: Delta, theirs: Delta, in_ours: InOurs) -> Contes
     )
 
 
-# --- The three-way comparison of fragments: which of theirs ours takes, by the matrix in ``matrix.py``
+# --- Three-way comparison of fragments, by the matrix in ``change_rules.py``
 # Pure.
 
 _ROWS = frozenset({FragmentChange.ROWS_DELETED, FragmentChange.ROWS_UPDATED})
 
 
 def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
-    """What ours has to take of the fragments of theirs, and what stands against it."""
+    """The fragments of theirs that ours takes, and what prevents it."""
     replaced: list[Replacement] = []
     removed: list[tuple[Fragment, Fragment]] = []
     reasons: defaultdict[str, list[int]] = defaultdict(list)
@@ -209,7 +214,7 @@ def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
 
 @dataclass(frozen=True)
 class _Meeting:
-    """A fragment of the base that theirs changed or removed, as each version has it; None if it is gone."""
+    """A fragment of the base that theirs changed or removed, in each version; None where it is gone."""
 
     sides: Sides
     before: Fragment
@@ -221,33 +226,33 @@ class _Meeting:
 
     @cached_property
     def kinds_of_theirs(self) -> set[FragmentChange]:
-        """What theirs did, except for what ours did as well."""
+        """What theirs did, except for changes that ours also made."""
         sides = self.sides
         versions = _Versions(self.before, self.theirs, self.ours, sides.base_theirs.live, sides.theirs, sides.ours)
         return versions.kinds(sides.their_steps)
 
     @cached_property
     def decisions(self) -> list[Decision]:
-        """What the matrix says."""
+        """The decisions of the matrix."""
         sides = self.sides
         versions = _Versions(self.base, self.ours, self.theirs, sides.base_ours.live, sides.ours, sides.theirs)
         return decide(FRAGMENTS, self.kinds_of_theirs, versions.kinds(sides.our_steps))
 
     def clashes(self, decision: Decision) -> bool:
-        """Whether a decision is a conflict. Only deletion files show whether rows differ; they are read later."""
+        """Whether a decision is a conflict. Whether rows differ shows only in deletion files, which are read later."""
         return decision.is_conflict or (decision == OTHER_COLUMNS and self._wrote_the_same_column())
 
     def _wrote_the_same_column(self) -> bool:
         if self.ours is None or self.theirs is None:
             return False
         names = {entry.id: entry.name for entry in self.sides.ours.contents.fields}
-        # Two columns that were added meanwhile may have the same id.
+        # Two columns added on both sides may have the same id.
         shared = {entry.id for entry in self.sides.theirs.contents.fields if names.get(entry.id) == entry.name}
         ours, theirs = _written(self.base, self.ours), _written(self.base, self.theirs)
         return any(ours[key] != theirs[key] for key in ours.keys() & theirs.keys() & shared)
 
     def replacement(self, ours: Fragment, theirs: Fragment) -> Replacement:
-        """What ours gets of theirs."""
+        """What ours takes from theirs."""
         return Replacement(
             base=self.base,
             ours=ours,
@@ -271,7 +276,7 @@ class _Versions:
     other: Snapshot
 
     def kinds(self, steps: Steps) -> set[FragmentChange]:
-        """What the side did to it, by ``steps``, except for what the other side did as well."""
+        """What the side did to it, by ``steps``, except for changes that the other side also made."""
         here = self.here
         if here is None:
             return {FragmentChange.GONE}
@@ -287,12 +292,12 @@ class _Versions:
 
 
 def known_columns(live_in_base: frozenset[int], side: Snapshot) -> frozenset[int]:
-    """Columns of which a side's files tell whether it has the same values: those it dropped are none it lacks."""
+    """Columns whose values a side's files can confirm: a column that the side dropped is not a missing one."""
     return live_in_base | side.live
 
 
 def _added(sides: Sides, ours: Delta, theirs: Delta) -> tuple[list[Fragment], list[int]]:
-    """New fragments of theirs, and ids of those that ours took over before and that one side changed since."""
+    """New fragments of theirs, and ids of those that ours already took over and one side changed since."""
     twins, known = by_file(ours.added), known_columns(sides.base_theirs.live, sides.ours)
     added, clashing = [], []
     for fragment in theirs.added:
@@ -328,46 +333,43 @@ def _in_ours(sides: Sides, fragments: Collection[Fragment]) -> dict[int, Fragmen
 
 
 def _as_in_ours(sides: Sides, base: Fragment) -> Fragment:
-    """A fragment of the base that ours did not change. Only its id may differ there."""
+    """A fragment of the base that ours did not change. Only its id may differ in ours."""
     if sides.base_ours.bases == sides.ours.bases:
         return base
     return sides.ours.contents.fragments_with({file.path for file in base.files})[0]
 
 
 def _written(base: Fragment, side: Fragment) -> dict[int, str]:
-    """Fields that a side wrote or added in a fragment, with the files they are in."""
+    """Fields that a side wrote or added in a fragment, with their files."""
     every = frozenset(field for file in side.files for field in file.fields if field >= 0)
     before = columns(base, every)
     return {key: path for key, path in columns(side, every).items() if before.get(key) != path}
 
 
-# --- The three-way comparison: what theirs changed since the base, and whether ours can take it
+# --- The comparison of the table as a whole
 # Pure.
-#
-# Fragments are compared in ``fragments.py`` and columns in ``column_conflicts.py``, both by the matrix in
-# ``matrix.py``. This file decides about the table as a whole.
 
 BROUGHT_BEFORE = (
-    "rows that one side compacted are in the other one already, and no version says which merge brought them"
+    "rows that one side compacted are already in the other one, and no version records which merge brought them"
 )
 TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
 
 
 def compare(sides: Sides) -> MergeChange:
-    """What ours has to take of theirs, and what stands against it."""
+    """What ours takes from theirs, and what prevents it."""
     if sides.is_up_to_date:
         return MergeChange()
     ours, theirs = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
     if not ours and sides.ours.contents.fields == sides.base_ours.contents.fields:
-        # Whatever ours did, it has the rows and columns of the base. Its fragments may have other ids by now: what the
-        # delta says of ids of the base must not be looked up by those of ours.
+        # Whatever ours did, it has the rows and columns of the base. Its fragments may have other ids by now, so the
+        # delta's ids of the base must not be looked up among those of ours.
         sides, ours = replace(sides, base_ours=sides.ours), Delta()
     change, schema = merge_fragments(sides, ours, theirs), merge_schema(sides, ours, theirs)
     conflicts = [*change.conflicts, *schema.conflicts]
     if change.added:
         conflicts += strict_columns(sides, sides.ours, "theirs")
     if not sides.is_fast_forward:
-        # With a contest it is not known yet which fragments are added.
+        # A contest leaves open which fragments are added.
         conflicts += taken_before(sides, change) if change.contest is None else []
         conflicts += _overwrites(sides, ours, theirs)
         conflicts += _brought_before(sides, ours, change)
@@ -381,10 +383,10 @@ def compare(sides: Sides) -> MergeChange:
 
 
 def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
-    """Rows that ours may have in other files already: the result would have them twice.
+    """Rows that ours may already have in other files: the result would contain them twice.
 
-    The change has no contest any more. What is still new in it is in no file of ours. Ours may have the rows all the
-    same, if it took them from theirs, or theirs from it, and one side rewrote or deleted rows since then.
+    The change has no contest at this point, and what is still new in it is in no file of ours. Ours may have the rows
+    nevertheless, if one side took them from the other and either rewrote or deleted rows since.
     """
     if sides.is_up_to_date or sides.is_fast_forward:
         return []
@@ -394,10 +396,10 @@ def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
 
 
 def _brought_before(sides: Sides, ours: Delta, change: MergeChange) -> list[MergeConflict]:
-    """Files that both sides name, and the base does not, while a compaction of one side replaced them.
+    """Files that both sides name and the base does not, while a compaction of one side replaced them.
 
-    Ours took them in by a merge that is forgotten, as its version was cleaned up and the merged branch deleted. By the
-    names of files alone, the compacted rows look like new ones.
+    Ours got them in a merge that is forgotten: its version was cleaned up and the merged branch was deleted. By file
+    names alone, the compacted rows would look new.
     """
     if not (change.added and ours.added and sides.rewrites):
         return []
@@ -415,21 +417,21 @@ def _paths(fragments: Iterable[Fragment]) -> set[str]:
 
 
 def _is_hidden(sides: Sides) -> bool:
-    """Whether rows that one side took by a cherry-pick, revert or restore may be on both sides."""
+    """Whether rows that one side got from a cherry-pick, revert or restore may be on both sides."""
     own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
-    # What a revert brings back was deleted in the base. Ours can have it only if it was brought back before.
+    # A revert brings back rows that the base deleted. Ours can have them only if they were brought back before.
     own = own and (sides.our_steps.brings or not sides.our_steps.complete or not sides.is_backwards)
     return own or sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
 
 
 def _has_twins(sides: Sides, change: MergeChange) -> bool:
-    """Whether a single version may bring rows that ours has from versions which the two have in common."""
+    """Whether a single version may bring rows that ours has from versions common to both."""
     kinship, brings = sides.kinship, sides.their_steps.brings
     if change.added and kinship.shares:
         return True
     if kinship.has_base:
         return False
-    # Ours may still have rows that were deleted before the base. Theirs may have them back as they were even before.
+    # Ours may still have rows that were deleted before the base. Theirs may have restored them to an even older state.
     back = any(each.deletion and each.base.deletion is not None for each in change.replaced)
     if brings and (change.added or back) and kinship.earlier.changes_rows:
         return True
@@ -437,7 +439,7 @@ def _has_twins(sides: Sides, change: MergeChange) -> bool:
 
 
 def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]:
-    """A replaced table does not combine with any change of rows or columns on the other side."""
+    """A replaced table cannot be combined with a row or column change on the other side."""
     base, our_fields, their_fields = sides.fields
     count = sides.base_ours.contents.fragment_count
     for steps, here, is_other_changed in (
@@ -448,8 +450,8 @@ def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]
         if is_other_changed and steps.replaces_all:
             return [sides.conflict(f"'{name}' replaced the whole table")]
         if is_other_changed and not steps.complete and here.removed and len(here.removed) == count:
-            why = "and versions that would tell whether it was compacted or replaced are gone"
-            return [sides.conflict(f"'{name}' has none of its files any more, {why}")]
+            why = "and the versions that show whether it was compacted or replaced are gone"
+            return [sides.conflict(f"'{name}' no longer has any of its files, {why}")]
     return []
 
 
@@ -462,13 +464,13 @@ def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
 
 
 def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
-    """A note, if a change without contests brings rows that lack columns of ours."""
+    """A note if a change without contests brings rows that lack columns of ours."""
     if not (change.added and sides.ours.live - sides.base_ours.live):
         return ()
     return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added meanwhile",)
 
 
 def _changed_settings(before: Contents, after: Contents) -> list[str]:
-    """Keys of the configuration and of the table's metadata that have other values."""
+    """Keys of the configuration and of the table metadata whose values differ."""
     pairs = ((before.config, after.config), (before.table_metadata, after.table_metadata))
     return sorted({key for old, new in pairs for key in old.keys() | new.keys() if old.get(key) != new.get(key)})

@@ -1,7 +1,8 @@
-"""Decides a contest: follows rows through the compactions of both sides. Pure.
+"""Follows contested rows through the compactions of both sides, and gives the hints for conflicts. Pure.
 
-Ours keeps its fragments. Rows that theirs deleted or updated are deleted where ours has them now. New fragments of
-theirs come without the rows that ours has already.
+In: a change with a contest, and the deleted rows of its fragments. Out: the change without the contest. Ours keeps its
+fragments. Rows that theirs deleted or updated are deleted where ours has them now. New fragments of theirs leave out
+the rows that ours already has.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from lance_spark.merge.conflict_rules import TAKEN_BEFORE
 BITMAP = 1
 """Type of the deletion files that are written here."""
 COLUMNS_COMPACTED = "theirs wrote a column of rows that were compacted"
-BACK_TWICE = "theirs has rows back that ours has, too, or whose fragment ours changed"
+BACK_TWICE = "theirs restored rows that ours also has, or whose fragment ours changed"
 UNCERTAIN = "rows were compacted, and it is not certain where they are"
 
 
 class Clash(NamedTuple):
-    """Why a fragment of the base cannot be settled, and rows of it that show it."""
+    """Why a fragment of the base cannot be settled, with example rows."""
 
     reason: str
     pair: BasePair | None
@@ -53,16 +54,16 @@ class Clash(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The change without the contest, and what stands against it."""
+    """The change without the contest, and what prevents it."""
 
     change: MergeChange
     clashes: tuple[Clash, ...]
     ours_old: Mapping[int, Runs]
-    """Rows in new fragments of ours that come from fragments of the contest, by id."""
+    """Rows in new fragments of ours that come from contested fragments, by id."""
 
 
 def settle(sides: Sides, change: MergeChange, deleted: Deleted) -> Settled:
-    """Decide the contest of a change. ``deleted`` has the deleted rows of every fragment in it."""
+    """Decide the contest of a change. ``deleted`` gives the deleted rows of each of its fragments."""
     contest = change.contest
     if contest is None:
         return Settled(change, (), {})
@@ -84,7 +85,7 @@ class _Holding:
 
     def __init__(self, traced: Traced, fragments: Iterable[Fragment], deleted: Deleted) -> None:
         self.live: dict[int, Runs] = {}
-        """By fragment: rows that are not deleted."""
+        """Rows that are not deleted, by fragment."""
         self.fragments = {}
         for fragment in fragments:
             own = of_runs.live(traced.labels_of(fragment), known(deleted, fragment))
@@ -133,10 +134,10 @@ class _Settling:
             for at, pair in enumerate(contest.pairs)
             if pair.after is not None and len(rows := of_runs.rows_of(self._new(pair.after)))
         }
-        """By pair: rows that the base has deleted and theirs has not."""
+        """By pair: rows that are deleted in the base but not in theirs."""
 
     def _new(self, fragment: Fragment) -> Runs:
-        """The live rows of a fragment of theirs that are no live rows of the base."""
+        """The live rows of a fragment of theirs that are not live in the base."""
         alive = of_runs.live(of_runs.run(fragment.physical_rows, 0), known(self.deleted, fragment))
         return of_runs.without(alive, self.traced.labels_of(fragment))
 
@@ -164,7 +165,7 @@ class _Settling:
         return Settled(change, tuple(clashes), self.ours.live)
 
     def _are_in_ours(self, fragments: Sequence[Fragment]) -> bool:
-        """Whether ours has rows already that theirs would bring, or a fragment with the same files."""
+        """Whether ours already has rows that theirs would bring, or a fragment with the same files."""
         here = {self.traced.files.key(fragment) for fragment in self.contest.ours}
         if any(self.traced.files.key(fragment) in here for fragment in fragments):
             return True
@@ -195,7 +196,7 @@ class _Settling:
                 yield Clash(OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
 
     def _row_ids(self, added: Sequence[Fragment]) -> dict[int, int]:
-        """Ids in ours of rows of the contest that new fragments of theirs have."""
+        """Ids in ours of contested rows that new fragments of theirs contain."""
         wanted = np.array(sorted({row for entry in added for row in read_row_ids(entry.row_ids)}), np.int64)
         numbering = self.sides.numbering
         known_there = {} if numbering is None else by_file(numbering.contents.fragments())
@@ -222,7 +223,7 @@ class _Settling:
 
 
 class _Kinds:
-    """What a side did to the fragments of a contest, now that its rows are known."""
+    """What a side did to contested fragments, now that the places of their rows are known."""
 
     def __init__(
         self,
@@ -258,7 +259,7 @@ class _Kinds:
 
 
 class _States:
-    """Whether columns were written in files of the contest: then a fragment has other files than it had before."""
+    """Whether columns of contested fragments were written: then a fragment has other files than before."""
 
     def __init__(self, contest: Contest, traced: Traced) -> None:
         self._contest, self._traced = contest, traced
@@ -266,7 +267,7 @@ class _States:
     def written(
         self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
     ) -> frozenset[int]:
-        """The numbers of the pairs of which a side wrote columns, or has dropped ones back, from base to newest."""
+        """The numbers of the pairs where a side wrote columns or restored dropped ones, from base to newest."""
         base, side = versions
         before = [pair.before for pair in self._contest.pairs]
         states: defaultdict[str, list[Fragment]] = defaultdict(list)
@@ -286,35 +287,35 @@ class _States:
 
 
 def known(deleted: Deleted, fragment: Fragment) -> Offsets:
-    """The deleted rows of a fragment of a version that is there. Raises CorruptData."""
+    """The deleted rows of a fragment in an existing version. Raises CorruptData."""
     found = deleted(fragment)
     if found is None:
-        raise CorruptData(f"The deleted rows of fragment {fragment.id} are not known.")
+        raise CorruptData(f"The deleted rows of fragment {fragment.id} cannot be read.")
     return found
 
 
 def _of_pair(labels: Runs, at: int) -> Runs:
-    """The part of some labels that belongs to one pair; labels of two pairs are never in one run."""
+    """The part of some labels that belongs to one pair; a run never spans two pairs."""
     start, end = np.searchsorted(labels[:, 0], [at << 32, (at + 1) << 32])
     return labels[start:end]
 
 
-# --- What to do about a conflict, by how its reason begins
+# --- Hints for conflicts, by the beginning of the reason
 # Pure.
 
-_SETTLE = "Settle it on one side first, e.g. restore or delete there what should not win, then try again."
+_SETTLE = "Settle it on one side first: restore or delete there what should not win. Then try again."
 _COLUMNS = hints.of(
-    "Write columns first, optimize afterwards: revert the compaction (",
+    "Write columns first and optimize afterwards: revert the compaction (",
     hints.REVERT,
-    "), try again, and optimize then. Or write the column again on the compacted branch.",
+    "), try again, then optimize. Or write the column again on the compacted branch.",
 )
 _EVIDENCE = (
-    "Rows that optimize sorted (sort_by, zorder) are not followed: merge first, sort afterwards. "
-    "If a compaction moved these rows, the versions that tell where are gone, or their deletion files: let cleanups "
+    "Rows that optimize sorted (sort_by, zorder) cannot be followed: merge first, sort afterwards. "
+    "If a compaction moved these rows, the versions or deletion files that show where are gone: let cleanups "
     "keep versions until branches are merged. Otherwise settle it on one side first."
 )
 _TWICE = (
-    "Where the rows are there already, nothing is to be taken. Otherwise pick the version that first had them, from "
+    "Take nothing if the rows are already there. Otherwise pick the version that first had them, from "
     "the branch that made it, or write them again."
 )
 _HINTS = {
@@ -328,7 +329,7 @@ _HINTS = {
 
 
 def hint_for(conflicts: Iterable[MergeConflict]) -> str:
-    """The way on."""
+    """What to do about the first conflict that has a hint of its own."""
     for conflict in conflicts:
         for beginning, hint in _HINTS.items():
             if conflict.reason.startswith(beginning):

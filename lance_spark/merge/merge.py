@@ -1,4 +1,9 @@
-"""Merging a branch into another one: its changes since the last common version, as one version."""
+"""Merging, cherry-picking and reverting: changes of one chain, committed to another as one version.
+
+In: two pinned versions and how to merge. Out: one new version, or an error and an unchanged branch. The module plans a
+replay, compares rows where fragments are not enough, copies files, commits, and carries indexes over. Also here:
+transactions, which write to a temporary branch and publish it as one version.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +60,7 @@ from lance_spark.format.versions import (
     delta,
     read_trace,
 )
-from lance_spark.merge import lance as merge_commit
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.change_rules import (
     OTHER_ROWS,
@@ -71,12 +76,12 @@ from lance_spark.merge.change_rules import (
 )
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
-from lance_spark.merge.lance import carry_indexes
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
+from lance_spark.merge.pylance import carry_indexes
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.refs.refs import create_branch_at, delete_branch
-from lance_spark.scan import lance
-from lance_spark.scan.lance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.scan import pylance as scanning
+from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
 from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
@@ -91,7 +96,7 @@ class MergeOptions:
     ff_only: bool = False
     """Refuse unless the target has not moved since the common version."""
     reference: bool = False
-    """Read data files where they are. Then the source branch cannot be deleted."""
+    """Read data files where they are. The source branch can then not be deleted."""
     dry_run: bool = False
     message: str | None = None
 
@@ -103,10 +108,10 @@ def merge(
     options: MergeOptions,
     engine: Engine,
 ) -> MergeResult:
-    """Merge a version, with all it descends from, into a branch (None for main).
+    """Merge a version and everything it descends from into a branch (None for main).
 
-    Readers see the branch before or after, never between. Commits made meanwhile are kept: the merge is planned again
-    on top of them. Raises Conflict, naming what clashes, Refused and NotFound; then the branch is as it was.
+    Readers see the branch before or after, never in between. The merge keeps concurrent commits: it is planned again on
+    top of them. Raises Conflict, which names what clashes, Refused or NotFound, and then leaves the branch unchanged.
     """
     check_mergeable(location, into)
     check_branch(location, source.branch)
@@ -119,7 +124,7 @@ def merge(
         base = only_base(graph, ours, source)
         if options.ff_only and not _is_forward(graph, ours, source, base):
             raise Refused(
-                f"'{into or MAIN}' has versions after {graph.pin(base)} that {source} does not have: this is no "
+                f"'{into or MAIN}' has versions after {graph.pin(base)} that {source} does not have, so this is not a "
                 "fast-forward.",
                 hint=f"Merge '{into or MAIN}' into '{source.branch or MAIN}' first, or allow a real merge.",
             )
@@ -150,21 +155,21 @@ def merge(
     except PermissionDenied as denied:
         why = denied.message if denied.missing is None else f"{denied.missing} is missing"
         note = (
-            f"The merge is committed, but not noted on a branch, as {why}. Only version {result.version} tells of "
-            "it: once a cleanup removes that version, the next merge may find conflicts."
+            f"The merge is committed, but not noted on a branch, as {why}. Only version "
+            f"{result.version} records it: once a cleanup removes that version, the next merge may find conflicts."
         )
         return replace(result, notes=(*result.notes, note))
     return result
 
 
 def _held(graph: Graph, source: PinnedVersion, ours: PinnedVersion) -> tuple[tuple[str, int], ...]:
-    """What the source has of other chains, which nobody can tell any more once its branch is deleted."""
+    """What the source has of other chains. This is lost once the source branch is deleted."""
     own = graph.identity(source.branch)
     return tuple(sorted((chain, version) for chain, version in graph.held(source, ours).items() if chain != own))
 
 
 def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: Node) -> PinnedVersion:
-    """The common version as a side's own chain has it, if it does: a branch begins with a copy of its fork."""
+    """The common version in the side's own chain, if that has it: a branch begins with a copy of its fork."""
     pin = graph.pin(base)
     if side.branch is None or pin.branch == side.branch or graph.fork(side.branch) != pin:
         return pin
@@ -173,14 +178,14 @@ def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: 
 
 
 def _is_forward(graph: Graph, ours: PinnedVersion, source: PinnedVersion, base: Node) -> bool:
-    """Whether ours is the base itself, or source is: then there is nothing to combine."""
+    """Whether ours or source is the base itself, so that there is nothing to combine."""
     if base in (graph.node(ours), graph.node(source)):
         return True
     return ours.branch is not None and ours.version == base.version and graph.fork(ours.branch) == graph.pin(base)
 
 
 def protect(location: DatasetLocation, source: PinnedVersion) -> None:
-    """Tag a version whose files another branch reads: no cleanup takes it, and its branch cannot be deleted."""
+    """Tag a version whose files another branch reads: cleanups keep it, and its branch cannot be deleted."""
     name = f"merged-{sha256(str(source).encode()).hexdigest()[:16]}"
     if refs.read_tag(location, name) is None:
         refs.create_tag(location, name, source)
@@ -197,12 +202,12 @@ def remember(location: DatasetLocation, into: str | None, source: PinnedVersion,
         refs.replace_metadata(location, holder, with_note(table.branches[holder].metadata, note))
 
 
-# --- What a replay is asked for: which versions to compare, and on top of which one to commit
+# --- Requests for a replay
 
 
 @dataclass(frozen=True)
 class Request:
-    """Take over to ``ours`` what ``theirs`` changed since the base. Both sides see the base in a chain of their own."""
+    """Apply to ``ours`` what ``theirs`` changed since the base. Each side sees the base in its own chain."""
 
     location: DatasetLocation
     ours: PinnedVersion
@@ -217,18 +222,18 @@ class Request:
     """The versions of ours that the base does not have; None to find them by the base's branch."""
     their_path: tuple[VersionSpan, ...] | None = None
     numbering: PinnedVersion | None = None
-    """A version of theirs that has the rows of the base, if the base itself numbers rows in another way."""
+    """A version of theirs with the rows of the base, if the base itself numbers rows differently."""
     remote: DatasetLocation | None = None
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
     """Whether to copy indexes of theirs that are valid in ours."""
     reader: VersionCache = field(default_factory=VersionCache)
-    """What was read of the two sides before, in the same attempt."""
+    """What this attempt has already read of the two sides."""
     shares: bool = False
-    """Whether ours has versions that theirs has and the base has not."""
+    """Whether ours has versions that theirs has and the base lacks."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
-    they are not known."""
+    unknown."""
 
     @property
     def their_location(self) -> DatasetLocation:
@@ -237,21 +242,21 @@ class Request:
 
 
 def open_root(request: Request, uri: str) -> DatasetLocation:
-    """A root with the storage options that open it: those of whichever side is in the same store."""
+    """A root with the storage options of the side in the same store."""
     there = request.their_location
     location = DatasetLocation(uri, there.options)
     return location if location.store == there.store else DatasetLocation(uri, request.location.options)
 
 
-# --- Plans a replay: reads the versions, compares them, and decides where files go
+# --- Planning a replay
 # Nothing is written.
 
 _ANEW = "Begin"
-"""From here on a version of another dataset is copied. What led to that version is not known."""
+"""From this step on, a version of another dataset is copied. What led to that version is unknown."""
 
 
 def plan_replay(request: Request) -> ReplayPlan:
-    """Compare, and place files. Raises NotCommittable for what cannot be taken over or has lost its base; NotFound."""
+    """Compare and place files. Raises NotCommittable for a change that does not fit or has lost its base; NotFound."""
     sides, there = _sides(request), request.their_location
     change = compare(sides)
     followed = follow_rows(request, sides, change)
@@ -264,7 +269,7 @@ def plan_replay(request: Request) -> ReplayPlan:
             deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
             conflicts += clashes
     conflicts += same_keys((request.location, there), sides, change, followed.ours_old)
-    blobs = bool(change.added or change.replaced) and bool(lance.blob_columns(there, sides.theirs.pin))
+    blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)
@@ -285,7 +290,7 @@ def plan_replay(request: Request) -> ReplayPlan:
 
 
 def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, placed: Placed) -> MergeChange:
-    """The change with the deleted rows of new fragments whose other rows keep their ids: deleted ones need none."""
+    """The change with the deleted rows of new fragments whose other rows keep their ids; deleted rows need no ids."""
     mixed = Assembly.of(sides, change, placed, {}).mixed(change)
     if not mixed:
         return change
@@ -294,7 +299,7 @@ def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, p
 
 
 def _empties(ours: Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
-    """Whether rows that are to be deleted are all that is left of a fragment."""
+    """Whether the deletions take the last rows of a fragment."""
     return bool(deletions) and any(
         len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
     )
@@ -313,8 +318,8 @@ def _sides(request: Request) -> Sides:
         base_ours = read(request.location, request.base_ours)
         base_theirs = read(there, request.base_theirs)
     except NotFound as missing:
-        what = f"is the last version that {request.ours} and {request.theirs} have in common"
-        raise _gone(f"{request.base_ours} {what}, and it is not there any more", missing) from None
+        what = f"is the last common version of {request.ours} and {request.theirs}"
+        raise _gone(f"{request.base_ours} {what}, and it no longer exists", missing) from None
     return Sides(
         base_ours=base_ours,
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
@@ -339,14 +344,14 @@ def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
     try:
         return request.reader.snapshot(request.their_location, request.numbering)
     except NotFound as missing:
-        what = "took in the last version that both have in common, and it is not there any more"
+        what = "took in the last common version, and it no longer exists"
         raise _gone(f"{request.numbering} {what}, so rows cannot keep their stable ids", missing) from None
 
 
 def _gone(what: str, missing: NotFound) -> NotCommittable:
     return NotCommittable(
         f"{what}: {missing.message}",
-        hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
+        hint="Write the rows to the branch instead. This package's cleanup() keeps such versions.",
     )
 
 
@@ -360,7 +365,7 @@ def _steps(
     base: PinnedVersion,
     path: tuple[VersionSpan, ...] | None,
 ) -> Steps:
-    """The versions that the base does not have. Without a path, a base in another chain means all of the side's own."""
+    """The versions that the base does not have. No path and a base in another chain: all of the side's own versions."""
     if path is None:
         first = base.version
         if base.branch != side.branch:
@@ -398,7 +403,7 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan
 def _rewrites(
     reader: VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
 ) -> Iterator[Rewrite]:
-    """What a version compacted, or took over as compacted."""
+    """The compactions of a version: its own, and those it took over."""
     yield from read_rewrites(transaction.properties)
     snapshot = None
     for group in transaction.rewritten:
@@ -418,7 +423,7 @@ def _rewrites(
 
 
 def _told(properties: Mapping[str, str], key: str) -> bool | None:
-    """What a commit of this package says about itself; None if it says nothing."""
+    """What a commit of this package records about itself; None if it records nothing."""
     return None if key not in properties else properties[key] == "true"
 
 
@@ -426,7 +431,7 @@ def _brings(operation: str, trace: Trace | None) -> bool:
     return operation == "Restore" or (trace is not None and trace.action in BRINGING)
 
 
-# --- Reads what a contest needs, which is deletion files only, and has it decided
+# --- Settling contests from deletion files
 
 
 class FollowedChange(NamedTuple):
@@ -435,13 +440,13 @@ class FollowedChange(NamedTuple):
     change: MergeChange
     conflicts: tuple[MergeConflict, ...] = ()
     ours_old: Mapping[int, Runs] = {}
-    """Rows in new fragments of ours that are in the base, by fragment."""
+    """Rows of the base in new fragments of ours, by fragment."""
 
 
 def follow_rows(request: Request, sides: Sides, change: MergeChange) -> FollowedChange:
-    """Settle the contest of a change, if there is one. Raises NotFound for a deletion file of a version that is there.
+    """Settle the contest of a change, if it has one. Raises NotFound if an existing version lacks a deletion file.
 
-    Of compactions, deletion files may be gone: then these do not count.
+    A compaction whose deletion files are gone does not count.
     """
     if change.contest is None:
         return FollowedChange(change)
@@ -476,7 +481,7 @@ def _deleted(request: Request, sides: Sides, contest: Contest) -> Deleted:
     return known_deletions(reader, held, contest.rewrites)
 
 
-# --- Conflicts that only rows show: rows that both sides deleted, and new rows with one key
+# --- Conflicts that only rows show
 # Only these rows are read.
 
 _EXAMPLES = 5
@@ -487,7 +492,7 @@ Locations = tuple[DatasetLocation, DatasetLocation]
 def other_rows(
     locations: Locations, sides: Sides, replacement: Replacement
 ) -> tuple[tuple[int, ...], list[MergeConflict]]:
-    """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
+    """The rows that theirs deleted in a fragment where ours deleted rows; a conflict if both deleted the same ones."""
     here, there = locations
     base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
     ours = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist()) - base
@@ -502,7 +507,7 @@ def other_rows(
 
 
 def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
-    """The keys of some rows as the base has them; none where the table declares no key."""
+    """The keys of some rows in the base; none if the table declares no key."""
     keys = key_columns(base.contents.fields)
     if not keys or not offsets:
         return ()
@@ -513,9 +518,9 @@ def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offs
 def same_keys(
     locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Runs]
 ) -> list[MergeConflict]:
-    """Where the table declares a key: rows that both sides added or updated under one key.
+    """If the table declares a key: rows that both sides added or updated under the same key.
 
-    ``ours_old``: rows in new fragments of ours that are in the base, and were compacted.
+    ``ours_old``: rows of the base that ours compacted into new fragments.
     """
     mine = delta(sides.base_ours, sides.ours).added if change.added else ()
     keys = key_columns(sides.ours.contents.fields) if mine else ()
@@ -551,13 +556,13 @@ def _shown(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in row.items())
 
 
-# --- Carries a plan out: copies files, commits one version, and takes indexes over afterwards
+# --- Carrying a plan out: copy files, commit one version, carry indexes
 
 
 def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -> MergeResult:
-    """Plan and carry out. After a commit of another process, ``make`` is called again for the newest versions.
+    """Plan and carry out. After a concurrent commit, ``make`` is called again for the newest versions.
 
-    Raises Conflict, naming what clashes, and then nothing was changed; Refused; NotFound.
+    Raises Conflict, which names what clashes, Refused or NotFound; then nothing was changed.
     """
     for left in attempts():
         engine.tell(WorkProgress("compare versions"))
@@ -569,12 +574,12 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         version, ran_on = None, None
         if not plan.is_up_to_date:
             if plan.placed.new_bases:
-                merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
+                pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
                 continue  # the bases have ids now
             try:
                 ran_on = _copied(request, plan, engine)
                 engine.tell(WorkProgress("commit"))
-                version = merge_commit.commit(request.location, request.their_location, plan)
+                version = pylance.commit(request.location, request.their_location, plan)
             except PermissionDenied as denied:
                 raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
             except Conflict:
@@ -590,10 +595,10 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
 
 
 def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:
-    """Copy the files, unless no version that names them may be committed: nobody else could use the copies.
+    """Copy the files, unless this process may not commit: nothing else could use the copies.
 
-    They cannot be deleted once they are there. They have the names of their originals, and another process may be
-    committing the same merge.
+    Copies cannot be deleted again. They carry the names of their originals, and another process may be committing the
+    same merge.
     """
     if plan.copies:
         check_may_commit(request.location, request.ours.branch)
@@ -601,12 +606,12 @@ def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:
 
 
 def _left(request: Request, plan: ReplayPlan) -> str:
-    """What is there of a plan that could not be carried out."""
+    """What remains of a plan that could not be carried out."""
     root = open_root(request, plan.ours.root.uri)
     copied = sum(files.exists(root, copy.target) for copy in plan.copies)
     where = f" at {request.location.uri}" if request.remote is not None else ""
     if copied:
-        return f"No version was made{where}; a cleanup takes the {counted(copied, 'file')} copied so far."
+        return f"No version was made{where}; a cleanup removes the {counted(copied, 'file')} already copied."
     return f"Nothing was changed{where}."
 
 
@@ -645,20 +650,20 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
     )
 
 
-# --- Copies the files of a plan, several at a time, to where its commit will name them
+# --- Copying the files of a plan to where its commit will name them
 
 CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
 """Where a file is, the file, and the place to copy it to."""
 _COPIED = pa.schema([("bytes", pa.int64())])
 _COPY = "copy"
 _VERBS = {RECEIVE: "push"}
-"""What users call an action, if it is another word."""
+"""What users call an action, where that differs."""
 
 
 def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
-    """Copy all files of the plan and their blobs; returns where that ran, None if there was nothing to copy.
+    """Copy all files of the plan and their blobs; returns where the copy ran, None if there was nothing to copy.
 
-    ``place`` opens a root by its URI. Raises NotFound for a file that is gone, StorageFailure.
+    ``place`` opens a root by its URI. Raises NotFound for a missing file, StorageFailure.
     """
     copies = plan.copies
     if not copies:
@@ -671,7 +676,7 @@ def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine
 
 
 def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
-    """Copy files on the engine, for a verb that users know; returns where that ran. Raises as :func:`copy_files`."""
+    """Copy files on the engine, for a verb that users know; returns where it ran. Raises like :func:`copy_files`."""
     work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
     runner = engine.for_work(operation, work)
     runner.collect(_COPY, runner.flat_map(_COPY, items, copy_one, _COPIED))
@@ -685,7 +690,7 @@ def copy_one(item: CopyItem) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)
 
 
-# --- Cherry-pick and revert: the change of a single version, forwards or backwards
+# --- Cherry-pick and revert: the change of one version, forwards or backwards
 
 
 def cherry_pick(
@@ -696,7 +701,7 @@ def cherry_pick(
     message: str | None = None,
     dry_run: bool = False,
 ) -> MergeResult:
-    """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
+    """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
     return replay(_requests(location, picked, into, CHERRY_PICK, message), engine, dry_run)
 
 
@@ -708,14 +713,14 @@ def revert(
     message: str | None = None,
     dry_run: bool = False,
 ) -> MergeResult:
-    """Commit to a branch the opposite of what one of its versions changed. Raises the errors of cherry_pick."""
+    """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
     return replay(_requests(location, reverted, into, REVERT, message), engine, dry_run)
 
 
 def _requests(
     location: DatasetLocation, pin: PinnedVersion, into: str | None, action: str, message: str | None
 ) -> Callable[[], Request]:
-    """Makes requests for the change of one version: forwards to pick it, backwards to revert it."""
+    """Makes requests for the change of one version: forwards for a cherry-pick, backwards for a revert."""
     check_writable(location, into)
     before = version_before(location, pin)
     base, theirs = (pin, before) if action == REVERT else (before, pin)
@@ -743,23 +748,23 @@ def _requests(
 
 
 def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
-    """The version that a version was made from. Raises Refused for a first one."""
+    """The version that a version was made from. Raises Refused if it has none."""
     older = [version for version in versions.version_numbers(location, pin.branch) if version < pin.version]
     if not older:
         raise Refused(
-            f"{pin} is the oldest version of '{pin.branch or MAIN}' that is there: what it changed is not known.",
-            hint="Only a version with another one before it on its branch can be picked or reverted.",
+            f"{pin} is the oldest existing version of '{pin.branch or MAIN}', so its change is unknown.",
+            hint="Pick or revert a version that has another one before it on its branch.",
         )
     if older[-1] != pin.version - 1:
         raise Refused(
-            f"The version before {pin} was cleaned up; the nearest is {older[-1]}, which is {pin.version - older[-1]} "
-            "versions older.",
+            f"The version before {pin} was cleaned up; the nearest is {older[-1]}, {pin.version - older[-1]} versions "
+            "older.",
             hint="Merge the branch, or write the rows again.",
         )
     return PinnedVersion(pin.branch, older[-1])
 
 
-# --- A transaction for pipelines: written to a temporary branch, published as one version or not at all
+# --- Transactions
 
 
 @contextmanager
@@ -772,10 +777,9 @@ def transaction(
 ) -> Iterator[RefSpec]:
     """A temporary branch of the target branch, merged into it when the block ends without an exception.
 
-    ``audit`` is given the temporary branch; False, or an exception, keeps it from being published. Raises Refused for a
-    target that stands still at a tag or version, or is a branch that follows a remote's, and when the audit says no;
-    Conflict when another process committed what cannot be combined with it. In every case but success nothing is
-    published, and in every case the temporary branch is deleted.
+    ``audit`` receives the temporary branch. If it returns False or raises, nothing is published. Raises Refused for a
+    target that is a tag, a version or a branch that follows a remote's, and for a failed audit. Raises Conflict if a
+    concurrent commit cannot be combined with this one. Only success publishes; the temporary branch is always deleted.
     """
     if target.tag is not None or target.version is not None or target.as_of is not None:
         raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
@@ -785,7 +789,7 @@ def transaction(
     try:
         yield RefSpec(branch=name)
         if audit is not None and not audit(RefSpec(branch=name)):
-            raise Refused("The audit refused what was written; nothing was published.")
+            raise Refused("The audit failed; nothing was published.")
         merge(location, pin_latest(location, name), target.branch, MergeOptions(message=message), engine)
     finally:
         delete_branch(location, name)

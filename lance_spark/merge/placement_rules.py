@@ -1,7 +1,8 @@
-"""Where the files of a change go: which are copied into the chain of ours, and which are read in place. Pure.
+"""Where the files of a change go: copied into the chain of ours, or read in place. Pure.
 
-A file is read in place if ours reads other files from that place already: a parent's root, or the remote of a clone.
-Every other file is copied, so that the other branch can be deleted afterwards. ``reference`` copies no data file.
+A file is read in place if ours already reads other files from there: from a parent's root, or from the remote of a
+clone. Every other file is copied, so that the other branch can be deleted afterwards. ``reference`` copies no data
+files.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from lance_spark.merge.change_rules import MergeChange
 
 @dataclass(frozen=True)
 class InPlacePolicy:
-    """Which files may be read in place although ours did not read from there before."""
+    """Which files may be read in place from where ours did not read before."""
 
     everything: bool = False
     outside: str | None = None
     """URI of a dataset: files outside of it are read in place. They belong to the remote of a clone."""
     present: Mapping[tuple[str, int], Root] = field(default_factory=dict)
-    """Places that ours may know, by names and sizes of files that are there already and need no second copy."""
+    """Places that ours may know, by name and size of files that already exist there and need no second copy."""
 
     def allows(self, root: Root) -> bool:
         """Whether ours may read files of this root in place."""
@@ -40,19 +41,19 @@ class Placed:
     """Where a manifest of ours finds each data file of theirs."""
 
     bases: Mapping[Root, int | None]
-    """Base id in ours, by the root in theirs; None for ours itself, and for roots whose files are copied."""
+    """Base id in ours, by the root in theirs; None for ours itself and for roots whose files are copied."""
     new_bases: tuple[Root, ...] = ()
     """Roots that ours does not know yet, with the ids in ``bases``."""
     names: Mapping[tuple[Root, str], str] = field(default_factory=dict)
-    """Names of copied files, by their place and name in theirs. Names that are not unique are replaced."""
+    """Names of copied files, by their place and name in theirs. A name that is not unique is replaced."""
     ids: Mapping[int, int] = field(default_factory=dict)
-    """Ids in ours of added fragments, by those in theirs; 0 leaves it to the commit."""
+    """Ids in ours of added fragments, by those in theirs; 0 leaves the choice to the commit."""
     copies: tuple[Copy, ...] = ()
     present: Mapping[tuple[Root, str], int | None] = field(default_factory=dict)
-    """Base id in ours of files that are read from a second place where they are, by place and name in theirs."""
+    """Base id in ours of files that stay in a second place, by place and name in theirs."""
 
     def with_ids(self, ids: Mapping[int, int]) -> Placed:
-        """With other ids of added fragments."""
+        """The same placement with other ids for added fragments."""
         return replace(self, ids=ids)
 
     @property
@@ -130,9 +131,9 @@ def _bases(
 def _free_name(root: Root, file: DataFile, theirs: Snapshot) -> str:
     """A name that no file of ours has. A file named by hand may be replaced by one of the same name and size.
 
-    Under the name of the older file, its copy would be taken for the newer one, or overwritten while older versions
-    read it. So the time of the version is part of the name. Every attempt makes the same name, so that a merge that
-    was killed goes on where it stopped.
+    If the copy kept that name, it would be taken for the newer file, or be overwritten while older versions read it. So
+    the name includes the time of the version. Every attempt makes the same name, so that an interrupted merge
+    continues where it stopped.
     """
     if is_generated(file.path):
         return file.path
@@ -146,10 +147,10 @@ def _path(root: Root, path: str) -> str:
 
 
 def _ids(change: MergeChange, ours: Snapshot, theirs: Snapshot) -> dict[int, int]:
-    """Ids of new fragments; 0 leaves one to the commit.
+    """Ids of new fragments; 0 leaves the choice to the commit.
 
-    The name of a deletion file begins with the id of its fragment, so with such a file, ids are chosen here. An index
-    knows rows by the ids of their fragments, so with one, ids stay if they are free.
+    The name of a deletion file begins with the id of its fragment, so fragments with one get their id here. An index
+    knows rows by fragment ids, so indexed fragments keep their ids where those are free.
     """
     added = {fragment.id for fragment in change.added}
     indexed = any(not added.isdisjoint(segment.fragments) for segment in theirs.contents.indexes)
@@ -165,7 +166,7 @@ def _ids(change: MergeChange, ours: Snapshot, theirs: Snapshot) -> dict[int, int
 def _deletion(
     fragment: Fragment, new_id: int, ours: Snapshot, theirs: Snapshot, bases: Mapping[Root, int | None]
 ) -> list[Copy]:
-    """The copy of a deletion file; none if it is read in place under the fragment's id."""
+    """The copy of a deletion file; empty if it is read in place under the fragment's id."""
     if fragment.deletion is None:
         return []
     root = theirs.root_of(fragment.deletion)

@@ -1,4 +1,8 @@
-"""A planned replay: what a merge, cherry-pick, revert, push or restore would do, as a value. Pure."""
+"""Planned and finished replays as values: what a merge, cherry-pick, revert, push or restore will do or did.
+
+In: the two sides and the change that was decided. Out: pylance's JSON for the fragments to commit, the steps of a
+restore, and a result that prints itself. Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What has to happen so that ours has the changes of theirs."""
+    """What gives ours the changes of theirs."""
 
     sides: Sides
     change: MergeChange
@@ -41,14 +45,14 @@ class ReplayPlan:
     trace: Trace
     message: str | None = None
     deletions: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Rows to delete in fragments of ours in which both sides deleted rows: offsets in the fragment, by its id."""
+    """Rows to delete where both sides deleted rows: offsets in the fragment of ours, by its id."""
     rewrites: tuple[Rewrite, ...] = ()
-    """Compactions of theirs that later merges have to know."""
+    """Compactions of theirs that later merges need to know."""
     conflicts: tuple[MergeConflict, ...] = ()
 
     @property
     def ours(self) -> Snapshot:
-        """The version that the new one comes after."""
+        """The version before the new one."""
         return self.sides.ours
 
     @property
@@ -58,13 +62,13 @@ class ReplayPlan:
 
     @property
     def moves_rows(self) -> bool:
-        """Whether rows of ours may have been rewritten into other fragments."""
+        """Whether rows of ours may have moved to other fragments."""
         left = self.change.removed or any(replacement.deletion for replacement in self.change.replaced)
         return bool(self.change.added and (left or self.change.followed.deletions))
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether ours has the same rows and values afterwards, in other files: by what is told, and by number."""
+        """Whether ours keeps its rows and values, in other files: by what the steps record, and by count."""
         change, summary = self.change, self.summary()
         columns = change.columns or change.columns_of_theirs
         same = summary.rows_added == summary.rows_deleted
@@ -72,7 +76,7 @@ class ReplayPlan:
 
     @property
     def replaces_all(self) -> bool:
-        """Whether the table is replaced, as far as the versions that are taken over say so."""
+        """Whether the table is replaced, as far as the versions taken over record it."""
         steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count
         return steps.replaces_all or (not steps.complete and 0 < count == len(self.change.removed))
 
@@ -107,12 +111,12 @@ class ReplayPlan:
         return tuple(entry.name for entry in self.sides.theirs.contents.fields if entry.id not in before)
 
 
-# --- Fragments as pylance's commit takes them: its own JSON, with the ids, bases and row ids that ours needs
+# --- Fragments for pylance's commit
 # Pure.
 
 Json = dict[str, Any]
 REPLACED = -2
-"""In place of a field id in the list of a file: no column reads these values."""
+"""Takes the place of a field id in a file's list: no column reads these values."""
 _LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
 
 
@@ -122,7 +126,7 @@ class RowIds:
 
     renamed: Mapping[int, int] = field(default_factory=dict)
     same_below: int = 0
-    """Ids below it mean the same row on both sides, except for renamed ones."""
+    """Below this, an id means the same row on both sides, except for renamed ones."""
 
     def known(self, row: int) -> int | None:
         """The id of a row in ours; None for a new row."""
@@ -131,16 +135,16 @@ class RowIds:
 
 @dataclass(frozen=True)
 class Assembly:
-    """What turns fragments of theirs into fragments of ours."""
+    """Turns fragments of theirs into fragments of ours."""
 
     theirs: Snapshot
     placed: Placed
     fields: Mapping[int, int]
-    """Field ids in ours, by field ids of theirs that differ; REPLACED for those that are another column there."""
+    """Field ids in ours, by field ids of theirs that differ; REPLACED where the id means another column there."""
     row_ids: RowIds | None = None
     """None without stable row ids."""
     masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Rows that new fragments come without, by ids in theirs: of those a file is written."""
+    """Rows to leave out of new fragments, by ids in theirs; a deletion file is written for them."""
     dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Deleted rows of new fragments, by ids in theirs, where it matters."""
     base: frozenset[int] = frozenset()
@@ -164,7 +168,7 @@ class Assembly:
         )
 
     def mixed(self, change: MergeChange) -> list[Fragment]:
-        """New fragments whose rows could not keep their ids, unless some of these rows are deleted."""
+        """New fragments whose rows could keep their ids only because some of the rows are deleted."""
         return [
             fragment
             for fragment in change.added
@@ -176,7 +180,7 @@ class Assembly:
         moved = [fragment for fragment in change.added if self._kept_rows(fragment)]
         if moved and not self.has_rows:
             raise NotCommittable(
-                "Rows come back with their stable ids to a branch that is empty; pylance cannot commit that.",
+                "Rows with stable ids would return to an empty branch; pylance cannot commit that.",
                 hint=hints.of("Restore a version that has the rows: ", hints.RESTORE_VERSION, "."),
             )
         if moved and (change.columns or change.columns_of_theirs):
@@ -187,7 +191,7 @@ class Assembly:
             )
 
     def added(self, fragment: Fragment, metadata: Json) -> Json:
-        """A new fragment from pylance's JSON of the one in theirs. Raises NotCommittable for row ids that are mixed."""
+        """A new fragment, from pylance's JSON of the one in theirs. Raises NotCommittable for mixed row ids."""
         result = {**copy.deepcopy(metadata), "id": self.placed.ids[fragment.id]}
         result["files"] = [self._file(file) for file in result["files"]]
         result.update(dict.fromkeys(_LINEAGE))
@@ -195,7 +199,7 @@ class Assembly:
         if kept:
             result["row_id_meta"] = {"Inline": list(write_row_ids(kept))}
         if fragment.id in self.masks:
-            result["deletion_file"] = None  # another one is written
+            result["deletion_file"] = None  # a new one is written
         else:
             result["deletion_file"] = self._deletion(fragment, result["deletion_file"], self.placed.ids[fragment.id])
         return result
@@ -210,7 +214,7 @@ class Assembly:
         return result
 
     def _files(self, replacement: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
-        """The files of both sides. A file has a column if its ``fields`` name it; older files mark it as replaced."""
+        """The files of both sides. A file has the columns in its ``fields``; older files mark them as replaced."""
         here = {file["path"]: file for file in ours}
         before = {file.path: file.fields for file in replacement.base.files}
         placed = [self._file(file) for file in theirs]
@@ -229,7 +233,7 @@ class Assembly:
         return [_with_fields(file, back.get(file["path"], {}), written) for file in ours] + new
 
     def _back(self, before: Sequence[int], theirs: Sequence[int], placed: Sequence[int]) -> dict[int, int]:
-        """Columns that theirs has back in a file of the base, by their places in it: their ids in ours."""
+        """Columns that theirs has restored in a file of the base: their ids in ours, by position in the file."""
         live = self.theirs.live
         return {
             at: placed[at]
@@ -264,7 +268,7 @@ class Assembly:
         return kept
 
     def _kept(self, fragment: Fragment) -> list[int] | None:
-        """The ids that the fragment takes along; None if old and new rows are mixed."""
+        """The ids that the fragment keeps; None if old and new rows are mixed."""
         if self.row_ids is None or not fragment.row_ids:
             return []
         dead = self.masks.get(fragment.id) or self.dead.get(fragment.id) or ()
@@ -272,13 +276,13 @@ class Assembly:
 
 
 def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) -> Json:
-    """A file of ours with the columns that are back in it, and without those that are elsewhere now."""
+    """A file of ours with the columns that return to it, and without those that moved elsewhere."""
     kept = [REPLACED if field in written else field for field in file["fields"]]
     return {**file, "fields": [back.get(at, field) for at, field in enumerate(kept)]}
 
 
 def row_ids(sides: Sides, change: MergeChange) -> RowIds:
-    """How ours knows the rows that theirs moved out of fragments."""
+    """How ours identifies the rows that theirs moved out of fragments."""
     pairs = [(each.theirs, each.ours) for each in change.replaced if each.deletion]
     if sides.numbering is None:
         pairs += change.removed
@@ -298,21 +302,21 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
     return RowIds(renamed, same_below)
 
 
-# --- Making an older version of a branch the newest one again, as a replay: what becomes of fragments and indexes
+# --- Restoring an older version as a replay: fragments and indexes
 # Pure.
 #
 # The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore
 # does more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.
 
 HARMLESS = frozenset({"Rewrite", "ReserveFragments", "CreateIndex", "UpdateBases"})
-"""Operations after which a table has the rows it had before: a restore may be planned again on top of them."""
+"""Operations that keep a table's rows: a restore may be planned again on top of them."""
 
 
 def needs_pylance(plan: ReplayPlan) -> bool:
-    """Whether a replay could not make the same version again, so that pylance's own restore has to do it.
+    """Whether pylance's own restore is needed, because a replay could not make the same version.
 
-    So it is if columns differ (a commit cannot bring a dropped one back), if settings differ, or if the table is empty
-    now.
+    This is so if columns differ (a commit cannot bring a dropped one back), if settings differ, or if the table is now
+    empty.
     """
     now, then = plan.ours.contents, plan.sides.theirs.contents
     return (
@@ -329,14 +333,14 @@ def _settings(contents: Contents) -> tuple[Mapping[str, object], ...]:
 
 
 def _internal(contents: Contents) -> set[str]:
-    """Ids of pylance's own indexes, which say how to read other indexes."""
+    """Ids of pylance's own indexes, which describe how to read other indexes."""
     return {index.uuid for index in contents.indexes if index.name.startswith("__")}
 
 
 def given_up(plan: ReplayPlan, uri: str) -> set[Root]:
-    """Places outside of the dataset at ``uri`` that the older version read from, and the newest one does not.
+    """Places outside the dataset at ``uri`` that the older version read and the newest does not.
 
-    They may be where the dataset was before it was moved. A relocation changes the newest version only.
+    The dataset may have been there before it was moved. A relocation changes the newest version only.
     """
     outside = {root for root in plan.sides.theirs.bases.values() if not is_within(root.uri, uri)}
     if not outside:
@@ -345,7 +349,7 @@ def given_up(plan: ReplayPlan, uri: str) -> set[Root]:
 
 
 def moved(plan: ReplayPlan, targets: Mapping[int | None, Root]) -> ReplayPlan:
-    """The plan with files where they are now, by base id."""
+    """The plan with the current places of its files, by base id."""
     theirs = plan.sides.theirs
     theirs = replace(theirs, bases={**theirs.bases, **targets})
     placed = place(plan.change, plan.ours, theirs, InPlacePolicy(everything=True), sidecars=False)
@@ -353,10 +357,10 @@ def moved(plan: ReplayPlan, targets: Mapping[int | None, Root]) -> ReplayPlan:
 
 
 def with_own_ids(plan: ReplayPlan) -> ReplayPlan:
-    """Fragments that come back get their former ids, by which their deletion files and indexes know them.
+    """Gives returning fragments their former ids, by which their deletion files and indexes know them.
 
-    Two ids are not given again: 0, which to pylance means no id, and an id that an index learned since. That index may
-    have been made of other values, which the fragment had in between.
+    Two kinds of ids are not reused: 0, which pylance reads as "no id", and an id that an index has learned since. That
+    index may cover other values, which the fragment had in between.
     """
     now = plan.ours.contents
     then = {index.uuid: index.fragments for index in plan.sides.theirs.contents.indexes}
@@ -385,18 +389,18 @@ def _deletion_path(fragment: Fragment, number: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """What to register so that indexes answer as they did in the restored version."""
+    """What to register so that indexes answer as in the restored version."""
 
     new: tuple[IndexRecord, ...] = ()
     removed: tuple[IndexRecord, ...] = ()
     lacking: tuple[str, ...] = ()
-    """Names of indexes that no longer know all fragments that they knew then."""
+    """Names of indexes that no longer cover all fragments that they covered then."""
 
 
 def index_change(
     then: Contents, old: Collection[IndexRecord], now: Contents, current: Collection[IndexRecord]
 ) -> IndexChange:
-    """How the indexes of a restored version come back. An index that was made since then stays as it is.
+    """How the indexes of a restored version come back. Newer indexes stay as they are.
 
     ``old`` are those of the restored version, as the newest one would name them.
     """
@@ -423,7 +427,7 @@ def index_change(
 
 
 def _valid(index: IndexRecord, then: Mapping[int, Fragment], now: Mapping[int, Fragment]) -> IndexRecord:
-    """A segment with those of its fragments that have the same rows and values as then."""
+    """A segment limited to fragments whose rows and values are the same as then."""
     live = frozenset(index.fields)
     kept = {
         key
@@ -439,13 +443,13 @@ def _known(indexes: Iterable[IndexRecord]) -> set[int]:
     return {key for index in indexes for key in index.fragments or ()}
 
 
-# --- What a merge, a cherry-pick, a revert or a push did, or would do: a value that says so in words
+# --- Results in words: what a replay did, or would do
 # Pure.
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A plan in numbers: what it costs and what it brings."""
+    """A plan in numbers: its cost and its changes."""
 
     versions: int
     """Versions of theirs since the base."""
@@ -488,28 +492,28 @@ class MergeResult(Shown):
 
     action: str
     into: str
-    """Branch that got the changes."""
+    """Branch that received the changes."""
     source: str
-    """``branch@version`` whose changes they are."""
+    """``branch@version`` that the changes come from."""
     base: str
-    """The version that the changes are counted from."""
+    """The version that the changes start from."""
     version: int | None
-    """The new version; None for a dry run, for conflicts, and where there was nothing to do."""
+    """The new version; None for a dry run, for conflicts, and if nothing was left to do."""
     fast_forward: bool
     up_to_date: bool
     summary: Summary
     conflicts: tuple[MergeConflict, ...] = ()
-    """Only in a dry run; otherwise they are an error."""
+    """Only in a dry run; a real run raises them as an error."""
     indexes_carried: tuple[str, ...] = ()
     indexes_missing: tuple[str, ...] = ()
-    """Indexes of theirs that ours does not have. If you need them, create them there."""
+    """Indexes of theirs that ours lacks. Create those that you need."""
     notes: tuple[str, ...] = ()
     dry_run: bool = False
     ran_on: str | None = None
-    """Where files were copied, "local" or "spark"; None if none was."""
+    """Where files were copied, "local" or "spark"; None if none were."""
 
     def __str__(self) -> str:
-        """As ``lance-git merge`` says it."""
+        """As ``lance-git merge`` prints it."""
         return plain_text(self.lines())
 
     def lines(self) -> Iterator[Line]:
@@ -527,7 +531,7 @@ class MergeResult(Shown):
         yield from self.further_lines()
 
     def further_lines(self) -> Iterator[Line]:
-        """Notes, and what became of indexes."""
+        """Notes and index changes."""
         yield from (said_of_places(f"  note: {note}") for note in self.notes)
         yield from (said(f"  {name}: {names}") for name, names in self._indexes() if names)
 

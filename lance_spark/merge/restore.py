@@ -1,10 +1,14 @@
-"""Making an older version the newest one again."""
+"""Restoring: an older version of a branch becomes its newest one.
+
+In: a pinned version. Out: a new version with its rows, columns and indexes. A replay makes it where possible, which
+notices concurrent commits; pylance's own restore does the rest.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_spark.clones import lance as relocate_commit
+from lance_spark.clones import pylance as clone_commits
 from lance_spark.clones.relocate import BasePathResolver
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -12,8 +16,8 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.versions import MOVED, RESTORE, Root
-from lance_spark.indexes.lance import commit_indexes
-from lance_spark.merge import lance
+from lance_spark.indexes.pylance import commit_indexes
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.merge import Request, copy_files, plan_replay
 from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
@@ -30,32 +34,32 @@ from lance_spark.storage.commits import (
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore made."""
+    """The result of a restore."""
 
     version: PinnedVersion
     """The new version."""
     indexes_lacking: tuple[str, ...] = ()
-    """Indexes that do not know all rows that they knew in the restored version. Optimizing them adds the rest."""
+    """Indexes that no longer cover all rows they covered in the restored version. Optimizing them adds the rest."""
 
 
 def restore(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> PinnedVersion:
-    """Commit a new version equal to the pinned one, on its branch, and return it; see :func:`restore_version`."""
+    """Commit a new version equal to the pinned one, on its branch; returns it. See :func:`restore_version`."""
     return restore_version(location, pin, engine).version
 
 
 def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Restored:
     """Commit a new version with the rows, columns and indexes of the pinned one, on its branch.
 
-    Rows may come in another order: pylance sorts fragments by id, and does not give id 0 again. Rows that another
-    process appends meanwhile are kept. Raises Conflict for any other change of rows meanwhile, as the user has not seen
-    it; then nothing was changed. If columns or settings differ, or the table is empty now, pylance's own restore has to
-    do it. It covers a commit that comes in between: Conflict names that commit, and it is not lost. Raises Refused for
-    the newest version, NotFound for one that is not there.
+    The order of rows may change: pylance sorts fragments by id and does not reuse id 0. Rows that another process
+    appends meanwhile are kept. Any other concurrent row change raises Conflict, as the user has not seen it; then
+    nothing was changed. If columns or settings differ, or the table is now empty, only pylance's own restore can do it.
+    That restore covers a commit that comes in between: Conflict names that commit, and it is not lost. Raises Refused
+    for the newest version, NotFound for a missing one.
     """
     check_writable(location, pin.branch)
     first = datasets.pin_latest(location, pin.branch)
     if pin.version == first.version:
-        raise Refused(f"Version {first.version} is the newest of branch '{pin.branch or MAIN}' already.")
+        raise Refused(f"Version {first.version} is already the newest of branch '{pin.branch or MAIN}'.")
     head: PinnedVersion | None = None
     for _ in attempts():
         head = first if head is None else _newest(location, pin, first)
@@ -84,7 +88,7 @@ def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) ->
     try:
         plan = plan_replay(request)
     except NotCommittable:
-        return None  # pylance's own restore takes more
+        return None  # pylance's own restore can do more
     located = _located(location, pin, plan)
     return None if needs_pylance(plan) else with_own_ids(located)
 
@@ -92,41 +96,41 @@ def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) ->
 def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) -> ReplayPlan:
     """The plan with files where a relocation moved them. Raises Refused for files that are in neither place.
 
-    Files that pylance has to restore are read from their former place.
+    If pylance has to restore the version, files are read from their former place.
     """
     strange = given_up(plan, location.uri)
     if not strange:
         return plan
-    version = relocate_commit.read_version(location, pin)
+    version = clone_commits.read_version(location, pin)
     looked = () if needs_pylance(plan) else BasePathResolver(location, None).look(version)
     targets: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
     used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in targets}
     for root in sorted(strange & used):
         if not files.exists(DatasetLocation(root.uri, location.options)):
             raise Refused(
-                f"{pin} has files in {root.uri}, which is not there.",
-                hint="If the dataset was moved: versions from before can only be read with the old place.",
+                f"{pin} has files in {root.uri}, which does not exist.",
+                hint="If the dataset was moved, versions from before the move need the old place.",
             )
     return moved(plan, targets)
 
 
 def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, engine: Engine) -> PinnedVersion | None:
-    """Carry the plan out. None if it has to be made again: a place is new, or another process was faster."""
+    """Carry the plan out. None if it must be planned again: a place is new, or another process committed first."""
     copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
     try:
         if not plan.copies and not plan.placed.new_bases:
             with unchanged():
-                return PinnedVersion(pin.branch, lance.commit(location, location, plan))
+                return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
         if plan.placed.new_bases:
-            relocate_commit.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
+            clone_commits.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
             return None
-        return PinnedVersion(pin.branch, lance.commit(location, location, plan))
+        return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
     except Conflict:
         return None
 
 
 def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion) -> PinnedVersion:
-    """The newest version. Raises Conflict if a later one than the first changed rows: it would be undone unseen."""
+    """The newest version. Raises Conflict if a version after the first changed rows: it would be undone unseen."""
     head = datasets.pin_latest(location, pin.branch)
     since = range(first.version + 1, head.version + 1)
     transactions = versions.read_transactions(location, pin.branch, since)
@@ -137,20 +141,20 @@ def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion)
         raise Conflict(
             f"Version {', '.join(map(str, seen))} of '{pin.branch or MAIN}' was committed while {pin} was being "
             "restored; nothing was changed.",
-            hint="Look at it, and run this again if it should be taken back as well.",
+            hint="Check it, and run this again if it should also be undone.",
         )
     return head
 
 
 def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, made: PinnedVersion) -> Restored:
-    """Register the indexes of the restored version again. Until then its rows are read without an index."""
+    """Register the indexes of the restored version again. Until then, its rows are read without an index."""
     then = plan.sides.theirs
     if not then.contents.indexes:
         return Restored(made)
-    old, gone = relocate_commit.read_version(location, pin).indexes, given_up(plan, location.uri)
+    old, gone = clone_commits.read_version(location, pin).indexes, given_up(plan, location.uri)
     properties = {**plan.trace.properties(plan.message), MOVED: "false"}
     for _ in attempts():
-        head = relocate_commit.read_head(location, pin.branch)
+        head = clone_commits.read_head(location, pin.branch)
         there = [
             index._replace(base_id=head.known[then.bases[index.base_id]])
             for index in old
@@ -168,9 +172,9 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
 
 
 def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersion) -> PinnedVersion:
-    """Restore with pylance. That conflicts with nothing, so version numbers are compared afterwards.
+    """Restore with pylance. It conflicts with nothing, so version numbers are compared afterwards.
 
-    A commit that was cleaned up meanwhile could be neither checked nor restored.
+    A concurrent commit that was cleaned up meanwhile could neither be checked nor restored.
     """
     check_nothing_missing(location, head)
     check_unprotected(location, pin.branch)

@@ -1,5 +1,4 @@
-"""The one room that speaks to Spark's JVM, for classic sessions.
+"""Spark's planner and SQL on Lance, in classic sessions: tables, scans, catalogs and statements through the JVM.
 
-None of it is needed: where a name of Spark is missing, or the session is one of Spark Connect, the plain data source
-gives the same answers.
+All of it is optional: if a Spark class is missing, or on Spark Connect, the plain data source gives the same answers.
 """

@@ -1,4 +1,4 @@
-"""A catalog of Spark's: the tables below a root, or those at paths."""
+"""Spark catalogs: tables below a root or at paths, namespaces, ALTER TABLE, and procedures for ``CALL``."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
     from lance_spark.native.places import Place, Places
     from lance_spark.sql.procedures import Parameter, Procedure
 
-# --- The tables that a statement names, each at one version for all of the statement
+# --- Lookups of a statement: each table at one version throughout the statement
 
 Branch = tuple[str, "str | None"]
-"""A dataset's URI and the name of a branch of it; None for main."""
+"""A dataset's URI and the name of one of its branches; None for main."""
 
 
 @dataclass
 class Lookups:
-    """What Spark looked up while it analyzed a statement."""
+    """The tables that Spark looked up while it analyzed a statement."""
 
     pins: dict[Branch, PinnedVersion] = field(default_factory=dict)
-    """The version of each branch: of the first look at it, unless it was said before."""
+    """The version of each branch: given beforehand, or from the first lookup."""
     tables: dict[str, StoredTable] = field(default_factory=dict)
-    """By their texts in Java."""
+    """By their Java texts."""
 
     def version(self, place: Place, resolve: Callable[[], PinnedVersion]) -> PinnedVersion:
         """The version of a place."""
@@ -71,12 +71,12 @@ class Lookups:
 
 
 _lookups: dict[int, Lookups] = {}
-"""By Java's threads: Spark looks tables up in the one that analyzes the statement. Python's thread is another one."""
+"""By Java thread: Spark looks tables up in the thread that analyzes the statement. Python's thread differs."""
 
 
 @contextmanager
 def looking_up(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Lookups]:
-    """Let what this thread analyzes find these versions of branches, and remember what it finds."""
+    """Make lookups in this thread use these versions of branches, and record what they find."""
     thread = bridge.thread()
     before, found = _lookups.get(thread), Lookups(dict(pins))
     _lookups[thread] = found
@@ -90,24 +90,24 @@ def looking_up(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Lo
 
 
 def current_lookups(bridge: Bridge) -> Lookups | None:
-    """What the statement has found that asks for a table; None for all other statements."""
+    """The lookups of the statement that requests a table; None outside such a statement."""
     return _lookups.get(bridge.thread()) if _lookups else None
 
 
 def branch_of(place: Place) -> Branch:
-    """The branch that a place is."""
+    """The branch of a place."""
     return place.location.uri, place.spec.branch
 
 
 def with_blobs(read: PinnedRead) -> PinnedRead:
-    """The read of a table that is changed: rows that are written again take the bytes of blobs along."""
+    """The read of a table that is changed: rewritten rows need the bytes of blobs."""
     return replace(read, options=replace(read.options, blob_handling="bytes")) if blob_names(read) else read
 
 
 # --- Namespaces of a catalog with a root
 
 OWNER = "owner"
-"""Spark sets it for everything that it makes, to whoever runs the session; it is not kept."""
+"""Spark sets it to the session's user for everything that it creates; it is not kept."""
 
 
 class Namespaces(Implementation):
@@ -117,7 +117,7 @@ class Namespaces(Implementation):
 
     @contextmanager
     def known(self, namespace: Any) -> Iterator[None]:
-        """Let Spark say that there is no such namespace."""
+        """Make Spark report an unknown namespace."""
         try:
             yield
         except (NotFound, InvalidName) as missing:
@@ -142,7 +142,7 @@ class Namespaces(Implementation):
             return self.bridge.map(dict(lookup.describe_namespace(self.catalog, [*namespace]).properties))
 
     def create_namespace(self, namespace: Any, given: Any) -> None:
-        """Make one, with properties. Its parent must be there."""
+        """Create one, with properties. Its parent must exist."""
         kept = {key: value for key, value in dict(given).items() if key != OWNER}
         try:
             lookup.create_namespace(self.catalog, [*namespace], kept)
@@ -158,7 +158,7 @@ class Namespaces(Implementation):
             tables.alter_namespace(self.catalog, [*namespace], put, unset)
 
     def drop_namespace(self, namespace: Any, cascade: bool) -> bool:
-        """Drop one, with what is in it if ``cascade``."""
+        """Drop one, with its content if ``cascade``."""
         parts = [*namespace]
         with self.known(namespace):
             if not cascade and self._holds_something(parts):
@@ -173,7 +173,7 @@ class Namespaces(Implementation):
 
 
 def property_changes(changes: Any) -> tuple[dict[str, str], list[str]]:
-    """What is to be set and removed, of Spark's changes of properties; others are left out. The last one counts."""
+    """The properties to set and to remove, from Spark's changes; others are ignored. The last one counts."""
     put: dict[str, str] = {}
     unset: dict[str, None] = {}
     for change in changes:
@@ -190,7 +190,7 @@ def property_changes(changes: Any) -> tuple[dict[str, str], list[str]]:
 # --- ALTER TABLE: columns and properties
 
 _OTHER = "java.lang.UnsupportedOperationException"
-"""Of an IllegalArgumentException Spark makes one of its own here, which hides ours."""
+"""Spark turns an IllegalArgumentException into its own here, which hides this package's error."""
 _PROPERTIES = ("SetProperty", "RemoveProperty")
 
 
@@ -218,20 +218,20 @@ class Altering(Implementation):
             self._places.alter_properties(place, put, unset)
 
     def _find(self, ident: Any, *, for_reading: bool) -> Place:
-        """The catalog's own."""
+        """Implemented by the catalog."""
         raise NotImplementedError
 
     def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
-        """The catalog's own."""
+        """Implemented by the catalog."""
         raise NotImplementedError
 
 
 def _change(given: Any) -> ColumnChange:
-    """One change of a column. Raises Refused for a kind that is not known here."""
+    """One change of a column. Raises Refused for an unknown kind."""
     kind = given.getClass().getSimpleName()
     make = _KINDS.get(kind)
     if make is None:
-        raise Refused(f"Cannot change the table so ({kind}): Lance has nothing like it.")
+        raise Refused(f"Cannot change the table this way ({kind}): Lance has no counterpart.")
     change: ColumnChange = make(tuple(given.fieldNames()), given)
     return change
 
@@ -240,7 +240,7 @@ def _added(path: tuple[str, ...], given: Any) -> ColumnChange:
     if given.defaultValue() is not None:
         raise Refused(
             f"Cannot add column '{shown(path)}' with a default: Lance has none.",
-            hint="Leave DEFAULT out: it is null in the rows that are there. Values come with INSERT.",
+            hint="Leave DEFAULT out: existing rows get null. Values come with INSERT.",
         )
     return AddColumn(path, _type(given.dataType()), given.isNullable(), given.comment(), _text(given.position()))
 
@@ -268,7 +268,7 @@ def _type(given: Any) -> pa.DataType:
 # --- Procedures, for ``CALL``
 
 NAMESPACE = "system"
-"""In which all procedures are."""
+"""The namespace of all procedures."""
 _TYPES = {"STRING": "string", "BIGINT": "long", "BOOLEAN": "boolean"}
 _GETTERS = {"STRING": "getString", "BIGINT": "getLong", "BOOLEAN": "getBoolean"}
 
@@ -280,7 +280,7 @@ class Procedures(Implementation):
     _name: str
 
     def load_procedure(self, ident: Any) -> Any:
-        """The procedure of a name; in place of one that is not there, one that says so."""
+        """The procedure of a name; for an unknown name, one that raises the error."""
         try:
             return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places, self._name).java()
         except NotFound as missing:
@@ -303,7 +303,7 @@ def _procedure(parts: list[str]) -> Procedure:
 
 
 class MissingProcedure(Implementation):
-    """Spark's ``UnboundProcedure`` for a name that is none. Spark shows no error of the look-up, but this one's."""
+    """Spark's ``UnboundProcedure`` for an unknown name. Spark hides errors of the lookup, but shows this one's."""
 
     interfaces: ClassVar = (names.UNBOUND_PROCEDURE,)
 
@@ -321,7 +321,7 @@ class MissingProcedure(Implementation):
 
 
 class NativeProcedure(Implementation):
-    """Spark's ``UnboundProcedure`` and ``BoundProcedure``: what there is to bind to takes any arguments."""
+    """Spark's ``UnboundProcedure`` and ``BoundProcedure``: binding accepts any arguments."""
 
     interfaces: ClassVar = (names.UNBOUND_PROCEDURE, names.BOUND_PROCEDURE)
 
@@ -347,7 +347,7 @@ class NativeProcedure(Implementation):
         return self.java()
 
     def is_deterministic(self) -> bool:
-        """No: the next call finds other branches and versions."""
+        """False: the next call finds other branches and versions."""
         return False
 
     def parameters(self) -> Any:
@@ -360,7 +360,7 @@ class NativeProcedure(Implementation):
         return (built if given.required else built.defaultValue(_sql(given.default))).build()
 
     def call(self, row: Any) -> Any:
-        """Carry it out; an iterator of one scan, with its rows."""
+        """Run it; an iterator of one scan, with its rows."""
         arguments = {
             parameter.name: None if row.isNullAt(at) else getattr(row, _GETTERS[parameter.type])(at)
             for at, parameter in enumerate(self._procedure.parameters)
@@ -374,21 +374,21 @@ class NativeProcedure(Implementation):
 
 
 def _sql(value: str | int | bool | None) -> str:
-    """A constant as SQL has it."""
+    """A constant in SQL."""
     if value is None:
         return "NULL"
     return f"'{value}'" if isinstance(value, str) else str(value).lower()
 
 
-# --- A catalog of Spark's: the tables below a root, or those at paths
+# --- Catalogs of tables below a root, or at paths
 
 
 class NativeCatalog(Creating, Altering, Procedures):
-    """What catalogs of any kind have in common: tables are looked up, and read at a version."""
+    """The common part of all catalogs: looking up tables, and reading them at a version."""
 
     interfaces: ClassVar[tuple[str, ...]] = (names.STAGING_CATALOG, names.PROCEDURE_CATALOG)
     defaults: ClassVar = frozenset({"loadTable/3", "loadTable/4"})
-    """Spark 4.3: they call one of the other three."""
+    """Spark 4.3: these call one of the other overloads."""
 
     def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
@@ -397,7 +397,7 @@ class NativeCatalog(Creating, Altering, Procedures):
 
     @property
     def places(self) -> Places:
-        """Where its tables are."""
+        """The tables' places."""
         return self._places
 
     def to_string(self) -> str:
@@ -405,7 +405,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         return f"{type(self).__name__} {self._name}"
 
     def initialize(self, name: str, options: Any) -> None:
-        """Spark calls this for catalogs that it makes itself."""
+        """Spark calls this for catalogs that it creates itself."""
 
     def name(self) -> str:
         """Its name in the session."""
@@ -416,7 +416,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         return {"name": answers.text(self._name)}
 
     def spoken(self) -> Spoken:
-        """SQL: what names a table of a catalog in Python can type a statement as well."""
+        """SQL: Python code that uses a catalog's table can also run a statement."""
         return Spoken("sql", self._name)
 
     def load_table(self, wanted: Any, at: Any = None) -> Any:
@@ -430,7 +430,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         return self._table(place, name, for_reading)
 
     def names_of(self, location: DatasetLocation) -> list[tuple[str, ...]]:
-        """The names, in parts, by which branches of a dataset were asked for."""
+        """The requested names of a dataset's branches, in parts."""
         return [parts for parts, uri in [*self._asked.items()] if uri == location.uri]
 
     def table_exists(self, wanted: Any) -> bool:
@@ -438,9 +438,9 @@ class NativeCatalog(Creating, Altering, Procedures):
         return self._places.exists(parts_of(wanted))
 
     def load_changelog(self, wanted: Any, *_range: Any) -> NoReturn:
-        """Raises Refused: what SQL asks for with CHANGES, the change feed tells in Python.
+        """Raises Refused: the counterpart of SQL's CHANGES is the change feed in Python.
 
-        Pairing the rows before and after a commit takes a shuffle, which a scan of Spark's cannot have inside.
+        Pairing the rows before and after a commit takes a shuffle, which a Spark scan cannot contain.
         """
         place = self._find(wanted)
         raise Refused(
@@ -450,7 +450,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         )
 
     def invalidate_table(self, wanted: Any) -> None:
-        """Nothing is kept that could be out of date."""
+        """Does nothing: no cached state can be out of date."""
 
     def list_tables(self, _namespace: Any) -> Any:
         """Tables of a namespace. Paths have none."""
@@ -459,7 +459,7 @@ class NativeCatalog(Creating, Altering, Procedures):
     def _find(
         self, wanted: Any, travel: TypedRef = DEFAULT, for_reading: bool = True, parts: list[str] | None = None
     ) -> Place:
-        """What a name means; Spark's own exception where there is no more to be said than that it is not there."""
+        """The place of a name; Spark's own exception if it only has to report a missing table."""
         parts = parts_of(wanted) if parts is None else parts
         try:
             return self._places.find(parts, travel)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = "lance"
 _OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
 _NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, "external"})
-"""Properties that Spark sets by itself: the owner for everything that it makes, whoever runs the session."""
+"""Properties that Spark sets by itself: the owner, the session's user, for everything that it creates."""
 _OPTION = "option."
 
 
@@ -36,7 +36,7 @@ class Creating(Implementation):
     _places: Places
 
     def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
-        """A table without rows. Columns come in three ways; each Spark turns the ones that it knows into the last."""
+        """A table without rows. Columns come in three forms; each Spark converts its known ones to the last."""
         if _is_columns(given):
             return self.default("createTable", ident, given, *others)
         schema, partitions, properties = _parts(given, others)
@@ -48,15 +48,15 @@ class Creating(Implementation):
         return self.create_table(ident, given)
 
     def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
-        """The catalog's own."""
+        """Implemented by the catalog."""
         raise NotImplementedError
 
     def stage_create(self, ident: Any, given: Any, *others: Any) -> Any:
-        """A table that is created together with its rows."""
+        """A table created together with its rows."""
         return self._stage("stageCreate", "create", ident, given, others)
 
     def stage_replace(self, ident: Any, given: Any, *others: Any) -> Any:
-        """A table that is there, and gets other columns and rows at once."""
+        """An existing table that gets other columns and rows at once."""
         return self._stage("stageReplace", "replace", ident, given, others)
 
     def stage_create_or_replace(self, ident: Any, given: Any, *others: Any) -> Any:
@@ -74,7 +74,7 @@ class Creating(Implementation):
         if len(partitions):
             raise Refused(
                 "Cannot create a table with partitions: a Lance table has none.",
-                hint="Leave out PARTITIONED BY and CLUSTERED BY; an index on the column finds rows faster.",
+                hint="Leave out PARTITIONED BY and CLUSTERED BY; to find rows faster, create an index on the column.",
             )
         kept, options = self._settings(dict(properties))
         definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
@@ -82,15 +82,15 @@ class Creating(Implementation):
             return self._places.stage(parts_of(ident), way, definition)
 
     def _settings(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Properties that are kept, and options of the write."""
+        """The properties to keep, and the options of the write."""
         provider = given.get(_PROVIDER, FORMAT).lower()
-        # saveAsTable without a format says the session's default.
+        # saveAsTable without a format passes the session's default.
         if provider not in (FORMAT, str(self.bridge.spark.conf.get("spark.sql.sources.default")).lower()):
             raise other_format(provider)
         if _LOCATION in given:
             raise Refused(
-                "The catalog chooses where a table is.",
-                hint=f"Leave out LOCATION; for a path there is the catalog of paths: lance.`{given[_LOCATION]}`.",
+                "The catalog chooses the location of its tables.",
+                hint=f"Leave out LOCATION; for a path, use the catalog of paths: lance.`{given[_LOCATION]}`.",
             )
         options = {key[len(_OPTION) :]: value for key, value in given.items() if key.startswith(_OPTION)}
         check_options(options)
@@ -99,7 +99,7 @@ class Creating(Implementation):
 
     @contextmanager
     def _spark_says(self, ident: Any, way: Way) -> Iterator[None]:
-        """Let Spark say that a table is there, or that it is not, or that its namespace is not."""
+        """Make Spark report an existing table, a missing table, or a missing namespace."""
         try:
             yield
         except AlreadyExists as taken:
@@ -109,7 +109,7 @@ class Creating(Implementation):
         except NotFound as missing:
             parts = parts_of(ident)
             if way == "replace" or len(parts) == 1 or self._places.explains(parts, False):
-                raise  # of a table to replace Spark has asked before whether it is there
+                raise  # Spark has already checked that a table to replace exists
             raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, ident.namespace())) from missing
 
     def drop_table(self, ident: Any) -> bool:
@@ -125,7 +125,7 @@ class Creating(Implementation):
         return self.drop_table(ident)
 
     def rename_table(self, old: Any, new: Any) -> None:
-        """Give a table another name, maybe in another namespace. A name alone stays in the table's namespace."""
+        """Rename a table, possibly into another namespace. A name alone stays in the table's namespace."""
         parts = parts_of(new)
         if len(parts) > 1 and parts[0] == self._name:
             parts = parts[1:]
@@ -136,18 +136,18 @@ class Creating(Implementation):
 
 
 def other_format(provider: str) -> Refused:
-    """What to raise for a table of another format."""
+    """The error for a table of another format."""
     return Refused(f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING.")
 
 
 def shown_properties(properties: Mapping[str, str], place: Place) -> dict[str, str]:
-    """A table's properties as Spark shows them, with what it asks for by names of its own."""
+    """A table's properties for Spark, including those that it requests by its own names."""
     managed = {} if place.table is None else {_MANAGED: "true"}
     return {**properties, _PROVIDER: FORMAT, _LOCATION: place.location.uri, **managed}
 
 
 def _is_columns(given: Any) -> bool:
-    """Whether it is an array of Spark's columns: a default method makes a schema of it."""
+    """Whether it is an array of Spark's columns: a default method converts it to a schema."""
     return bool(given.getClass().isArray())
 
 
@@ -158,7 +158,7 @@ def _parts(given: Any, others: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     return given.schema(), given.partitions(), given.properties()
 
 
-# --- A table that is being created or replaced, together with its rows
+# --- A table that is being created or replaced together with its rows
 
 
 class NativeStagedTable(Implementation):
@@ -184,14 +184,14 @@ class NativeStagedTable(Implementation):
         return {"capabilities": answers.capabilities(WRITABLE)}
 
     def new_write_builder(self, info: Any) -> Any:
-        """The only write. It overwrites, also where Spark appends: what there is has other columns."""
+        """The only write. It overwrites, even if Spark appends: existing rows have other columns."""
         self._written = True
         return NativeWriteBuilder(self.bridge, info, self._stage.options, self._schema).truncate()
 
     def commit_staged_changes(self) -> None:
-        """After the write, or in its place: CREATE OR REPLACE TABLE without AS has none."""
+        """After the write, or instead of it: CREATE OR REPLACE TABLE without AS has none."""
         self._stage.commit(self._written)
 
     def abort_staged_changes(self) -> None:
-        """Leave nothing behind of a new table; what was there stays as it was."""
+        """Leave nothing of a new table; an existing one stays unchanged."""
         self._stage.abort()

@@ -1,11 +1,10 @@
-"""Where PySpark itself is changed, for as long as a session is registered.
+"""Patches of classic PySpark, in effect while a session is registered.
 
-Functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a reader
-that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or MERGE of a
-table of ours, and the former also OPTIMIZE, VACUUM and their like; ``DataFrameWriter.saveAsTable``, which like ``sql``
-makes no table of ours in Spark's own catalog; ``DataFrameWriter.save``, whose rows go to Python as columns;
-``Catalog.listTables``, which lists the root of a catalog; and the conversion of Java's exceptions, which recognizes
-ours. For everything else all of them do what they did. They are put back when the last session is unregistered.
+``DataFrameReader.format`` returns a reader that loads natively, for this package's formats in a registered session.
+``SparkSession.sql`` and ``MergeIntoWriter.merge`` execute an UPDATE, DELETE or MERGE of a Lance table, and ``sql`` also
+OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, like ``sql``, refuses Lance tables in Spark's
+own catalog. ``DataFrameWriter.save`` sends rows to Python as columns. ``Catalog.listTables`` lists the root of a catalog. The conversion of Java's exceptions recognizes this
+package's errors. Everything else behaves as before. Unregistering the last session removes all patches.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ _sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.li
 _save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
-"""Names of our format, in lower case, of each session."""
+"""This package's format names, in lower case, by session."""
 
 
 class NativeReader(DataFrameReader):
-    """A reader of this format. Until ``load`` it is as any other one."""
+    """A reader of this format. Until ``load`` it behaves like any other."""
 
     def __init__(self, reader: DataFrameReader, room: Room) -> None:
         self._jreader = reader._jreader
@@ -61,13 +60,13 @@ class NativeReader(DataFrameReader):
         self._room = room
 
     def format(self, source: str) -> DataFrameReader:
-        """Another format is for another reader."""
+        """Another format gets another reader."""
         reader = DataFrameReader.__new__(DataFrameReader)
         reader._jreader, reader._spark = self._jreader, self._spark
         return reader.format(source)
 
     def load(self, path: Any = None, format: str | None = None, schema: Any = None, **options: Any) -> DataFrame:
-        """The DataFrame, of the version that its options name now."""
+        """The DataFrame, at the version that its options name now."""
         if format is not None or isinstance(path, list | tuple):
             return super().load(path, format, schema, **options)
         if schema is not None:
@@ -136,7 +135,7 @@ def _native_list_tables(self: Catalog, dbName: str | None = None, pattern: str |
     try:
         return _list_tables(self, dbName, pattern)
     except ParseException as problem:
-        # Spark reads the name of each table's namespace as SQL, which the name of a catalog's root, "", is not.
+        # Spark parses each table's namespace as SQL, but the name of a catalog's root is "".
         catalog = self.currentCatalog() if dbName is None else dbName.strip("`")
         room = current(self._sparkSession)
         if room is None or catalog not in room.catalogs or problem.getCondition() != "PARSE_EMPTY_STATEMENT":
@@ -147,12 +146,12 @@ def _native_list_tables(self: Catalog, dbName: str | None = None, pattern: str |
 
 
 def _looked_after(room: Room, text: str, args: Any) -> DataFrame | None:
-    """What a statement did that Spark's parser does not know; None for every other one."""
+    """The result of a statement that Spark's parser does not know; None for every other one."""
     try:
         opening = opened(text, args)
         if opening is None:
             return None
-        from lance_spark.native.statements import look_after  # register does not wait for all that it imports
+        from lance_spark.native.statements import look_after  # lazily: register does not wait for its imports
 
         return look_after(room, opening, args)
     except LanceSparkError as error:
@@ -195,7 +194,7 @@ def _native_save(
 
 
 def _executed(statement: RowStatement) -> DataFrame | None:
-    """What a statement did; None for what is Spark's, also to say what is wrong with it."""
+    """The result of a statement; None if Spark handles it, which includes reporting its errors."""
     try:
         found = None if statement.verb is None else statement.analyze({})
     except (PySparkException, Py4JError):
@@ -213,7 +212,7 @@ def _recovering(exception: Any) -> Any:
 
 
 def install(spark: SparkSession, name: str) -> None:
-    """Read this name natively in a session."""
+    """Load this format natively in a session."""
     _names.setdefault(spark, set()).add(name.lower())
     DataFrameReader.format = _native_format  # type: ignore[method-assign]
     SparkSession.sql = _native_sql  # type: ignore[method-assign]
@@ -225,7 +224,7 @@ def install(spark: SparkSession, name: str) -> None:
 
 
 def forget(spark: SparkSession) -> None:
-    """Read no name natively in a session."""
+    """Load no format natively in a session."""
     _names.pop(spark, None)
     if not _names:
         DataFrameReader.format = _format  # type: ignore[method-assign]
@@ -237,9 +236,9 @@ def forget(spark: SparkSession) -> None:
         captured.convert_exception = _convert
 
 
-# --- Statements that would make a Lance table where none can be, or one of another format in a catalog of ours
-# Spark's own catalog takes ``USING lance`` and asks nobody; afterwards there is a name that can be neither read nor
-# written. To a catalog of ours Spark does not tell ``USING parquet`` from no format at all.
+# --- Refusing statements that would create a Lance table in Spark's own catalog, or another format in a Lance catalog
+# Spark's own catalog accepts ``USING lance`` without a check; afterwards there is a name that can be neither read nor
+# written. To a Lance catalog, Spark passes ``USING parquet`` in the same way as no format at all.
 
 _SESSION = "spark_catalog"
 
@@ -247,7 +246,7 @@ _SESSION = "spark_catalog"
 def check_statement(room: Room, text: str, formats: Collection[str]) -> None:
     """Raise Refused for a CREATE or REPLACE TABLE with a format that its catalog cannot have.
 
-    ``formats`` are the names of ours, in lower case. What cannot be parsed is left to Spark, to say so.
+    ``formats`` are this package's names, in lower case. Spark reports a statement that cannot be parsed.
     """
     bridge = room.bridge
     try:
@@ -296,7 +295,7 @@ def _catalog(room: Room, parts: list[str]) -> str:
 
 
 def _options(room: Room, spec: Any) -> dict[str, str]:
-    """The options of a statement, with its location among them."""
+    """The options of a statement, including its location."""
     try:
         given = {str(each._1()): str(each._2()) for each in room.bridge.items(spec.optionExpression().options())}
     except Py4JError:
@@ -306,7 +305,7 @@ def _options(room: Room, spec: Any) -> dict[str, str]:
 
 
 def _own(room: Room) -> str:
-    """A catalog of the session with a root; empty where there is none."""
+    """A catalog of the session with a root; empty if there is none."""
     return next((name for name, found in room.catalogs.items() if hasattr(found, "catalog")), "")
 
 

@@ -1,4 +1,4 @@
-"""Names of tables and namespaces, as Spark passes them."""
+"""Names of tables and namespaces, as Spark passes them, and the datasets that they mean."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def strings(bridge: Bridge, parts: Sequence[str]) -> Any:
     return bridge.array("java.lang.String", parts)
 
 
-# --- What a table's name in SQL means: in a catalog with a root, or as a path
-# No JVM in it.
+# --- The meaning of a table's name in SQL: in a catalog with a root, or as a path
+# No JVM access.
 
 
 @dataclass(frozen=True)
 class Place:
-    """A dataset at a ref, which was there when the name was read."""
+    """A dataset at a ref; it existed when the name was read."""
 
     location: DatasetLocation
     spec: RefSpec
@@ -67,11 +67,11 @@ class Place:
 
     @property
     def is_branch(self) -> bool:
-        """Whether it is a branch as it is now, which can be written to."""
+        """Whether it is the current state of a branch, which can be written to."""
         return self.spec == RefSpec(branch=self.spec.branch) and self.metadata_table is None
 
     def branch_to_change(self, doing: str) -> str | None:
-        """The branch (None for main), to change something on it. Raises Refused for a tag, a version or a moment."""
+        """The branch (None for main) to change. Raises Refused for a tag, a version or a moment."""
         if not self.is_branch:
             what = "a metadata table" if self.metadata_table else "a version" if self.spec.tag is None else "a tag"
             raise Refused(
@@ -82,22 +82,22 @@ class Place:
 
 
 class Places(Protocol):
-    """Where a catalog's tables are."""
+    """The tables of a catalog."""
 
     def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
         """The table, or the metadata table, of a name. Raises NotFound, InvalidName, InvalidOption, Refused."""
         ...
 
     def explains(self, parts: Sequence[str], for_reading: bool) -> bool:
-        """Whether more is to be said of a name that was not found than that there is no such table."""
+        """Whether an unknown name needs a better error than "no such table"."""
         ...
 
     def exists(self, parts: Sequence[str]) -> bool:
-        """Whether there is such a table, with data or without."""
+        """Whether there is such a table, with or without data."""
         ...
 
     def is_declared(self, place: Place) -> bool:
-        """Whether it is a table that has only a name, and no data yet."""
+        """Whether the table has only a name, and no data yet."""
         ...
 
     def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
@@ -109,7 +109,7 @@ class Places(Protocol):
         ...
 
     def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
-        """Give a table another name. Raises NotFound, AlreadyExists, InvalidName, Refused."""
+        """Rename a table. Raises NotFound, AlreadyExists, InvalidName, Refused."""
         ...
 
     def properties(self, place: Place) -> dict[str, str]:
@@ -121,14 +121,14 @@ class Places(Protocol):
         ...
 
     def context(self, engine: Engine) -> Context:
-        """Where procedures run."""
+        """The context of procedures."""
         ...
 
 
 def replaced_branch(place: Place, way: staging.Way, definition: TableDefinition) -> DatasetStage:
-    """A branch that is to get other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
+    """A branch that gets other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
     if way == "create":
-        raise AlreadyExists(f"There is a dataset at {place.location.uri} already.")
+        raise AlreadyExists(f"A dataset already exists at {place.location.uri}.")
     branch = place.branch_to_change("replace it")
     if place.table is not None and definition.properties:
         raise Refused("A branch has no properties of its own.", hint="ALTER TABLE sets those of the table.")
@@ -154,11 +154,11 @@ class RootPlaces:
         return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, "path": str(table)}
 
     def explains(self, parts: Sequence[str], _for_reading: bool) -> bool:
-        """A ref that is not there has near names, and a table without data has a job that is writing it."""
+        """A missing ref has near names, and a table without data has a job that is writing it."""
         return MARK in split_name(list(parts)).name or self._is_table(parts)
 
     def exists(self, parts: Sequence[str]) -> bool:
-        """As a table of that very name, or as one at a ref."""
+        """As a table of exactly that name, or as one at a ref."""
         if self._is_table(parts):
             return True
         try:
@@ -174,13 +174,13 @@ class RootPlaces:
             return False
 
     def is_declared(self, place: Place) -> bool:
-        """Asked only where there is no such version."""
+        """Called only if there is no such version."""
         if place.table is None or place.spec != RefSpec() or place.metadata_table is not None:
             return False
         return bool(describe_table(self.catalog, place.table).declared)
 
     def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
-        """Take the name of a new table, or find the one to replace; or the branch that the name has in it."""
+        """Reserve the name of a new table, or find the table or the branch in the name, to replace it."""
         place = self._at_ref(parts)
         if place is not None:
             return replaced_branch(place, way, definition)
@@ -188,10 +188,10 @@ class RootPlaces:
         return NameStage(staged, self.options(staged.identifier), definition)
 
     def _at_ref(self, parts: Sequence[str]) -> Place | None:
-        """What a name with a ref in it means; None for a name of a table, maybe of a new one.
+        """The place of a name with a ref; None for a table's name, possibly of a new table.
 
-        A name with a ref that is not there is no new table: whoever writes ``flights@exp`` means the branch. Raises
-        NotFound for it.
+        A name with a missing ref is not a new table: the user of ``flights@exp`` means the branch. Raises NotFound
+        for it.
         """
         if MARK not in parts[-1] or self._is_table(parts):
             return None
@@ -205,24 +205,24 @@ class RootPlaces:
         drop_table(self.catalog, self._whole_table(parts, "drop").parts)
 
     def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
-        """Give a table another name, maybe in another namespace."""
+        """Rename a table, possibly into another namespace."""
         table = self._whole_table(parts, "rename")
         target = table.parent.child(new[0]).parts if len(new) == 1 else new  # as in other databases
         rename_table(self.catalog, table.parts, list(target))
 
     def _whole_table(self, parts: Sequence[str], doing: str) -> Identifier:
-        """The table of a name, unless there is a ref in it. Raises NotFound, Refused."""
+        """The table of a name without a ref. Raises NotFound, Refused."""
         if self._is_table(parts):
             return split_name(list(parts))
         place = self.find(parts)
         what = "a metadata table" if place.metadata_table else "a branch or a version"
         raise Refused(
             f"Cannot {doing} {'.'.join(parts)}: it is {what} of table '{place.table}'.",
-            hint="CALL ... .drop_branch and .drop_tag take branches and tags away.",
+            hint="CALL ... .drop_branch and .drop_tag delete branches and tags.",
         )
 
     def properties(self, place: Place) -> dict[str, str]:
-        """Those in the catalog: they are the table's, whatever branch is read."""
+        """The properties in the catalog: they belong to the table, whichever branch is read."""
         return {} if place.table is None else describe_table(self.catalog, place.table).properties
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
@@ -251,7 +251,7 @@ class PathPlaces:
         return {**{PREFIX + key: value for key, value in location.options}, "path": location.uri}
 
     def explains(self, _parts: Sequence[str], for_reading: bool) -> bool:
-        """Of a path that is not there to be read, Spark would say that it knows no such data source."""
+        """For a missing path to be read, Spark would report an unknown data source."""
         return for_reading
 
     def exists(self, parts: Sequence[str]) -> bool:
@@ -263,11 +263,11 @@ class PathPlaces:
         return True
 
     def is_declared(self, _place: Place) -> bool:
-        """A path has no name to take."""
+        """A path has no name to reserve."""
         return False
 
     def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
-        """A dataset that is there is replaced on the branch that is named; another one is created."""
+        """Replace an existing dataset on the named branch; otherwise create one."""
         try:
             place = self.find(parts)
         except NotFound:
@@ -278,24 +278,24 @@ class PathPlaces:
         return replaced_branch(place, way, definition)
 
     def _has_ref(self, path: str) -> bool:
-        """Whether a path has a ref behind one of a dataset."""
+        """Whether a path is a dataset's path with a ref."""
         return any(self.exists([name]) for name, _ in split_refs(path))
 
     def drop(self, parts: Sequence[str]) -> None:
         """Raises Refused."""
         raise Refused(
-            f"Cannot drop {'.'.join(parts)}: it is in no catalog, which would know who else needs it.",
+            f"Cannot drop {'.'.join(parts)}: no catalog has it, so its other users are unknown.",
             hint="Delete its directory; or register it in a catalog, and drop it there.",
         )
 
     def rename(self, parts: Sequence[str], _new: Sequence[str]) -> None:
         """Raises Refused."""
         raise Refused(
-            f"Cannot rename {'.'.join(parts)}: its name is its path.", hint="Register it in a catalog, to name it."
+            f"Cannot rename {'.'.join(parts)}: its name is its path.", hint="To name it, register it in a catalog."
         )
 
     def properties(self, place: Place) -> dict[str, str]:
-        """Those in the metadata of the table, on its branch."""
+        """The properties in the metadata of the table, on its branch."""
         return read_properties(place.location, place.spec.branch) if place.is_branch else {}
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:

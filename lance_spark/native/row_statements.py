@@ -1,4 +1,4 @@
-"""Statements that change rows, as far as their text tells. No JVM in it."""
+"""UPDATE, DELETE and MERGE: analyzed by Spark, executed by this package's engine of row changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lance_spark.native.catalog import Branch, branch_of, looking_up
 from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
 from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
-from lance_spark.write.lance import kept_columns
+from lance_spark.write.pylance import kept_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def may_change_rows(text: str) -> bool:
-    """Whether this may be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark does it."""
+    """Whether this might be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark parses it."""
     rest = without_comments(text)
     first = _WORD.match(rest)
     if first is None:
@@ -44,26 +44,26 @@ def may_change_rows(text: str) -> bool:
 
 
 def may_make_tables(text: str) -> bool:
-    """Whether this may be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
+    """Whether this might be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
     rest = without_comments(text)
     first = _WORD.match(rest)
     return first is not None and first[0].upper() in ("CREATE", "REPLACE") and _FORMAT.search(rest) is not None
 
 
 def with_all_rows(merge: str) -> str | None:
-    """A MERGE that only inserts, so that Spark plans it as any other one; it does the same.
+    """A MERGE that only inserts, changed without effect so that Spark plans it like any other one.
 
-    None where it has an end that nothing can be put behind.
+    None if nothing can be appended to its end.
     """
     text = merge.strip()
     if ";" in text[:-1]:
-        return None  # a comment may follow
+        return None  # a comment might follow
     return text.rstrip(";") + "\nWHEN NOT MATCHED BY SOURCE AND false THEN DELETE"
 
 
-# --- UPDATE, DELETE and MERGE: analyzed by Spark, carried out by the engine of row changes
-# Spark's analyzer turns such a statement into a query whose rows say what happens to which row, with everything that
-# SQL asks for: casts, defaults, subqueries, star actions. The engine takes that query as its frame of actions.
+# --- The statement: analyzed by Spark, executed by the engine of row changes
+# Spark's analyzer turns it into a query whose rows state the action for each row, with all of SQL's features: casts,
+# defaults, subqueries, star actions. That query is the engine's frame of actions.
 
 _ROW_VERBS = {names.CHANGES_UPDATE: UPDATING, names.CHANGES_DELETE: DELETING, names.CHANGES_MERGE: MERGING}
 
@@ -77,7 +77,7 @@ class RowStatement:
     args: dict[str, Any] | list[Any] | None = None
     """Values of its parameters."""
     plan: Any = None
-    """What Spark's parser would make of a text; None where there is a text."""
+    """The result of Spark's parser; None if the statement is given as text."""
 
     @cached_property
     def _parsed(self) -> Any:
@@ -88,24 +88,24 @@ class RowStatement:
 
     @cached_property
     def _command(self) -> Any:
-        """What is behind WITH."""
+        """The command inside WITH."""
         parsed = self._parsed
         return parsed.child() if _class(parsed) == names.CHANGES_PARSED_WITH else parsed
 
     @cached_property
     def verb(self) -> str | None:
-        """What it does; None for a statement of another kind. Raises Spark's error for what is no SQL."""
+        """Its verb; None for a statement of another kind. Raises Spark's error for invalid SQL."""
         return _ROW_VERBS.get(_class(self._command))
 
     @property
     def inserts(self) -> bool:
-        """Whether it may insert rows."""
+        """Whether it can insert rows."""
         return self.verb == MERGING and not self._command.notMatchedActions().isEmpty()
 
     def analyze(self, pins: dict[Branch, PinnedVersion]) -> AnalyzedChange | None:
-        """What it means, with these versions of branches; None where it changes no table of ours.
+        """Its meaning at these versions of branches; None if it does not change a Lance table.
 
-        Raises Spark's errors for what is wrong with it.
+        Raises Spark's errors for an invalid statement.
         """
         state = self.bridge.session.sessionState()
         with self.bridge.active(), looking_up(self.bridge, pins) as found:
@@ -136,17 +136,17 @@ class RowStatement:
 
 @dataclass(frozen=True)
 class Change:
-    """A statement together with what it meant when it was first looked at."""
+    """A statement with its meaning at first analysis."""
 
     statement: RowStatement
     first: AnalyzedChange
     _later: dict[PinnedVersion, AnalyzedChange] = field(default_factory=dict)
 
     def execute(self) -> DataFrame:
-        """Carry it out; one row says how many rows it changed. Raises the errors of ``change_rows``.
+        """Execute it; one row reports how many rows it changed. Raises the errors of ``change_rows``.
 
-        Settings of the session give the commit message, and how often it is computed again after a conflict. Raises
-        InvalidOption for what they cannot be.
+        Session settings provide the commit message, and how often to recompute it after a conflict. Raises
+        InvalidOption for invalid settings.
         """
         verb, first, spark = self.statement.verb, self.first, self.statement.bridge.spark
         options = parse_statement_options({name: spark.conf.get(name, None) for name in SETTINGS})
@@ -172,7 +172,7 @@ class Change:
         return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
 
     def _at(self, pin: PinnedVersion) -> AnalyzedChange:
-        """The change of a version."""
+        """The change at a version."""
         if self.first.pin == pin:
             return self.first
         if pin not in self._later:
@@ -183,13 +183,13 @@ class Change:
         found = statement.analyze({branch_of(self.first.table.place): pin})
         if found is None or found.pin != pin:
             raise Conflict(
-                f"The table is at {pin} now, and Spark has analyzed the statement for another version.",
+                f"The table is at {pin} now, but Spark analyzed the statement for another version.",
                 hint="Run the statement again.",
             )
         return found
 
     def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
-        """Whether it would have changed or matched rows of these fragments."""
+        """Whether it would change or match rows of these fragments."""
         found = self._at(pin)
         if found.appends:
             text = with_all_rows(self.statement.text) if self.statement.plan is None else None
@@ -210,7 +210,7 @@ class Change:
 
 
 def _target(root: Any) -> Any:
-    """The relation that an analyzed statement changes; None where it is not known here."""
+    """The relation that an analyzed statement changes; None if its form is unknown."""
     kind = _class(root)
     if kind == names.CHANGES_WRITE:
         found = root.originalTable()
@@ -233,30 +233,30 @@ def _class(plan: Any) -> str:
     return str(plan.getClass().getName())
 
 
-# --- A statement that changes rows, as Spark's analyzer left it
+# --- The analyzed form of a statement
 
 _FRAGMENT_BITS = 32
-"""A row's address is the fragment's id, and behind it the row's offset in so many bits."""
+"""A row's address is the fragment's id, followed by the row's offset in this many bits."""
 _FROM_TARGET, _FROM_SOURCE = "__row_from_target", "__row_from_source"
-"""Columns of Spark's join for a MERGE: null where that side has no such row."""
+"""Columns of Spark's join for a MERGE: null if that side has no such row."""
 
 
 @dataclass(frozen=True)
 class AnalyzedChange:
-    """Spark's plan of a statement, of which only the query is run."""
+    """Spark's plan of a statement; only its query is run."""
 
     bridge: Bridge
     table: StoredTable
-    """The table that it changes."""
+    """The table to change."""
     relation: Any
-    """Spark's relation of it."""
+    """Spark's relation of the table."""
     root: Any
     """``WriteDelta``; ``AppendData`` or ``InsertOnlyMerge`` of a MERGE that only inserts; ``DeleteFromTable`` of all
     rows."""
     execution: Any
-    """Spark's ``QueryExecution``, which never executes it."""
+    """Spark's ``QueryExecution``, which is never executed."""
     common: Any = None
-    """Definitions of WITH, where Spark keeps them around the statement."""
+    """Definitions of WITH, if Spark keeps them around the statement."""
 
     @property
     def pin(self) -> PinnedVersion:
@@ -265,17 +265,17 @@ class AnalyzedChange:
 
     @property
     def appends(self) -> bool:
-        """Whether Spark has made it a plain append, of rows that nothing matched."""
+        """Whether Spark turned it into a plain append of unmatched rows."""
         return self._is(self.root, names.CHANGES_APPEND) or self._is(self.root, names.MAYBE_INSERT_ONLY)
 
     @cached_property
     def _command(self) -> str:
-        """Which statement it is, in Spark's words; empty for what is no ``WriteDelta``."""
+        """The statement, in Spark's words; empty for anything but ``WriteDelta``."""
         return str(self.root.operation().command().toString()) if self._is(self.root, names.CHANGES_WRITE) else ""
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """The table's columns in the condition, by which people tell its rows apart."""
+        """The table's columns in the condition, which identify its rows to users."""
         if not self._command:
             return ()
         own = self.root.originalTable().outputSet()
@@ -286,7 +286,7 @@ class AnalyzedChange:
 
     @cached_property
     def sets(self) -> frozenset[str] | None:
-        """The columns that an UPDATE of some rows sets; None where rows are written as they are in the frame."""
+        """The columns that an UPDATE of some rows sets; None if whole rows are written from the frame."""
         if self._command != "UPDATE" or self.condition == "true":
             return None
         query = self.root.query()
@@ -301,7 +301,7 @@ class AnalyzedChange:
         return frozenset(name for name in self.table.source.schema.names if name in found)
 
     def refresh(self) -> None:
-        """Let Spark read again what it has cached of the table, as after a write of its own."""
+        """Make Spark refresh what it has cached of the table, as after its own writes."""
         session, relation = self.bridge.session, self.relation
         manager = session.sharedState().cacheManager()
         if not self.bridge.caches_by_name:
@@ -313,13 +313,13 @@ class AnalyzedChange:
 
     @property
     def condition(self) -> str:
-        """What the rows have to be like, in Spark's SQL."""
+        """The condition on the rows, in Spark's SQL."""
         return str(self.root.condition().sql())
 
     def predicates(self) -> list[Any] | None:
-        """Of a DELETE, what Lance can tell the rows by, as plain values; None where only Spark can.
+        """The filters of a DELETE that Lance can apply, as plain values; None if only Spark can select the rows.
 
-        That is nothing for all rows.
+        Empty for all rows.
         """
         if self._is(self.root, names.CHANGES_DELETE):
             return [] if self.root.condition().toString() == "true" else None
@@ -341,7 +341,7 @@ class AnalyzedChange:
                 fields.append(rows.column(each.name, lit(None).cast(each.dataType)))
         found = rows.frame.select(*fields)
         if self._deletes_what_matches:
-            # Any number of source rows may say so. Inserts have no address, and each stays.
+            # Several source rows can have the same action. Inserts have no address, and all of them stay.
             tell = coalesce(found[ROW_ADDRESS], -1 - monotonically_increasing_id())
             found = found.withColumn(_FROM_SOURCE, tell).dropDuplicates([_FROM_SOURCE]).drop(_FROM_SOURCE)
         return found
@@ -366,19 +366,19 @@ class AnalyzedChange:
 
     @cached_property
     def _merge(self) -> Any:
-        """Spark's ``MergeRows``; None where there is none."""
+        """Spark's ``MergeRows``; None if there is none."""
         query = self.root.query()
         return query if self._is(query, names.CHANGES_MERGE_ROWS) else None
 
     @property
     def _deletes_what_matches(self) -> bool:
-        """Whether several source rows may match one row: where all that is done with it is to delete it."""
+        """Whether several source rows can match one row: only if the sole action is to delete it."""
         merge = None if self.appends else self._merge
         return merge is not None and not merge.checkCardinality() and not merge.matchedInstructions().isEmpty()
 
     @property
     def _query(self) -> Any:
-        """The query. That no row is changed twice is left to the engine, which can say which row it is."""
+        """The query. The engine checks that no row changes twice, because it can report which row it is."""
         merge = None if self.appends else self._merge
         if merge is None or not merge.checkCardinality():
             return self.root.query()
@@ -407,7 +407,7 @@ class AnalyzedChange:
 
 
 class _Columns:
-    """A DataFrame whose columns are found whatever their names are: of several with one name, the first is meant."""
+    """A DataFrame whose columns are found under any names: of several with one name, the first counts."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._at: dict[str, int] = {}
@@ -419,5 +419,5 @@ class _Columns:
         return self.frame[f"c{self._at[name]}"]
 
     def column(self, name: str, otherwise: Column) -> Column:
-        """A column under its own name again, or what stands in for it."""
+        """A column under its own name, or its substitute."""
         return (self[name] if name in self._at else otherwise).alias(name)

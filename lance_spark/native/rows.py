@@ -1,4 +1,4 @@
-"""Tables and scans of rows that are not stored: metadata tables, and what procedures return."""
+"""Tables and scans of computed rows: metadata tables, and the results of procedures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Batches = Callable[[], "Iterable[pa.RecordBatch]"]
 
 
 class RowsTable(Implementation):
-    """Spark's ``Table``, whose rows are made when a query asks for them."""
+    """Spark's ``Table``, whose rows are computed when a query requests them."""
 
     interfaces: ClassVar = (names.TABLE, names.SUPPORTS_READ)
 
@@ -34,7 +34,7 @@ class RowsTable(Implementation):
         self._name, self._schema, self._rows = name, schema, rows
 
     def answered(self) -> dict[str, Answer]:
-        """A table that can be read."""
+        """A readable table."""
         return {
             "name": answers.text(self._name),
             "schema": answers.schema(to_spark(self._schema)),
@@ -42,12 +42,12 @@ class RowsTable(Implementation):
         }
 
     def new_scan_builder(self, _options: Any) -> Any:
-        """One for each query."""
+        """One per query."""
         return _RowsScanBuilder(self.bridge, RowsScan(self.bridge, self._name, self._schema, self._rows)).java()
 
 
 class _RowsScanBuilder(Implementation):
-    """Spark's ``ScanBuilder``, to which nothing is pushed down."""
+    """Spark's ``ScanBuilder``, without pushdown."""
 
     interfaces: ClassVar = (names.SCAN_BUILDER,)
 
@@ -74,27 +74,27 @@ class RowsScan(Implementation):
         return self.description()
 
     def description(self) -> str:
-        """What EXPLAIN shows of the scan."""
+        """Text for EXPLAIN."""
         return f"lance {self._name}"
 
     def answered(self) -> dict[str, Answer]:
-        """The columns that come out."""
+        """The result columns."""
         return {"readSchema": answers.schema(self._columns), "description": answers.text(self.description())}
 
     def rows(self) -> Any:
-        """The rows as Spark has them inside."""
+        """The rows in Spark's internal form."""
         wire = wire_schema(self._columns)
         return internal_rows(self.bridge, [conform(batch, wire) for batch in self._rows()], self._columns)
 
 
-# --- Arrow batches as the rows that Spark has inside, without a job
+# --- Arrow batches as Spark's internal rows, without a job
 
 _FEW, _FEW_AT_ONCE = 12, 400
-"""Rows that are handed over as bytes at most, one by one and all at once: Spark's way through Arrow takes as long."""
+"""Maximum rows passed as bytes, one by one and all at once: beyond, Spark's way through Arrow is as fast."""
 
 
 def few_rows(batches: Sequence[pa.RecordBatch], schema: st.StructType, at_once: bool) -> Answer | None:
-    """The rows as bytes; None where there are many, or types of which Spark has no such bytes."""
+    """The rows as bytes; None if they are many, or have types without such bytes."""
     count = sum(batch.num_rows for batch in batches)
     if count > (_FEW_AT_ONCE if at_once else _FEW) or not has_unsafe_rows(schema):
         return None
@@ -110,15 +110,15 @@ def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.
     iterator = bridge.call("scala.jdk.javaapi.CollectionConverters.asScala", held.iterator())
     frame = bridge.call(f"{names.ARROW_CONVERTERS}.toDataFrame", iterator, schema.json(), bridge.session)
     tag = bridge.call("scala.reflect.ClassTag.apply", bridge.load(names.INTERNAL_ROW))
-    # Spark makes a LocalRelation of what is smaller than spark.sql.session.localRelationCacheThreshold (64 MiB).
+    # Spark creates a LocalRelation from anything smaller than spark.sql.session.localRelationCacheThreshold (64 MiB).
     return frame.queryExecution().analyzed().data().toArray(tag)
 
 
-# --- Rows in the bytes of Spark's ``UnsafeRow``, so that a whole row goes to the JVM in one step
-# No JVM in it.
+# --- Rows as bytes of Spark's ``UnsafeRow``, so that a whole row goes to the JVM in one step
+# No JVM access.
 #
-# A row is a bit for each field, which is set for null, in words of 64; then 8 bytes for each field; then the bytes of
-# strings, each of which begins at a multiple of 8, and whose fields hold place and length.
+# A row has a null bit for each field, in words of 64; then 8 bytes for each field; then the bytes of strings. Each
+# string begins at a multiple of 8, and its field holds its offset and length.
 
 _WORD = 8
 _LONGEST_DECIMAL = 18
@@ -126,12 +126,12 @@ _LONGEST_DECIMAL = 18
 
 
 def _fixed(format: str, value: Any) -> bytes:
-    # In the byte order of this machine, on which the driver's JVM runs as well.
+    # In the byte order of this machine, which also runs the driver's JVM.
     return struct.pack(format, value).ljust(_WORD, b"\0")
 
 
 def _floating(format: str, value: float) -> bytes:
-    return _fixed(format, math.nan if math.isnan(value) else value)  # of all NaN Spark knows one
+    return _fixed(format, math.nan if math.isnan(value) else value)  # Spark has a single NaN
 
 
 _FIXED: dict[type[st.DataType], tuple[pa.DataType, Callable[[Any], bytes]]] = {
@@ -146,12 +146,12 @@ _FIXED: dict[type[st.DataType], tuple[pa.DataType, Callable[[Any], bytes]]] = {
     st.TimestampType: (pa.int64(), partial(_fixed, "=q")),
     st.TimestampNTZType: (pa.int64(), partial(_fixed, "=q")),
 }
-"""What Spark has inside for a type, in Arrow's types, and how it is written."""
+"""Spark's internal form of a type, as an Arrow type, and its writer."""
 _VARIABLE = (st.StringType, st.BinaryType)
 
 
 def has_unsafe_rows(schema: st.StructType) -> bool:
-    """Whether rows of the schema can be written here."""
+    """Whether this module can write rows of the schema."""
     return all(_column_type(field.dataType) is not None for field in schema)
 
 

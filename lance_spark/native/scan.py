@@ -1,4 +1,4 @@
-"""One pinned version as Spark's planner sees it, and what is pushed down to it. No JVM in it."""
+"""A pinned version in Spark's planner: what is pushed down, the planned scan, its text in EXPLAIN, and streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lance_spark.core.table_options import parse_stream_options, split_stream_op
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
-from lance_spark.indexes.lance import index_ends
+from lance_spark.indexes.pylance import index_ends
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.bridge import aggregates, columns, expression, parsed_schema, sort_key
 from lance_spark.jvm.proxies import ChosenPredicates, Implementation
@@ -34,7 +34,7 @@ from lance_spark.pushdown.aggregates import (
 )
 from lance_spark.pushdown.filters import PushedFilter, as_spark_sends, conjunction, named_columns, translate
 from lance_spark.pushdown.order import Sample, SortKey, Statistics, estimate, sortable
-from lance_spark.scan.lance import fragment_sizes, stored_schema
+from lance_spark.scan.pylance import fragment_sizes, stored_schema
 from lance_spark.scan.read import (
     MeasuredRead,
     PinnedRead,
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from lance_spark.native.places import Place
 
 SMALL_ROWS = 100_000
-"""Rows of a table that is taken for a dimension."""
+"""Maximum rows of a table that counts as a dimension."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A read whose version is resolved."""
+    """A read with its version resolved."""
 
     read: PinnedRead
     given: StructType | None = None
-    """The schema that the user gave; None for the dataset's own."""
+    """The user's schema; None for the dataset's own."""
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -80,43 +80,42 @@ class Source:
 
     @property
     def takes_more(self) -> bool:
-        """Whether more than columns may be pushed down: not below a limit, nor where types are the user's."""
+        """Whether more than columns can be pushed down: not below a limit, nor with the user's types."""
         return self.given is None and self.read.options.limit is None
 
     @cached_property
     def is_small(self) -> bool:
-        """Whether this may be a dimension of a star join. Then Spark gets filters back although they were applied.
+        """Whether this might be a dimension of a star join. If so, Spark gets filters back although they were applied.
 
-        A filter that Spark sees is what lets it filter the table that this one is joined with: without one it takes
-        the join for one that keeps all rows. For larger tables it is worth more that aggregates are pushed down, which
-        filters are in the way of.
+        Spark uses a visible filter to filter the table joined with this one; without one it assumes that the join keeps
+        all rows. For larger tables, pushing down aggregates is worth more, and filters prevent that.
         """
         read = self.read
         return sum(each.live_rows for each in fragment_sizes(read.location, read.pin)) <= SMALL_ROWS
 
     @cached_property
     def key(self) -> str:
-        """Tells this read from every other one; holds no secret."""
+        """Distinguishes this read from every other one; contains no secret."""
         options = hashlib.sha256(repr(self.read.location.options).encode()).hexdigest()
         return f"{self.read!r} {self.read.pin.stamp} {options} {self.given!r}"
 
     @property
     def name(self) -> str:
-        """Where it is and which version, for people."""
+        """Its place and version, for display."""
         return f"{self.read.location.uri}@{self.read.pin}"
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """What Spark leaves to the scan."""
+    """The work that Spark leaves to the scan."""
 
     columns: StructType
-    """The columns that come out, with nested fields pruned."""
+    """The result columns, with nested fields pruned."""
     filters: tuple[PushedFilter, ...] = ()
     sample: Sample | None = None
     aggregate: AggregatePlan | None = None
     order: tuple[SortKey, ...] = ()
-    """Of each partition the first rows in this order, as many as the limit says."""
+    """The first rows of each partition in this order, up to the limit."""
     limit: int | None = None
     offset: int = 0
     counted: bool = False
@@ -124,12 +123,12 @@ class Pushed:
 
     @property
     def rows_as_read(self) -> bool:
-        """Whether each row that is read comes out."""
+        """Whether each row that is read is also returned."""
         return self.sample is None and self.aggregate is None and not self.order
 
 
 def whole_filter(source: Source, pushed: Pushed, later: tuple[PushedFilter, ...] = ()) -> str | None:
-    """The user's own filter and those pushed down, in Lance's SQL. ``later`` became known while the query ran."""
+    """The user's own filter and the pushed ones, in Lance's SQL. ``later`` became known while the query ran."""
     own, others = source.read.options.filter, conjunction((*pushed.filters, *later))
     if own is None or others is None:
         return others or own
@@ -137,9 +136,9 @@ def whole_filter(source: Source, pushed: Pushed, later: tuple[PushedFilter, ...]
 
 
 def read_of(source: Source, pushed: Pushed) -> PinnedRead:
-    """The read with what is pushed down as its options.
+    """The read with the pushed-down operations as its options.
 
-    With a filter a limit is for each task: only all of them together could tell when it is reached.
+    With a filter, each task has its own limit: only all tasks together could tell when it is reached.
     """
     combined = whole_filter(source, pushed)
     limit = source.read.options.limit
@@ -148,23 +147,23 @@ def read_of(source: Source, pushed: Pushed) -> PinnedRead:
     return replace(source.read, options=replace(source.read.options, filter=combined, limit=limit))
 
 
-# --- From what is pushed down to tasks, or to rows where those are few
-# No JVM in it.
+# --- From pushed operations to tasks, or to the rows themselves if they are few
+# No JVM access.
 
 LOCAL_ROWS = 10_000
-"""Rows that the driver reads itself at most, rather than start a job."""
+"""Maximum rows that the driver reads itself instead of starting a job."""
 LOCAL_BYTES = 4 * 2**20
-"""Bytes that the driver reads itself at most, as far as their types tell."""
+"""Maximum bytes that the driver reads itself, estimated from their types."""
 LOCAL_FRAGMENTS = 64
-"""Fragments that the driver opens at most."""
+"""Maximum fragments that the driver opens."""
 
 TAKEN_ROWS = 1_000
-"""Rows that each task reads one by one at most, once it knows which are the first in an order."""
+"""Maximum rows that each task reads one by one, once it knows the first rows in an order."""
 
 
 @dataclass(frozen=True)
 class PlannedScan:
-    """A scan whose fragments are known."""
+    """A scan with known fragments."""
 
     source: Source
     pushed: Pushed
@@ -173,14 +172,14 @@ class PlannedScan:
 
     @cached_property
     def statistics(self) -> Statistics:
-        """Rows and bytes, for Spark to choose its joins by."""
+        """Rows and bytes, for Spark's choice of joins."""
         estimated = estimate(self.measured.fragments, self.task.output, self.source.stored)
         rows = min(estimated.rows, self.measured.rows if self.pushed.limit is None else self.pushed.limit)
         return Statistics(rows, max(1, estimated.bytes * rows // max(1, estimated.rows)))
 
     @cached_property
     def local(self) -> tuple[pa.RecordBatch, ...] | None:
-        """The rows, where the driver has or gets them sooner than a job would; else None."""
+        """The rows, if the driver has or gets them sooner than a job would; otherwise None."""
         pushed, measured = self.pushed, self.measured
         if pushed.aggregate is not None and pushed.sample is None:
             unknown = None if measured.exact else measured.options.filter
@@ -193,18 +192,18 @@ class PlannedScan:
         try:
             return self._at_the_ends()
         except LanceSparkError:
-            return None  # an index that cannot be read must not fail a query that can do without
+            return None  # an unreadable index must not fail a query that does not depend on it
 
     @property
     def is_final(self) -> bool:
-        """Whether the aggregates are what Spark would come to, with nothing left to merge."""
+        """Whether the aggregates are Spark's final results, with nothing left to merge."""
         plan = self.pushed.aggregate
         if plan is None or self.local is None or any(each.function == "SUM" for each in plan.partials):
-            return False  # the type of a sum of decimals is another one in the end, and a sum may come in parts
+            return False  # a sum of decimals has another type in the end, and a sum can come in parts
         return bool(plan.groups) or sum(batch.num_rows for batch in self.local) == 1
 
     def _at_the_ends(self) -> tuple[pa.RecordBatch, ...] | None:
-        """Minima and maxima, by the rows at the ends of indexes; None where those do not tell."""
+        """Minima and maxima, from the rows at the ends of indexes; None if those are not conclusive."""
         plan, read, options = self.pushed.aggregate, self.source.read, self.measured.options
         whole = self.pushed.sample is None and options.filter is None and options.limit is None
         columns = extreme_columns(plan) if plan is not None and whole else ()
@@ -220,7 +219,7 @@ class PlannedScan:
         return None if answered is None else (answered,)
 
     def _read_here(self) -> tuple[pa.RecordBatch, ...] | None:
-        """All rows, unless they turn out to be larger than their types tell."""
+        """All rows, unless they are larger than their types suggest."""
         batches: list[pa.RecordBatch] = []
         size = 0
         for part in self.in_one:
@@ -233,7 +232,7 @@ class PlannedScan:
 
     @property
     def in_one(self) -> tuple[ScanPartition, ...]:
-        """Everything as one partition, or as two where the first rows are left out."""
+        """Everything as one partition, or as two if the first rows are skipped."""
         ids = tuple(each.fragment_id for each in self.measured.fragments)
         whole = (ScanPartition(ids, limit=self.measured.options.limit),)
         return skip_rows(whole, self.measured.fragments, self.pushed.offset) if self.pushed.offset else whole
@@ -244,12 +243,12 @@ class PlannedScan:
         if self.pushed.offset:
             partitions = skip_rows(partitions, self.measured.fragments, self.pushed.offset)
         if not partitions and self.pushed.aggregate is not None:
-            return (ScanPartition(()),)  # Spark adds up the counts of all partitions: of none, that would be null
+            return (ScanPartition(()),)  # Spark adds up the counts of all partitions: without any, the sum is null
         return partitions
 
 
 def plan_scan(source: Source, pushed: Pushed) -> PlannedScan:
-    """Look at what has to be read. Raises InvalidOption for a filter that pylance cannot parse or bind."""
+    """Determine what to read. Raises InvalidOption for a filter that pylance cannot parse or bind."""
     output = wire_schema(pushed.columns)
     measured = measure_read(read_of(source, pushed), _needed(source, pushed, output))
     order = pushed.order if pushed.limit is not None else ()
@@ -268,7 +267,7 @@ def narrowed(planned: PlannedScan, later: tuple[PushedFilter, ...]) -> PlannedSc
 
 
 def _worth_taking_late(source: Source, pushed: Pushed) -> bool:
-    """Whether rows of an order are better found first and read then: few of them, with plain columns beside those."""
+    """Whether to find an order's first rows first and read them then: if they are few, with other plain columns."""
     output = set(pushed.columns.names)
     plain = output.isdisjoint(ROW_COLUMNS) and output.isdisjoint(blob_names(source.read))
     beside = output - {key.column for key in pushed.order}
@@ -276,7 +275,7 @@ def _worth_taking_late(source: Source, pushed: Pushed) -> bool:
 
 
 def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
-    """What is read, in the dataset's types."""
+    """The columns to read, in the dataset's types."""
     if pushed.aggregate is not None:
         needed = pa.schema([source.arrow.field(name) for name in pushed.aggregate.columns])
     elif pushed.counted:
@@ -288,12 +287,12 @@ def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
     return needed
 
 
-# --- What Spark's planner talks to while it decides what to leave to a scan
-# It asks in this order: sample, filters, aggregates, limit or top rows, offset, columns, build.
+# --- The interface for Spark's planner while it decides what to push down
+# It calls in this order: sample, filters, aggregates, limit or top rows, offset, columns, build.
 
 
 class NativeScanBuilder(Implementation):
-    """Spark's ``ScanBuilder``: one for each time a table is in a query."""
+    """Spark's ``ScanBuilder``: one for each occurrence of a table in a query."""
 
     interfaces: ClassVar = (
         names.PUSH_FILTERS,
@@ -325,14 +324,14 @@ class NativeScanBuilder(Implementation):
         self._last: PlannedScan | None = None
 
     def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
-        """Take a sample of rows, each on its own. Blocks of rows, and rows that come twice, are for Spark."""
+        """Take a sample of single rows. Spark handles blocks of rows, and sampling with replacement."""
         if replacement or not self._source.takes_more or method not in (None, "BERNOULLI"):
             return False
         self._pushed = replace(self._pushed, sample=Sample(lower, upper, seed))
         return True
 
     def push_predicates(self, predicates: list[Any]) -> ChosenPredicates:
-        """Take what Lance can filter by; what Spark has to apply, also again, is left."""
+        """Take what Lance can filter by; the rest, and what Spark must apply again, is left to Spark."""
         if not self._source.takes_more:
             return ChosenPredicates((), tuple(range(len(predicates))))
         taken, left = [], []
@@ -348,9 +347,9 @@ class NativeScanBuilder(Implementation):
         return ChosenPredicates(tuple(taken), tuple(left))
 
     def support_complete_push_down(self, aggregation: Any) -> bool:
-        """Whether nothing is left to merge: where the driver has the answer. Then Spark needs no job.
+        """Whether nothing is left to merge, because the driver has the answer. Spark then needs no job.
 
-        Asked with averages, which otherwise become sums and counts.
+        Called with averages, which otherwise become sums and counts.
         """
         self._asked += aggregates(aggregation[0]) or []
         return self._aggregated(aggregation) and self._planned().is_final
@@ -370,10 +369,10 @@ class NativeScanBuilder(Implementation):
         return True
 
     def push_limit(self, limit: int) -> bool:
-        """Take a limit. Without a filter no more rows come out; with one, no more of each task.
+        """Take a limit. Without a filter, no more rows are returned; with one, no more per task.
 
-        Not behind aggregates, of which Spark asks once their answer is complete: the groups would be limited by
-        leaving out rows that they are made of.
+        Not after aggregates, although Spark tries once their answer is complete: it would limit the groups by omitting
+        rows that they consist of.
         """
         if not self._source.takes_more or self._pushed.sample is not None or self._pushed.aggregate is not None:
             return False
@@ -382,7 +381,7 @@ class NativeScanBuilder(Implementation):
         return True
 
     def push_top_n(self, orders: Any, limit: int) -> bool:
-        """Take the first rows of an order, though not of groups. Spark sorts those of all tasks again."""
+        """Take the first rows of an order, but not of groups. Spark sorts those of all tasks again."""
         if self._pushed.aggregate is not None:
             return False
         keys = [sort_key(*order) for order in orders]
@@ -394,11 +393,11 @@ class NativeScanBuilder(Implementation):
         return True
 
     def is_partially_pushed(self) -> bool:
-        """Whether Spark has to apply the limit again."""
+        """Whether Spark must apply the limit again."""
         return self._partial
 
     def push_offset(self, offset: int) -> bool:
-        """Leave out the first rows, which can only be told where all rows that are read come out."""
+        """Skip the first rows, which is possible only if all rows that are read are also returned."""
         pushed = self._pushed
         if not self._source.takes_more or not pushed.rows_as_read or whole_filter(self._source, pushed) is not None:
             return False
@@ -406,7 +405,7 @@ class NativeScanBuilder(Implementation):
         return True
 
     def prune_columns(self, schema: str) -> None:
-        """Keep these columns, and of structs these fields."""
+        """Keep these columns, and these fields of structs."""
         pruned = parsed_schema(schema)
         if pruned.names:
             self._pushed = replace(self._pushed, columns=pruned)
@@ -414,37 +413,37 @@ class NativeScanBuilder(Implementation):
             self._pushed = replace(self._pushed, **_counted(self._source.schema, self._named))
 
     def _planned(self) -> PlannedScan:
-        """The scan of what was pushed so far. To see whether an answer is complete, its rows are read: only once."""
+        """The scan of the operations pushed so far. Checking whether an answer is complete reads its rows, once."""
         if self._last is None or self._last.pushed != self._pushed:
             self._last = plan_scan(self._source, self._pushed)
         return self._last
 
     def build(self) -> Any:
-        """The scan; or its rows, where these are few."""
+        """The scan; or its rows, if they are few."""
         planned = self._planned()
         kind = NativeScan if planned.local is None else NativeLocalScan
         return kind(self.bridge, planned, self._stream).java()
 
 
 def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:
-    """What is read where only rows are counted: one column, as a batch without any reaches Spark as one without rows.
+    """The columns to read to count rows: one, because a batch without columns reaches Spark as one without rows.
 
-    Its values are never looked at, so they can be nulls. Where each column is named by a filter, one is read: Spark may
-    apply what was pushed down once more.
+    Its values are never looked at, so they can be nulls. If filters name every column, one is really read: Spark might
+    apply the pushed filters once more.
     """
     free = [field for field in schema if field.name not in named]
     field = (free or schema.fields)[0]
     return {"columns": StructType([StructField(field.name, field.dataType, True)]), "counted": bool(free)}
 
 
-# --- A scan that Spark has planned: its schema, size, text and partitions
+# --- A planned scan: its schema, size, text and partitions
 
 MAX_RUNTIME_FILTER = 2**16
-"""Characters of a filter that became known while the query ran: it goes to every task."""
+"""Maximum characters of a filter that became known while the query ran: every task receives it."""
 
 
 class _Scan(Implementation):
-    """What scans have in common."""
+    """The common part of all scans."""
 
     kept: ClassVar = frozenset({"description"})
 
@@ -454,7 +453,7 @@ class _Scan(Implementation):
 
     @property
     def columns(self) -> StructType:
-        """The columns that come out."""
+        """The result columns."""
         return self.planned.pushed.columns
 
     def to_string(self) -> str:
@@ -462,20 +461,20 @@ class _Scan(Implementation):
         return self.description()
 
     def description(self) -> str:
-        """What EXPLAIN shows of the scan."""
+        """Text for EXPLAIN."""
         raise NotImplementedError
 
     @property
     def text(self) -> str | None:
-        """As the description, which takes planning the partitions."""
+        """None, because the description requires planning the partitions."""
         return None
 
     def answered(self) -> dict[str, Answer]:
-        """What Spark asks of every scan.
+        """The answers for every scan.
 
-        It gets rows and bytes to choose its joins by. These know of filters: if they did not, Spark 4.3 would apply
-        filters again to estimate what is left. Whether there are batches is not asked of the partitions, as these would
-        be planned before runtime filters are known. A stream's are read by Spark's own reader, which has rows.
+        Spark gets rows and bytes for its choice of joins. These account for filters: otherwise Spark 4.3 would apply
+        filters again to estimate the rest. Whether there are batches is not left to the partitions, which would then be
+        planned before runtime filters are known. Spark's own reader reads a stream, as rows.
         """
         return {
             "readSchema": answers.schema(self.columns),
@@ -494,22 +493,22 @@ class _Scan(Implementation):
 
 
 class NativeLocalScan(_Scan):
-    """Spark's ``LocalScan``: rows that the driver has already."""
+    """Spark's ``LocalScan``: rows that the driver already has."""
 
     interfaces: ClassVar = (names.LOCAL_SCAN, names.REPORT_STATISTICS)
 
     def description(self) -> str:
-        """What EXPLAIN shows of the scan."""
+        """Text for EXPLAIN."""
         rows = sum(batch.num_rows for batch in self.planned.local or ())
         return f"{described(self.planned)}, read by the driver: {rows} rows"
 
     def answered(self) -> dict[str, Answer]:
-        """What is known of every scan, and the rows, where they are few."""
+        """The answers for every scan, and the rows, if they are few."""
         few = few_rows(self.planned.local or (), self.columns, self.bridge.maker is not None)
         return super().answered() if few is None else {**super().answered(), "rows": few}
 
     def rows(self) -> Any:
-        """The rows as Spark has them inside."""
+        """The rows in Spark's internal form."""
         return internal_rows(self.bridge, self.planned.local or (), self.columns)
 
 
@@ -524,13 +523,13 @@ class NativeScan(_Scan):
         self._runtime: tuple[PushedFilter, ...] = ()
 
     def description(self) -> str:
-        """What EXPLAIN shows of the scan."""
+        """Text for EXPLAIN."""
         return f"{described(self.planned)}, partitions: {len(self._parts)}"
 
     def answered(self) -> dict[str, Answer]:
-        """What is known of every scan; and the columns by which rows may be left out while the query runs.
+        """The answers for every scan; and the columns of runtime filters.
 
-        These are all that come out and a filter can name.
+        Those are all result columns that a filter can name.
         """
         source, pushed = self.planned.source, self.planned.pushed
         usable = []
@@ -540,7 +539,7 @@ class NativeScan(_Scan):
         return {**super().answered(), "filterAttributes": answers.references(usable)}
 
     def filter(self, predicates: Any) -> None:
-        """Leave out rows that a join does not need. What cannot be said in Lance is left to the join."""
+        """Omit rows that a join does not need. The join itself handles what Lance cannot express."""
         taken = []
         for predicate in predicates:
             condition = expression(predicate)
@@ -550,13 +549,13 @@ class NativeScan(_Scan):
         self._runtime = tuple(taken)
 
     def to_batch(self) -> Any:
-        """The partitions. Spark asks again after it has filtered."""
+        """The partitions. Spark calls again after it has filtered."""
         if not self._runtime:
             return NativeBatch(self.bridge, self.planned, self._parts).java()
         planned = narrowed(self.planned, self._runtime)
         parts = planned.parts(self.bridge.cores)
         if len(self._parts) <= 1 < len(parts):
-            parts = planned.in_one  # Spark has planned for one partition, and moves no rows between more
+            parts = planned.in_one  # Spark has planned for one partition, and does not exchange rows between several
         return NativeBatch(self.bridge, planned, parts).java()
 
     @cached_property
@@ -565,7 +564,7 @@ class NativeScan(_Scan):
 
 
 class NativeBatch(Implementation):
-    """Spark's ``Batch``. Equal to another one of the same read, so that Spark may use one exchange for both."""
+    """Spark's ``Batch``. Equal to another one of the same read, so that Spark can share one exchange."""
 
     interfaces: ClassVar = (names.BATCH,)
     same: ClassVar = True
@@ -575,7 +574,7 @@ class NativeBatch(Implementation):
         self._planned, self._parts = planned, parts
 
     def to_string(self) -> str:
-        """Java's toString; equal batches have the same."""
+        """Java's toString; equal batches have equal texts."""
         return self._key
 
     @cached_property
@@ -584,7 +583,7 @@ class NativeBatch(Implementation):
         return f"NativeBatch {hashlib.sha256(text.encode()).hexdigest()}"
 
     def answered(self) -> dict[str, Answer]:
-        """A partition for each task, and what makes the readers on executors."""
+        """A partition per task, and the factory of the readers on executors."""
         planned = self._planned
         return {
             "planInputPartitions": input_partitions(self._parts, planned.measured.options.filter),
@@ -592,11 +591,11 @@ class NativeBatch(Implementation):
         }
 
 
-# --- What EXPLAIN says of a scan
+# --- Text of a scan in EXPLAIN
 
 
 def described(planned: PlannedScan) -> str:
-    """A scan in one line: the table, the ref and version, and what is pushed down."""
+    """A scan in one line: the table, the ref and version, and the pushed operations."""
     source, pushed = planned.source, planned.pushed
     columns = [] if pushed.counted else pushed.columns.names
     facts = [f"lance {source.name}"]
@@ -625,12 +624,12 @@ def _short(text: str) -> str:
     return text if len(text) <= 1000 else f"{text[:1000]}..."
 
 
-# --- Streams out of a table by its name: Spark's own stream of Python data sources, with options that name the table
+# --- Streams from a table by its name: Spark's own stream of Python data sources, with options that name the table
 
 
 @dataclass(frozen=True)
 class TableStream:
-    """What a stream of a table needs to know, if a scan turns out to be one. Spark asks for a scan first."""
+    """The inputs of a stream from a table, in case a scan turns out to be one. Spark requests a scan first."""
 
     bridge: Bridge
     place: Place
@@ -638,7 +637,7 @@ class TableStream:
     """The options of the read."""
 
     def micro_batches(self, schema: StructType, checkpoint: str) -> Any:
-        """Spark's ``MicroBatchStream``. Raises Refused for what never changes, and InvalidOption."""
+        """Spark's ``MicroBatchStream``. Raises Refused for immutable versions, and InvalidOption."""
         branch = self.place.branch_to_change("follow it")
         own, rest = split_stream_options(self.given)
         if parse_stream_options(own, rest).changes:

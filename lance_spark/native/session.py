@@ -1,4 +1,4 @@
-"""Which way reads of a session take."""
+"""How a session executes its reads."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a session can do, as it was found out when the session was registered."""
+    """What a session can do, determined when it was registered."""
 
     native: bool
-    """Whether Spark's planner talks to this package: columns, filters, limits and aggregates are pushed down."""
+    """Whether Spark's planner works with this package: columns, filters, limits and aggregates are pushed down."""
     reason: str
     """Why, or why not."""
     spark: str = ""
@@ -35,11 +35,11 @@ class Capabilities:
     catalogs: tuple[str, ...] = ()
     """Names of the catalogs that SQL can use."""
     no_row_changes: str | None = None
-    """Why UPDATE, MERGE INTO and DELETE by any condition are refused in SQL; None where they are not."""
+    """Why SQL refuses UPDATE, MERGE INTO and DELETE by any condition; None if it accepts them."""
 
     no_batches: str | None = None
-    """Why scans hand over rows, which Spark copies; None where they hand over Arrow batches, which it reads as they
-    are."""
+    """Why scans return rows, which Spark copies; None if they return Arrow batches, which Spark reads without a
+    copy."""
 
     def __str__(self) -> str:
         way = "Spark plans into Lance" if self.native else "reads go through the plain data source"
@@ -49,7 +49,7 @@ class Capabilities:
         return f"{way}: {self.reason}{known}{missing}{by_rows}"
 
 
-# --- What a registered session has: the way into its JVM, and its catalogs
+# --- A registered session's connection to its JVM, and its catalogs
 
 
 class Room:
@@ -62,10 +62,10 @@ class Room:
         bridge.names_of = self.names_of
 
     def add_catalog(self, name: str, root: str | None, storage_options: Mapping[str, str]) -> None:
-        """Let SQL use a catalog under a name. Raises Refused where another one has it."""
+        """Register a catalog in SQL under a name. Raises Refused if the name is taken."""
         if name not in self.catalogs and self.taken(name):
             raise Refused(
-                f"The session has a catalog '{name}' already.", hint="Give another name: register(spark, catalog=...)."
+                f"The session already has a catalog '{name}'.", hint="Give another name: register(spark, catalog=...)."
             )
         if root is None:
             catalog: NativeCatalog = PathCatalog(self.bridge, name, storage_options)
@@ -75,18 +75,18 @@ class Room:
         catalogs(self.bridge).put(name, catalog.java())
 
     def names_of(self, location: DatasetLocation) -> list[str]:
-        """The names by which SQL has asked for branches of a dataset, in Spark's spelling."""
+        """The names that SQL has used for branches of a dataset, in Spark's spelling."""
         found = [(name, *parts) for name, catalog in self.catalogs.items() for parts in catalog.names_of(location)]
         return [".".join(quoted_name(part) for part in parts) for parts in found]
 
     def drop_catalogs(self) -> None:
-        """Take the catalogs out of the session again."""
+        """Remove the catalogs from the session."""
         for name in self.catalogs:
             catalogs(self.bridge).remove(name)
         self.catalogs.clear()
 
     def taken(self, name: str) -> bool:
-        """Whether the session has a catalog of that name, which may not be loaded yet."""
+        """Whether the session has a catalog of that name, loaded or not."""
         return bool(catalogs(self.bridge).contains(name)) or bool(
             self.bridge.spark.conf.get(f"spark.sql.catalog.{name}", None)
         )
@@ -98,7 +98,7 @@ _refusals: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 
 
 def enter(spark: SparkSession) -> Room | None:
-    """The room of a session, which is made on the first call; None where it cannot be, or is switched off."""
+    """The room of a session, created on the first call; None if that is impossible or switched off."""
     with _lock:
         if spark not in _rooms and spark not in _refusals:
             try:
@@ -110,12 +110,12 @@ def enter(spark: SparkSession) -> Room | None:
 
 
 def allow(spark: SparkSession) -> None:
-    """Take back that the session was switched off."""
+    """Undo :func:`switch_off`."""
     _refusals.pop(spark, None)
 
 
 def leave(spark: SparkSession) -> None:
-    """Take everything out of a session again."""
+    """Remove everything from a session."""
     room = _rooms.pop(spark, None)
     connected.pop(spark, None)
     _refusals.pop(spark, None)
@@ -126,18 +126,18 @@ def leave(spark: SparkSession) -> None:
 
 
 def switch_off(spark: SparkSession, reason: str) -> None:
-    """Let a session read through the plain data source from now on."""
+    """Make a session read through the plain data source from now on."""
     leave(spark)
     _refusals[spark] = reason
 
 
 def current(spark: SparkSession) -> Room | None:
-    """The room of a session that has one."""
+    """The room of a session; None if it has none."""
     return _rooms.get(spark)
 
 
 def describe(spark: SparkSession) -> Capabilities:
-    """Which way the session takes."""
+    """How the session executes its reads."""
     room = _rooms.get(spark)
     if room is not None:
         reason = "every name of Spark that it takes was found"

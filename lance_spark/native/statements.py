@@ -1,7 +1,7 @@
-"""DESCRIBE HISTORY, OPTIMIZE, VACUUM, RESTORE and ALTER TABLE of branches and tags: carried out here, for our tables.
+"""DESCRIBE HISTORY, OPTIMIZE, VACUUM, RESTORE and ALTER TABLE of branches and tags, executed for Lance tables.
 
-Spark's parser knows none of them, so they are read before Spark gets them. Statements about other tables go on to
-Spark, and to the extensions that the session may have for them.
+Spark's parser knows none of them, so they are parsed before Spark gets them. Statements about other tables go on to
+Spark, and to the session's extensions for them.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _HISTORY = pa.schema(
         ("tags", pa.list_(pa.string())),
     ]
 )
-"""Of the rows of DESCRIBE HISTORY, in Delta's words where it has one."""
+"""Columns of DESCRIBE HISTORY, with Delta's names if it has one."""
 _HISTORY_TABLE = "history"
-"""``DESCRIBE HISTORY x`` is also Spark's for column x of a table of that name."""
+"""``DESCRIBE HISTORY x`` also means Spark's description of column x in a table of that name."""
 
 
 def look_after(room: Room, opening: rules.Opening, args: Args) -> DataFrame | None:
-    """Carry out such a statement; None where its table is none of ours. Raises what the verb of that name raises."""
+    """Execute such a statement; None if its table is not a Lance table. Raises the errors of the matching verb."""
     found = _table(room, opening)
     if found is None:
         return None
@@ -81,7 +81,7 @@ def look_after(room: Room, opening: rules.Opening, args: Args) -> DataFrame | No
 
 
 def _table(room: Room, opening: rules.Opening) -> tuple[NativeCatalog, tuple[str, ...]] | None:
-    """The catalog and the name in it, as Spark finds them; None for what is another catalog's."""
+    """The catalog and the name in it, as Spark resolves them; None for another catalog's table."""
     parts = opening.table
     if opening.is_path:
         paths = next((each for each in room.catalogs.values() if isinstance(each, PathCatalog)), None)
@@ -98,7 +98,7 @@ def _table(room: Room, opening: rules.Opening) -> tuple[NativeCatalog, tuple[str
         return catalog, parts
     if opening.verb == "DESCRIBE HISTORY" and room.bridge.spark.catalog.tableExists(_HISTORY_TABLE):
         return None
-    # A name such as delta.`/path` is for others. One in a namespace of ours is misspelt, which Spark could not say.
+        # Names such as delta.`/path` belong to others. One in a Lance namespace is misspelled, and Spark cannot tell.
     known = len(opening.table) == 1 or (isinstance(catalog, RootCatalog) and catalog.namespace_exists(parts[:-1]))
     return (catalog, parts) if known else None
 
@@ -106,13 +106,13 @@ def _table(room: Room, opening: rules.Opening) -> tuple[NativeCatalog, tuple[str
 def _is_there(catalog: NativeCatalog, parts: tuple[str, ...]) -> bool:
     try:
         return catalog.places.exists(parts)
-    except LanceSparkError:  # whose it is cannot be told: it is left to others
+    except LanceSparkError:  # the owner is unknown: leave the statement to others
         return False
 
 
 @dataclass(frozen=True)
 class _Work:
-    """One statement about one table of ours."""
+    """One statement about one Lance table."""
 
     room: Room
     catalog: NativeCatalog
@@ -120,7 +120,7 @@ class _Work:
     args: Args
 
     def carry_out(self, statement: rules.Statement) -> tuple[pa.Schema, Rows]:
-        """The columns and rows of the answer."""
+        """The columns and rows of the result."""
         if isinstance(statement, rules.DescribeHistory):
             return _HISTORY, _history_rows(self.place.location, self._pin(), statement.limit)
         if isinstance(statement, rules.Optimize):
@@ -133,13 +133,13 @@ class _Work:
 
     @property
     def place(self) -> Place:
-        """What the table's name means. Raises NotFound, and Refused for a metadata table."""
+        """The place of the table's name. Raises NotFound, and Refused for a metadata table."""
         return self._place(DEFAULT)
 
     def _place(self, travel: TypedRef) -> Place:
         found = self.catalog.places.find(self.parts, travel)
         if found.metadata_table is not None:
-            raise Refused(f"'{self._name}' is a metadata table, which is no table of its own.")
+            raise Refused(f"'{self._name}' is a metadata table, not a table of its own.")
         return found
 
     def _pin(self, travel: TypedRef = DEFAULT) -> PinnedVersion:
@@ -148,7 +148,7 @@ class _Work:
 
     @property
     def _name(self) -> str:
-        """As Spark writes it."""
+        """In Spark's spelling."""
         return ".".join(quoted_name(part) for part in (self.catalog.name(), *self.parts))
 
     @property
@@ -171,13 +171,13 @@ class _Work:
     def _filter(self, condition: str, used: int) -> str | None:
         """The condition in Lance's SQL; None for one that is true for all rows. Raises Spark's errors, and Refused.
 
-        Spark analyzes the DELETE of these rows, which is not executed.
+        Spark analyzes a DELETE of these rows, which is not executed.
         """
         bridge = self.room.bridge
         if bridge.no_row_changes is not None:
             raise Refused(
                 f"OPTIMIZE cannot read its condition: {bridge.no_row_changes}",
-                hint=f"Let CALL {self._catalog}.system.optimize(table => ..., where => ...) have it, in Lance's SQL.",
+                hint=f"Pass it in Lance's SQL: CALL {self._catalog}.system.optimize(table => ..., where => ...).",
             )
         statement = RowStatement(bridge, f"DELETE FROM {self._name} WHERE {condition}", _behind(self.args, used))
         change = statement.analyze({})
@@ -185,7 +185,7 @@ class _Work:
         found = None if change is None or predicates is None else change.table.filter_of(predicates)
         if found is None and predicates != []:
             raise Refused(
-                f"OPTIMIZE cannot tell rows by the condition {condition}.",
+                f"OPTIMIZE cannot select rows by the condition {condition}.",
                 hint="Compare columns with constants: =, <, >, IN, LIKE 'a%', IS NULL, with AND, OR, NOT.",
             )
         return found
@@ -193,7 +193,7 @@ class _Work:
     def _vacuum(self, given: rules.Vacuum) -> Rows:
         place = self.place
         branch = place.branch_to_change("vacuum it")
-        # A tag keeps its version: a statement has no place to say what else should become of it.
+        # A tag keeps its version: the statement has no syntax for anything else.
         policy = CleanupPolicy(older_than=given.older_than, error_if_tagged_old_versions=False)
         if MARK in self.parts[-1] and branch is not None:
             rule = VersionRule(older_than=given.older_than)
@@ -207,18 +207,18 @@ class _Work:
         pin = self._pin(travel)
         if pin.branch != branch:
             raise Refused(
-                f"{pin} is a version of branch '{pin.branch or MAIN}', and no older one of '{branch or MAIN}'.",
+                f"{pin} is a version of branch '{pin.branch or MAIN}', not an older one of '{branch or MAIN}'.",
                 hint="Restore a version of the branch itself, or name the other branch: RESTORE TABLE "
                 f"`table{MARK}{pin.branch or MAIN}` TO VERSION AS OF {pin.version}.",
             )
         return restore_rows(place.location, pin, self._engine)
 
     def _micros(self, given: rules.Restore) -> int:
-        """Microseconds since 1970 of the moment, as Spark reads it."""
+        """Microseconds since 1970 of the moment, by Spark's rules."""
         query = f"SELECT unix_micros(CAST(({given.moment}) AS TIMESTAMP))"
         row = self.room.bridge.spark.sql(query, _behind(self.args, given.used)).first()
         if row is None or row[0] is None:
-            raise Refused(f"{given.moment} is no point in time.", hint="Such as '2026-01-31 12:00:00'.")
+            raise Refused(f"{given.moment} is not a point in time.", hint="For example, '2026-01-31 12:00:00'.")
         return int(row[0])
 
     def _alter(self, given: rules.AlterRef) -> tuple[pa.Schema, Rows]:
@@ -235,7 +235,7 @@ class _Work:
         if there is not None and given.if_exists:
             return columns, [self._told(find(location, given.name))]
         if there is None and given.what == "REPLACE":
-            raise NotFound(f"There is no {kind} '{given.name}'.", hint=f"To make it: CREATE {kind.upper()}.")
+            raise NotFound(f"There is no {kind} '{given.name}'.", hint=f"To create it: CREATE {kind.upper()}.")
         replaces = there is not None and given.what != "CREATE"
         if replaces and not given.tag:
             raise self._cannot_replace(given)
@@ -265,9 +265,9 @@ class _Work:
     def _cannot_replace(self, given: rules.AlterRef) -> Refused:
         dropped = f"CALL {self._catalog}.system.drop_branch(table => '{'.'.join(self.parts)}', name => '{given.name}')"
         return Refused(
-            f"There is a branch '{given.name}', and a branch of Lance cannot be pointed at another version.",
+            f"Branch '{given.name}' already exists, and a Lance branch cannot be moved to another version.",
             hint=f"For one of its own versions: RESTORE TABLE `table{MARK}{given.name}` TO VERSION AS OF n. "
-            f"To begin again: {dropped}, then CREATE BRANCH.",
+            f"To start over: {dropped}, then CREATE BRANCH.",
         )
 
 
@@ -288,15 +288,15 @@ def _history_rows(location: DatasetLocation, start: PinnedVersion, count: int | 
 
 
 def _behind(args: Args, used: int) -> Any:
-    """The parameters that are left for a part of the statement."""
+    """The remaining parameters, for a part of the statement."""
     return [*args][used:] if isinstance(args, list | tuple) else args
 
 
-# --- DataFrames of tables that no catalog has
+# --- DataFrames of tables outside of any catalog
 
 
 def data_frame(bridge: Bridge, source: Source) -> DataFrame:
-    """A DataFrame that stays with the version."""
+    """A DataFrame pinned to the version."""
     from pyspark.sql import DataFrame
 
     table = NativeTable(bridge, source, source.name).java()

@@ -1,4 +1,4 @@
-"""A version of a dataset as a table of Spark's."""
+"""Datasets as Spark tables: read-only versions, declared tables, writes by name, and row-changing statements."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 class NativeTable(Implementation):
     """Spark's ``Table``.
 
-    It tells Spark no version: a table that does is looked up again at each action of a DataFrame, which would then
-    see what was committed after it was made.
+    It reports no version to Spark. Spark looks up a versioned table again at each action of a DataFrame, which would
+    then see commits made after its creation.
     """
 
     interfaces: ClassVar[tuple[str, ...]] = (names.TABLE, names.SUPPORTS_READ, names.METADATA_COLUMNS)
     told: ClassVar = frozenset({"newScanBuilder"})
     same: ClassVar = True
     supported: ClassVar[tuple[str, ...]] = ("BATCH_READ",)
-    """What Spark may do with it."""
+    """What Spark may do with it (its ``TableCapability`` names)."""
 
     def __init__(self, bridge: Bridge, source: Source, name: str) -> None:
         super().__init__(bridge)
         self.source, self._name = source, name
 
     def to_string(self) -> str:
-        """Java's toString; tables of the same read have the same, and are equal: what was cached is for all."""
+        """Java's toString. Tables of the same read have the same text and are equal, so all share a cached result."""
         return f"NativeTable {self.source.key}"
 
     def answered(self) -> dict[str, Answer]:
-        """What there is to say of a version."""
+        """The known answers about a version."""
         return {
             "name": answers.text(self._name),
             "schema": answers.schema(self.source.schema),
@@ -60,15 +60,15 @@ class NativeTable(Implementation):
         }
 
     def new_scan_builder(self, _options: dict[str, str]) -> Any:
-        """One for each query."""
+        """One per query."""
         return NativeScanBuilder(self.bridge, self.source).java()
 
 
-# --- A table of a catalog that is only declared: it has a name and no columns yet
+# --- Declared tables of a catalog: a name, no columns yet
 
 
 class DeclaredTable(Implementation):
-    """Spark's ``Table`` that takes its first rows, whatever their columns; or is replaced, or dropped."""
+    """Spark's ``Table`` that takes its first rows, with any columns; or is replaced, or dropped."""
 
     interfaces: ClassVar = (names.TABLE, names.SUPPORTS_READ, names.SUPPORTS_WRITE)
 
@@ -91,7 +91,7 @@ class DeclaredTable(Implementation):
     def new_scan_builder(self, _options: Any) -> Any:
         """Raises NotFound."""
         raise NotFound(
-            f"Table {self._name} has no data yet: a job is writing it, or was killed at that.",
+            f"Table {self._name} has no data yet: a job is writing it, or was killed while writing.",
             hint="Append to it, replace it with CREATE OR REPLACE TABLE, or drop it.",
         )
 
@@ -100,7 +100,7 @@ class DeclaredTable(Implementation):
         return NativeWriteBuilder(self.bridge, info, self._place.options).java()
 
 
-# --- Writes through a table's name: Spark's own writer of Python data sources, with options that name the table
+# --- Writes by a table's name: Spark's own writer of Python data sources, with options that name the table
 
 _IN_THE_NAME = frozenset(
     {
@@ -115,32 +115,33 @@ _IN_THE_NAME = frozenset(
         "from_version",
     }
 )
-"""Options that say where a write goes, which the table's name says already."""
+"""Options for the target of a write, which the table's name already determines."""
 WRITABLE = (
     "BATCH_READ", "BATCH_WRITE", "STREAMING_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
 )  # fmt: skip
-"""What Spark may do with a table that it can write to.
+"""What Spark may do with a writable table.
 
-Also what is refused: our errors have hints, and Spark's say that the table does not support it.
+It includes operations that are refused later: this package's errors have hints, while Spark would only report that the
+table does not support the operation.
 """
 KEEP_COLUMNS = {"overwrite_schema": "false"}
-"""An overwrite in SQL replaces rows; what replaces columns says REPLACE TABLE."""
+"""SQL's overwrite replaces rows; REPLACE TABLE replaces columns."""
 
 
 class NativeWriteBuilder(Implementation):
-    """Spark's ``WriteBuilder``. Which table it is, and which branch, is in the options."""
+    """Spark's ``WriteBuilder``. The options name the table and its branch."""
 
     interfaces: ClassVar = (names.SUPPORTS_OVERWRITE, names.SUPPORTS_DYNAMIC_OVERWRITE)
 
     def __init__(self, bridge: Bridge, info: Any, options: Mapping[str, str], schema: Any = None) -> None:
-        """``options`` name the table; ``schema`` is to be written in place of the query's own, of the same types."""
+        """``options`` name the table; ``schema``, with the same types, replaces the query's own in the write."""
         super().__init__(bridge)
         given = dict(info.options().asCaseSensitiveMap())
         check_options(given)
         self._info = NativeWriteInfo(bridge, info.queryId(), schema or info.schema(), {**given, **options})
 
     def _python(self) -> Any:
-        """What our data source has for a builder, by whichever name the session knows the data source."""
+        """The builder of this package's data source, under the name that the session knows."""
         bridge, info = self.bridge, self._info
         source = bridge.new(names.PYTHON_SOURCE_V2)
         source.setShortName(OWN_NAME)
@@ -157,14 +158,14 @@ class NativeWriteBuilder(Implementation):
         return as_columns(self.bridge, self._python().truncate(), self._info.schema())
 
     def can_overwrite(self, _predicates: Any) -> bool:
-        """It is refused later, with a hint."""
+        """Refused later, with a hint."""
         return True
 
     def overwrite(self, _predicates: Any) -> Any:
-        """Raises Refused: Spark asks for ``truncate`` where all rows go."""
+        """Raises Refused: Spark calls ``truncate`` to replace all rows."""
         raise Refused(
-            "Cannot overwrite only the rows that match a condition: that is a deletion and an append.",
-            hint="DELETE FROM ... WHERE, then append; on a branch that you merge, both are seen at once.",
+            "Cannot overwrite only the rows that match a condition: that takes a deletion and an append.",
+            hint="DELETE FROM ... WHERE, then append; do it on a branch and merge that, and readers see both at once.",
         )
 
     def overwrite_dynamic_partitions(self) -> Any:
@@ -203,18 +204,18 @@ def check_options(given: Mapping[str, str]) -> None:
         if key.lower() in _IN_THE_NAME or key.lower().startswith(PREFIX):
             raise InvalidOption(
                 f"A write to a table by its name takes no option '{key}'.",
-                hint="The name says where the rows go: `flights@exp` is branch exp. "
-                "CALL ... .create_branch makes one; register(..., storage_options=...) has the storage options.",
+                hint="The name chooses the target: `flights@exp` is branch exp. "
+                "CALL ... .create_branch makes one; pass storage options to register(..., storage_options=...).",
             )
 
 
-# --- A table by its name: read as any other one, and written to, where the name means a branch
+# --- A table by its name: readable, and writable if the name means a branch
 
 _REFUSED = frozenset(name.lower() for name in READ_OPTIONS)
 
 
 class StoredTable(NativeTable):
-    """Spark's ``Table`` with everything that changes its rows."""
+    """Spark's ``Table`` with all operations that change its rows."""
 
     interfaces: ClassVar = (
         *NativeTable.interfaces,
@@ -225,7 +226,7 @@ class StoredTable(NativeTable):
 
     told: ClassVar = NativeTable.told | {"canDeleteWhere", "deleteWhere"}
     supported: ClassVar = (*WRITABLE, "MICRO_BATCH_READ")
-    """A tag or a version says itself why it cannot be written to."""
+    """Also for a tag or a version: this package's error then explains why it cannot be written to."""
 
     def __init__(
         self, bridge: Bridge, source: Source, name: str, place: Place, properties: Callable[[], Mapping[str, str]]
@@ -235,38 +236,38 @@ class StoredTable(NativeTable):
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """Its place."""
         return self._place
 
     def properties(self) -> Any:
-        """For DESCRIBE and SHOW; looked up when somebody asks."""
+        """For DESCRIBE and SHOW; looked up on demand."""
         return self.bridge.map(self._properties())
 
     def new_scan_builder(self, options: dict[str, str]) -> Any:
-        """One for each query. Raises InvalidOption for what would be left out of account: a branch, a filter."""
+        """One per query. Raises InvalidOption for options that would be ignored: a branch, a filter."""
         for key in options:
             if key.lower() in _REFUSED or key.lower().startswith(PREFIX):
                 raise InvalidOption(
                     f"A read of a table by its name takes no option '{key}'.",
-                    hint="A ref is in the name, `flights@exp`, or behind it: VERSION AS OF. Columns and filters are "
-                    "pushed down by themselves; for other options there is format('lance').",
+                    hint="Put the ref into the name, `flights@exp`, or after it: VERSION AS OF. Columns and filters "
+                    "are pushed down automatically; for other options, use format('lance').",
                 )
         stream = TableStream(self.bridge, self._place, options)
         return NativeScanBuilder(self.bridge, self.source, stream).java()
 
     def new_write_builder(self, info: Any) -> Any:
-        """One for each write."""
+        """One per write."""
         branch = self._place.branch_to_change("write to it")
         named = {} if branch is None else {"branch": branch}
         return NativeWriteBuilder(self.bridge, info, {**KEEP_COLUMNS, **self._place.options, **named}).java()
 
     def new_row_level_operation_builder(self, info: Any) -> Any:
-        """One for each UPDATE, DELETE or MERGE. Raises Refused for what never changes."""
+        """One per UPDATE, DELETE or MERGE. Raises Refused for immutable versions."""
         self._place.branch_to_change("change rows of it")
         return NativeRowOperation(self.bridge, self, info.command()).java()
 
     def can_delete_where(self, predicates: Any) -> bool:
-        """Whether Lance can tell which rows these are. If not, Spark looks for them."""
+        """Whether Lance can find these rows. If not, Spark searches for them."""
         return self.filter_of(predicates) is not None or not [*predicates]
 
     def delete_where(self, predicates: Any, *_options: Any) -> None:
@@ -279,18 +280,18 @@ class StoredTable(NativeTable):
         return True
 
     def delete(self, predicates: Iterable[Any], message: str | None = None) -> DeleteResult:
-        """Delete the rows that all of Spark's predicates, as plain values, hold for; all rows without any."""
+        """Delete the rows that match all of Spark's predicates, as plain values; all rows without any."""
         wanted = [*predicates]
         branch = self._place.branch_to_change("delete rows of it")
         if not wanted:
             return truncate(self._place.location, branch, message)
         sql = self.filter_of(wanted)
         if sql is None:
-            raise Refused("Lance could take other rows for this condition than Spark.")
+            raise Refused("Lance might match other rows than Spark for this condition.")
         return delete_where(self._place.location, branch, sql, engine_of(self.bridge.spark), message)
 
     def filter_of(self, predicates: Iterable[Any]) -> str | None:
-        """Lance's SQL; None where it could mean other rows than Spark's predicates."""
+        """Lance's SQL; None if it could match other rows than Spark's predicates."""
         found: list[PushedFilter] = []
         for predicate in predicates:
             wanted = expression(predicate)
@@ -301,14 +302,14 @@ class StoredTable(NativeTable):
         return conjunction(found)
 
 
-# --- What Spark is told of a table whose rows can be changed one by one
-# With it Spark's analyzer makes of an UPDATE, a DELETE or a MERGE a query whose rows say what happens to which row. The
-# query is all that is wanted of Spark: its tasks call a method for each row that its writer of Python data sources
-# lacks, and every row would be lost without a word. So the write refuses to begin, in whichever way it came to Spark.
+# --- The table's interface for row-changing statements
+# With it, Spark's analyzer turns an UPDATE, a DELETE or a MERGE into a query whose rows state the action for each row.
+# Only that query is used. Spark's tasks call a method for each row that its writer of Python data sources lacks, and
+# every row would be silently lost. So the write refuses to begin, however it reached Spark.
 
 
 class NativeRowOperation(Implementation):
-    """Spark's ``RowLevelOperationBuilder``, and the operation itself, which tells rows by their addresses."""
+    """Spark's ``RowLevelOperationBuilder``, and the operation itself, which identifies rows by their addresses."""
 
     interfaces: ClassVar = (names.ROW_LEVEL_BUILDER, names.SUPPORTS_DELTA)
     told: ClassVar = frozenset({"newScanBuilder"})
@@ -326,15 +327,15 @@ class NativeRowOperation(Implementation):
         return self.java()
 
     def command(self) -> Any:
-        """Which statement it is."""
+        """The kind of statement."""
         return self._command
 
     def description(self) -> str:
-        """What EXPLAIN shows of it."""
+        """Text for EXPLAIN."""
         return f"{self._command.toString()} of Lance rows"
 
     def answered(self) -> dict[str, Answer]:
-        """The columns that tell rows apart."""
+        """The columns that identify rows."""
         return {"rowId": answers.references([ROW_ADDRESS])}
 
     def new_scan_builder(self, options: dict[str, str]) -> Any:
@@ -342,17 +343,17 @@ class NativeRowOperation(Implementation):
         return self._table.new_scan_builder(options)
 
     def new_write_builder(self, _info: Any) -> Any:
-        """One that is good for EXPLAIN only."""
+        """A builder for EXPLAIN only."""
         return RefusingWrite(self.bridge).java()
 
 
 class RefusingWrite(Implementation):
-    """Spark's ``DeltaWriteBuilder`` and ``DeltaWrite``, of which nothing is ever written."""
+    """Spark's ``DeltaWriteBuilder`` and ``DeltaWrite``, which never write anything."""
 
     interfaces: ClassVar = (names.DELTA_WRITE_BUILDER, names.DELTA_WRITE)
 
     def to_string(self) -> str:
-        """What EXPLAIN shows of it."""
+        """Text for EXPLAIN."""
         return "of Lance rows"
 
     def build(self) -> Any:
@@ -360,11 +361,11 @@ class RefusingWrite(Implementation):
         return self.java()
 
     def description(self) -> str:
-        """Shown by metrics of the write, of which there are none."""
+        """Text for metrics of the write, which has none."""
         return self.to_string()
 
     def to_batch(self) -> NoReturn:
-        """Raises Refused: asked before any task is started."""
+        """Raises Refused: called before any task starts."""
         reason = self.bridge.no_row_changes
         if reason is not None:
             raise Refused(
@@ -372,7 +373,7 @@ class RefusingWrite(Implementation):
                 hint="LanceTable.update, .delete and .merge do the same from Python.",
             )
         raise Refused(
-            "Cannot change rows by a statement that does not come from spark.sql(...) in Python: Spark's own tasks "
+            "Cannot change rows with a statement that does not come from spark.sql(...) in Python: Spark's own tasks "
             "would lose them.",
-            hint="Run it by spark.sql(...) in Python, or use LanceTable.update, .delete and .merge.",
+            hint="Run it with spark.sql(...) in Python, or use LanceTable.update, .delete and .merge.",
         )

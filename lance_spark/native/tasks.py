@@ -1,4 +1,4 @@
-"""What runs on executors: the rows of one partition. Nothing here reaches for the JVM."""
+"""The code on executors: the rows of one partition, as rows or as batches. No JVM access."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform
 from lance_spark.jvm.answers import Answer, Factory, partitions
 from lance_spark.pushdown.aggregates import AggregatePlan, aggregate
 from lance_spark.pushdown.order import Sample, SortKey, first_rows, sample
-from lance_spark.scan.lance import Scan, read_batches, take_rows
+from lance_spark.scan.pylance import Scan, read_batches, take_rows
 from lance_spark.scan.rules import ScanPartition
 
 
 @dataclass(frozen=True)
 class ScanTask:
-    """What every partition of a scan has in common."""
+    """The common part of all partitions of a scan."""
 
     scan: Scan
     output: pa.Schema
-    """The batches that Spark gets, to the letter."""
+    """The exact schema of the batches for Spark."""
     aggregate: AggregatePlan | None = None
     sample: Sample | None = None
     order: tuple[SortKey, ...] = ()
     first: int | None = None
-    """Of each partition no more rows than these: the first in the order, where there is one."""
+    """Maximum rows of each partition: the first in the order, if there is one."""
     taken_late: bool = False
-    """Whether the first rows in the order are found by the columns that they are sorted by, and read then."""
+    """Whether to find the first rows in the order by their sort columns, and only then read them."""
     counted: bool = False
-    """Whether Spark needs no column, only the number of rows: then the one of the output holds nulls."""
+    """Whether Spark needs no column, only the number of rows: the one output column then holds nulls."""
 
     def rows(self, part: ScanPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
@@ -78,15 +78,15 @@ class ScanTask:
 
 @dataclass(frozen=True)
 class TaskPart:
-    """What one task reads, as Spark carries it there."""
+    """The input of one task, in the form that Spark sends."""
 
     part: ScanPartition
     scan_filter: str | None
-    """The filter of the scan, with what became known while the query ran."""
+    """The filter of the scan, including what became known while the query ran."""
 
 
 def read_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Called by Spark's worker with the part, pickled, in the only cell of the only batch."""
+    """Called by Spark's worker with the pickled part in the only cell of the only batch."""
     send_at_once()
     for batch in batches:
         given: TaskPart = pickle.loads(batch.column(0)[0].as_py())
@@ -95,30 +95,31 @@ def read_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def pickled_function(task: ScanTask, schema: StructType) -> bytes:
-    """The function as Spark's worker takes it: with the schema of what it returns.
+    """The function in the form of Spark's worker: with the schema of its result.
 
-    The filter comes with the part: Spark may make the function before it knows what it filters by.
+    The filter comes with the part, because Spark might create the function before it knows the runtime filters.
     """
     shared = replace(task, scan=replace(task.scan, filter=None))
     pickled: bytes = cloudpickle.dumps((partial(read_part, shared), schema))  # type: ignore[no-untyped-call]
     return pickled
 
 
-# --- What runs on executors where batches cross to Spark as batches
-# Nothing here reaches for the JVM.
+# --- Batches that reach Spark as batches
+# No JVM access.
 #
-# The other side is ``java/Batches.java``, which made a socket and put its address behind the part. Batches go through
-# the socket; through Spark's own channel go three rows, which say that the worker is there, fill the channel's buffer,
-# so that the first one gets through, and at the end how many rows were sent. Errors take Spark's way.
+# The other side is ``java/Batches.java``, which opened a socket and appended its address to the part. Batches go
+# through the socket. Three rows go through Spark's own channel: one reports that the worker is there, one fills the
+# channel's buffer so that the first one gets through, and the last one holds the number of rows sent. Errors go
+# Spark's way.
 
 SIGNALS = StructType([StructField("rows", LongType(), False), StructField("filler", BinaryType(), False)])
 """The rows of Spark's own channel."""
 _WIRE = pa.schema([pa.field("rows", pa.int64(), False), pa.field("filler", pa.binary(), False)])
 BATCH_BYTES = 16 * 2**20
-"""Bytes of a batch from which on it is divided: the JVM holds one for each task."""
+"""Maximum bytes of a batch before it is divided: the JVM holds one for each task."""
 _BUFFER = 65_536
 _DECIMAL, _LONG_DIGITS = "lance_spark.decimal", 18
-"""In a field's metadata, for ``Batches.java``; and how many digits a long has for certain."""
+"""Key in a field's metadata, for ``Batches.java``; and the number of digits that a long always holds."""
 
 
 def send_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,7 +140,7 @@ def send_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _send(channel: socket.socket, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int | None:
-    """The number of rows that were sent; None where nobody wants more of them, as of a query with a limit."""
+    """The number of rows sent; None if the reader stopped early, as in a query with a limit."""
     sink, sent = _Sink(channel), 0
     wire = narrow(schema)
     stream = pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), wire)
@@ -160,7 +161,7 @@ def _send(channel: socket.socket, batches: Iterator[pa.RecordBatch], schema: pa.
 
 
 class _Sink:
-    """Takes what is written in pieces as large as they come; small ones, such as headers, together."""
+    """Writes large pieces as they come, and collects small ones, such as headers."""
 
     closed = False
 
@@ -188,7 +189,7 @@ class _Sink:
 def narrow(schema: pa.Schema) -> pa.Schema:
     """The schema with decimals of up to 18 digits as longs.
 
-    Arrow has 16 bytes for each, of which these use eight, and the JVM would make objects of all 16.
+    Arrow has 16 bytes for each, of which these use eight, and the JVM would create objects from all 16.
     """
     return pa.schema([_narrow(field) for field in schema], schema.metadata)
 
@@ -222,7 +223,7 @@ def _lower_halves(decimals: pa.Array) -> pa.Array:
 
 
 def bounded(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of so many bytes at most, as long as these have more than one row."""
+    """The batch in pieces of at most that many bytes, as long as a piece has more than one row."""
     if batch.nbytes <= most or batch.num_rows <= 1:
         yield batch
         return
@@ -238,16 +239,16 @@ def _signal(rows: int, filler: int = 0) -> pa.RecordBatch:
 
 
 def pickled_sender(task: ScanTask) -> bytes:
-    """The function as Spark's worker takes it: with the schema of what it returns."""
+    """The function in the form of Spark's worker: with the schema of its result."""
     shared = replace(task, scan=replace(task.scan, filter=None))
     pickled: bytes = cloudpickle.dumps((partial(send_part, shared), SIGNALS))  # type: ignore[no-untyped-call]
     return pickled
 
 
-# --- Runs a planned scan with the executor side of Spark's own Python data sources
+# --- Running a planned scan with the executor side of Spark's own Python data sources
 
 UNIX_SOCKETS = True
-"""Whether batches go through sockets of the file system, wherever there is a short enough name for one."""
+"""Whether batches go through sockets of the file system, which need a short enough name."""
 
 
 def input_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None) -> Answer:
@@ -256,7 +257,7 @@ def input_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None) 
 
 
 def reader_factory(task: ScanTask, schema: StructType, batches: bool) -> Answer:
-    """What makes the readers on executors, of batches or of rows."""
+    """The factory of the readers on executors, of batches or of rows."""
     if batches:
         return Answer("factory", Factory(pickled_sender(task), SIGNALS, UNIX_SOCKETS))
     return Answer("factory", Factory(pickled_function(task, schema), schema, None))

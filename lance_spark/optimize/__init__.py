@@ -1,1 +1,1 @@
-"""Optimize."""
+"""Compaction and sorting: rewrites fragments of a branch without changing its rows."""

@@ -1,9 +1,9 @@
-"""Makes a branch or clone depend on no other place: its newest version names only files of its own."""
+"""Flattening: makes a branch or clone independent of other places by copying its files."""
 
 from __future__ import annotations
 
-from lance_spark.clones import lance
-from lance_spark.clones.lance import Head, read_head
+from lance_spark.clones import pylance
+from lance_spark.clones.pylance import Head, read_head
 from lance_spark.clones.relocate import trace_of
 from lance_spark.clones.rules import Repair
 from lance_spark.core.location import DatasetLocation
@@ -11,11 +11,11 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.contents import IndexRecord
 from lance_spark.format.versions import ADDS_ONLY, MOVED, Copy
-from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.merge.merge import copy_each
 from lance_spark.optimize.optimize import index_copies
 from lance_spark.optimize.rules import FlattenResult, inherited_copies, reads_elsewhere
-from lance_spark.scan.lance import blob_columns
+from lance_spark.scan.pylance import blob_columns
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, overtaken
 
@@ -23,9 +23,9 @@ _MESSAGE = "Flatten"
 
 
 def flatten(location: DatasetLocation, branch: str | None, engine: Engine) -> FlattenResult:
-    """Copy all files that a branch (None for main) has in other places, and read the copies: up to two versions.
+    """Copy all files that a branch (None for main) reads from other places, and read the copies: up to two versions.
 
-    Indexes come first, so that each version is sound. A call that was killed is made again, and uses its copies.
+    Indexes come first, so that each version is sound. After a crash, call it again: it reuses its copies.
     Raises Refused for files that were named by hand, CorruptData for an index without files, NotFound, Conflict.
     """
     check_mergeable(location, branch)
@@ -61,7 +61,7 @@ def _inherited(head: Head) -> list[IndexRecord]:
 
 
 def _commit(location: DatasetLocation, head: Head, indexes: list[IndexRecord]) -> None:
-    """One version: the indexes, or, once these are at home, the fragments."""
+    """One version: the indexes or, once they are copied, the fragments."""
     trace = trace_of(refs.read_refs(location), head)
     properties = {**trace.properties(_MESSAGE), MOVED: "false", ADDS_ONLY: "true"}
     if indexes:
@@ -70,4 +70,4 @@ def _commit(location: DatasetLocation, head: Head, indexes: list[IndexRecord]) -
         return
     moved = tuple(fragment.id for fragment in head.contents.fragments() if reads_elsewhere(fragment))
     bases: dict[int, int | None] = dict.fromkeys(head.contents.head.bases)
-    lance.repoint_fragments(location, head, Repair(bases=bases, fragments=moved), properties)
+    pylance.repoint_fragments(location, head, Repair(bases=bases, fragments=moved), properties)

@@ -1,7 +1,8 @@
-"""Compaction: many small fragments become few large ones, on any branch. No row changes, and their order stays.
+"""Optimizing: compaction of small fragments into large ones, and rewriting in another order, on any branch.
 
-Tasks are planned here, run on the engine, and are committed group by group: who is killed has lost one group of work,
-and the same call goes on with what is left. New files that are never committed are for the cleanup.
+In: a branch and options. Out: new fragments with the same rows. Tasks are planned here, run on the engine and committed
+group by group. A crash loses at most one group; the same call continues with the rest. Files that are never committed
+are left to the cleanup.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from lance_spark import hints
-from lance_spark.clones.lance import read_version
+from lance_spark.clones.pylance import read_version
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import counted, readable
@@ -26,10 +27,20 @@ from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.schema import is_blob, row_width
 from lance_spark.format.versions import Copy, Root, Snapshot
-from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.indexes.rules import lost_coverage
 from lance_spark.merge.merge import copy_each
-from lance_spark.optimize.lance import (
+from lance_spark.optimize.order_rules import (
+    ClusterPlan,
+    FragmentKeys,
+    Ordering,
+    check_columns,
+    depth_of,
+    plan_clusters,
+    rows_of_part,
+    step_of,
+)
+from lance_spark.optimize.pylance import (
     KEYS,
     MATCHING,
     PIECES,
@@ -51,16 +62,6 @@ from lance_spark.optimize.lance import (
     rewritten_task,
     write_part,
 )
-from lance_spark.optimize.order_rules import (
-    ClusterPlan,
-    FragmentKeys,
-    Ordering,
-    check_columns,
-    depth_of,
-    plan_clusters,
-    rows_of_part,
-    step_of,
-)
 from lance_spark.optimize.rules import (
     OptimizeOptions,
     OptimizePlan,
@@ -74,14 +75,14 @@ from lance_spark.optimize.rules import (
     landed,
     same_sources,
 )
-from lance_spark.rows.commit_lance import discard
+from lance_spark.rows.commit_pylance import discard
 from lance_spark.rows.rows import Finish, finish, new_terms
 from lance_spark.rows.rules import Prepared
 from lance_spark.scan.rules import FRAGMENT_COST
 from lance_spark.storage import copying, versions
 from lance_spark.storage.commits import attempts, check_mergeable, overtaken, unchanged
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import read_target
+from lance_spark.write.pylance import read_target
 from lance_spark.write.rules import WriteTarget
 
 _LOG = logging.getLogger("lance_spark.optimize")
@@ -94,11 +95,11 @@ def optimize(
     engine: Engine,
     only: frozenset[int] | None = None,
 ) -> OptimizeResult:
-    """Compact a branch (None for main), as ``LanceTable.optimize`` says; with ``only``, nothing but these fragments.
+    """Compact a branch (None for main), see ``LanceTable.optimize``; with ``only``, just these fragments.
 
-    Commits made meanwhile are kept. Where they changed fragments that are being rewritten, these are planned again
-    once, and then named in the result. Raises Refused, NotFound, InvalidOption for a bad condition, and Conflict where
-    indexes cannot be re-homed because others commit again and again.
+    Concurrent commits are kept. Where they changed fragments that are being rewritten, these are planned again once,
+    then reported in the result. Raises Refused, NotFound, InvalidOption for a bad condition, and Conflict if indexes
+    cannot be re-homed because other processes keep committing.
     """
     check_mergeable(location, branch)
     if options.order is not None:
@@ -124,7 +125,7 @@ def _ready_plan(
     engine: Engine,
     only: frozenset[int] | None = None,
 ) -> tuple[OptimizePlan, tuple[str, ...]]:
-    """A plan that can be carried out, and the names of the indexes that had to be re-homed for it."""
+    """A plan that can be carried out, and the names of the indexes that were re-homed for it."""
     done: set[str] = set()
     for _ in attempts():
         plan = plan_optimize(location, branch, options, engine, only)
@@ -139,7 +140,7 @@ def _ready_plan(
 
 
 class _Rewriting:
-    """One call: what it did so far."""
+    """The state of one call."""
 
     def __init__(
         self, location: DatasetLocation, engine: Engine, options: OptimizeOptions, result: OptimizeResult
@@ -154,7 +155,7 @@ class _Rewriting:
         left: list[RewriteTask] = []
         for number, group in enumerate(plan.groups, 1):
             _, now = self._look(plan)
-            # What was overtaken before it began need not be written.
+            # A task that was overtaken before it began need not be written.
             standing = [task for task in group if same_sources(task, now)]
             left += [task for task in group if not same_sources(task, now)]
             if standing:
@@ -192,12 +193,12 @@ class _Rewriting:
         return [rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
 
     def _commit(self, plan: OptimizePlan, rewritten: Sequence[RewrittenTask]) -> list[RewriteTask]:
-        """Commit what other commits leave of a group; returns the tasks that they do not."""
+        """Commit the tasks of a group that other commits left valid; returns the rest."""
         left: list[RewriteTask] = []
         pending = list(rewritten)
         for last in (False, False, True):
             head, now = self._look(plan)
-            # An answer may have been lost: then the commit is there, and looks like a conflict with itself.
+            # If an answer was lost, the commit exists and looks like a conflict with itself.
             paths = {file.path for fragment in now.values() for file in fragment.files}
             self._note(head, [entry for entry in pending if landed(entry, paths)])
             pending = [entry for entry in pending if not landed(entry, paths)]
@@ -229,24 +230,24 @@ class _Rewriting:
         )
 
 
-# --- Plans a compaction of a branch
+# --- Planning a compaction
 
 OPERATION = "optimize"
 _AT_ONCE = 64
-"""Fragments that one task looks for rows in."""
+"""Number of fragments that one task searches for rows."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """A version, and what of it may be rewritten."""
+    """A version and its fragments that may be rewritten."""
 
     pin: PinnedVersion
     manifest: bytes
     snapshot: Snapshot
     fragments: dict[int, Fragment]
-    """All of the version, by id."""
+    """All fragments of the version, by id."""
     inherited: frozenset[int]
-    """Those that are left alone because their files are in another place."""
+    """Fragments that are left alone because their files are in another place."""
     wanted: set[int]
 
 
@@ -257,7 +258,7 @@ def candidates(
     engine: Engine,
     only: frozenset[int] | None = None,
 ) -> Candidates:
-    """The fragments of the newest version that the options allow; of ``only`` these, if they are given."""
+    """The fragments of the newest version that the options allow, limited to ``only`` if given."""
     pin = pin_latest(location, branch)
     manifest = versions.read_manifest(location, pin)
     contents = versions.contents_of(location, pin, manifest)
@@ -279,9 +280,9 @@ def plan_optimize(
     engine: Engine,
     only: frozenset[int] | None = None,
 ) -> OptimizePlan:
-    """What a compaction of the newest version would rewrite; of ``only`` these fragments, if they are given.
+    """What a compaction of the newest version would rewrite, limited to the fragments in ``only`` if given.
 
-    Raises InvalidOption for a condition that is none, and Refused for indexes that it could lose.
+    Raises InvalidOption for a bad condition, and Refused for indexes that it could lose.
     """
     found = candidates(location, branch, options, engine, only)
     pin, fragments = found.pin, found.fragments
@@ -294,12 +295,12 @@ def plan_optimize(
 
 
 def work_of(tasks: Sequence[RewriteTask]) -> Work:
-    """How much there is to do."""
+    """The work of some tasks."""
     return Work(copies=sum(len(task.sources) for task in tasks), copied_bytes=sum(task.bytes for task in tasks))
 
 
 def _commits(tasks: Sequence[RewriteTask], engine: Engine) -> int:
-    """The most commits with which no executor waits: one group has as many tasks as run side by side."""
+    """The largest number of commits that keeps all executors busy: a group has as many tasks as run side by side."""
     return -(-len(tasks) // engine.for_work(OPERATION, work_of(tasks)).parallelism) if len(tasks) > 1 else 1
 
 
@@ -317,15 +318,15 @@ def _pieces(ids: list[int]) -> Iterable[tuple[int, ...]]:
     return (tuple(ids[first : first + _AT_ONCE]) for first in range(0, len(ids), _AT_ONCE))
 
 
-# --- Gives a branch or clone its own copy of indexes that it inherited, so that a compaction can rewrite them
-# pylance writes the new files of an index into the branch, and registers them where the old ones are: in the parent.
-# The branch cannot be read any more then.
+# --- Copying inherited indexes before a compaction
+# pylance writes the new files of an index into the branch, but registers them in the parent, where the old ones are.
+# Then the branch can no longer be read.
 
 
 def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> PinnedVersion:
     """Copy the inherited indexes that cover a plan's fragments, and register the copies: one version.
 
-    Raises Conflict when another commit came in between, CorruptData if an index has no files.
+    Raises Conflict if another commit came in between, CorruptData if an index has no files.
     """
     head = read_version(location, plan.pin)
     bases = versions.snapshot_of(location, plan.pin, head.contents).bases
@@ -342,7 +343,7 @@ def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> Pin
 
 
 def index_copies(location: DatasetLocation, index: IndexRecord, root: Root) -> list[Copy]:
-    """The files of an index that is in that place. Raises CorruptData if they are not there."""
+    """The files of an index in that place. Raises CorruptData if they are missing."""
     directory = f"_indices/{index.uuid}"
     source = DatasetLocation(root.uri, location.options)
     paths = [*copying.files_below(source, directory)]
@@ -350,30 +351,30 @@ def index_copies(location: DatasetLocation, index: IndexRecord, root: Root) -> l
     if missing or not paths:
         raise CorruptData(
             f"The index '{index.name}' has lost files: {root.uri}/{directory}.",
-            hint="Drop it, and make it again.",
+            hint="Drop it and create it again.",
         )
     return [Copy(root, path, path) for path in paths]
 
 
-# --- Rewrites fragments in another order, so that ranges of some columns are cheap
+# --- Rewriting in another order
 # No row changes.
 #
-# The keys of all fragments are read, and a sample of them decides which fragments to rewrite and where parts of about
-# the same size begin. Tasks read the rows and divide them among the parts; others sort a part and write it. One version
-# takes all of it: it removes the old fragments and adds the new ones. To other tools it looks like an update of these
-# rows, so that none of them, following rows by their order, takes one row for another.
+# The keys of all fragments are read. A sample of them decides which fragments to rewrite, and where parts of about
+# equal size begin. Tasks read the rows and divide them among the parts; other tasks sort a part and write it. A single
+# version removes the old fragments and adds the new ones. To other tools it looks like an update of these rows, so a
+# tool that follows rows by their order does not confuse them.
 
 _MOST_LOCAL = 4 * 2**30
 """Bytes of data files that threads of this process sort: all rows are in its memory."""
 _READ_AT_ONCE = 128 * 2**20
 """Bytes of data files that one task reads."""
 _KEYS_AT_ONCE = 32 * 2**20
-"""Bytes of data files of which one task reads some columns."""
+"""Bytes of data files that one task reads keys from."""
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A plan, with what carries it out."""
+    """A plan and what carries it out."""
 
     plan: OptimizePlan
     clusters: ClusterPlan
@@ -384,10 +385,10 @@ class _Planned:
 def cluster(
     location: DatasetLocation, branch: str | None, options: OptimizeOptions, ordering: Ordering, engine: Engine
 ) -> OptimizeResult:
-    """Rewrite a branch in that order, as ``LanceTable.optimize`` says.
+    """Rewrite a branch in that order, see ``LanceTable.optimize``.
 
-    Where other commits change rows that are being rewritten, everything is computed again once, and then left as it is.
-    Raises Refused, NotFound, InvalidOption for columns that cannot be, StorageFailure.
+    If other commits change rows that are being rewritten, everything is computed again once, then left as it is.
+    Raises Refused, NotFound, InvalidOption for unsuitable columns, StorageFailure.
     """
     tried: tuple[int, ...] = ()
     result = None
@@ -435,13 +436,11 @@ def _plan(
 
 def _check_supported(counts_rows: bool, schema: pa.Schema) -> None:
     if not counts_rows:
-        raise Refused(
-            "The table is in the oldest file format, whose rows cannot be sorted.", hint="Write it to a new table."
-        )
+        raise Refused("Tables in the oldest file format cannot be sorted.", hint="Write it to a new table.")
     blobs = [field.name for field in schema if is_blob(field)]
     if blobs:
         raise Refused(
-            f"Column '{blobs[0]}' holds blobs: they do not fit into the memory of the tasks that sort.",
+            f"Column '{blobs[0]}' holds blobs, which do not fit into the memory of the tasks that sort.",
             hint=hints.of(hints.optimize(), ", without an order, joins small fragments."),
         )
 
@@ -477,7 +476,7 @@ def _carry_out(
         with suppress(StorageFailure):
             discard(location, plan.pin.branch, [Prepared({}, fragments, 0, 0, 0)])
         raise CorruptData(
-            f"Sorting {location.uri} wrote {sum(written['rows'].to_pylist())} rows in place of {plan.rows}. Nothing "
+            f"Sorting {location.uri} wrote {sum(written['rows'].to_pylist())} rows instead of {plan.rows}. Nothing "
             "was changed.",
             hint="Run it again.",
         )
@@ -521,8 +520,8 @@ def _result(location: DatasetLocation, options: OptimizeOptions, planned: _Plann
 def _check_fits(runner: Runner, plan: OptimizePlan) -> None:
     if runner.name == LOCAL and plan.bytes > _MOST_LOCAL:
         raise Refused(
-            f"{readable(plan.bytes)} are too much to be sorted in the memory of one process.",
-            hint="Give a Spark session, LanceTable.for_path(spark, ...), or take a part with where=.",
+            f"{readable(plan.bytes)} cannot be sorted in the memory of one process.",
+            hint="Use a Spark session, LanceTable.for_path(spark, ...), or sort a part with where=.",
         )
 
 
@@ -537,7 +536,7 @@ def _write(location: DatasetLocation, planned: _Planned, runner: Runner) -> pa.T
 
 
 def _packs(fragments: Iterable[Fragment], most: int) -> list[tuple[int, ...]]:
-    """Ids of fragments that one task reads."""
+    """Ids of the fragments for each reading task."""
     packs: list[tuple[int, ...]] = []
     own: list[int] = []
     size = 0

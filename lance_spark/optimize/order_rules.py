@@ -1,7 +1,7 @@
-"""In which order rows are rewritten: by columns, or along a z-curve through several of them. Pure.
+"""Sort orders: by columns, or along a z-curve through several of them; and which fragments to rewrite. Pure.
 
-Values are compared by sorting, never by arithmetic: a z-order takes the ranks of values among a sample. So it works for
-strings and dates as for numbers, and for columns in which a few values make up most rows. Nulls come last.
+Values are compared by sorting, never by arithmetic: a z-order uses the ranks of values among a sample. So it works for
+strings and dates as well as for numbers, and for columns where a few values make up most rows. Nulls come last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lance_spark.errors import InvalidOption
 from lance_spark.format.schema import ROW_ADDRESS
 
 _MOST_BITS = 10
-"""Of each column in a z-value: 1,024 parts of a column are more than there are fragments."""
+"""Bits per column in a z-value: 1,024 steps per column exceed the number of fragments."""
 _CURVE = "z"
 _SORTABLE = (
     pt.is_integer,
@@ -43,11 +43,11 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ordering:
-    """The order that is asked for."""
+    """The requested order."""
 
     columns: tuple[str, ...]
     curve: bool = False
-    """Along a z-curve, so that ranges of each of the columns are cheap; otherwise by the first one, then the next."""
+    """Along a z-curve, so that ranges of every column are cheap; otherwise by the first column, then the next."""
 
     def __str__(self) -> str:
         """``day, carrier`` or ``z-order of day, carrier``."""
@@ -56,7 +56,7 @@ class Ordering:
 
 
 def ordering_of(sort_by: Sequence[str] | str | None, zorder: Sequence[str] | str | None) -> Ordering | None:
-    """The order from arguments; None for none. Raises InvalidOption for names that cannot be."""
+    """The order from arguments; None if none is given. Raises InvalidOption for invalid names."""
     if sort_by is not None and zorder is not None:
         raise InvalidOption("sort_by and zorder cannot both be given.", hint="Choose one of them.")
     name, given = ("sort_by", sort_by) if zorder is None else ("zorder", zorder)
@@ -64,7 +64,7 @@ def ordering_of(sort_by: Sequence[str] | str | None, zorder: Sequence[str] | str
         return None
     columns = names_of(given)
     if not columns or not all(str(column).strip() for column in columns):
-        raise InvalidOption(f"{name} is a list of columns.", hint=f"For example {name}=['day', 'carrier'].")
+        raise InvalidOption(f"{name} must be a list of columns.", hint=f"For example {name}=['day', 'carrier'].")
     if len(set(columns)) < len(columns):
         raise InvalidOption(f"{name} names a column twice: {', '.join(columns)}.")
     if zorder is not None and len(columns) < 2:
@@ -73,7 +73,7 @@ def ordering_of(sort_by: Sequence[str] | str | None, zorder: Sequence[str] | str
 
 
 def check_columns(ordering: Ordering, schema: pa.Schema) -> None:
-    """Raise InvalidOption for a column that the table does not have, or whose values have no order."""
+    """Raise InvalidOption for a column that the table lacks, or whose values have no order."""
     for name in ordering.columns:
         if name not in schema.names:
             raise InvalidOption(f"There is no column '{name}'.", hint=f"There are {', '.join(schema.names)}.")
@@ -83,14 +83,14 @@ def check_columns(ordering: Ordering, schema: pa.Schema) -> None:
 
 
 def positions(rows: pa.Table) -> Numbers:
-    """The order of rows by all columns, as indices; equal rows keep theirs."""
+    """Indices that sort rows by all columns; equal rows keep their order."""
     keys = [(name, "ascending") for name in rows.column_names]
     found: Numbers = pc.sort_indices(rows, sort_keys=keys).to_numpy().astype(np.int64)
     return found
 
 
 def ranks(bounds: pa.Table, rows: pa.Table) -> Numbers:
-    """For each row, how many of the bounds are not behind it."""
+    """For each row, the number of bounds at or before it."""
     order = positions(pa.concat_tables([bounds, rows]))
     is_bound = order < bounds.num_rows
     before = np.cumsum(is_bound)
@@ -100,26 +100,26 @@ def ranks(bounds: pa.Table, rows: pa.Table) -> Numbers:
 
 
 def divided(parts: Numbers) -> list[tuple[int, Numbers]]:
-    """The numbers of the parts that rows belong to, each with its rows in their order."""
+    """The numbers of the parts that rows belong to, each with its rows in order."""
     order = np.argsort(parts, kind="stable")
     found, starts = np.unique(parts[order], return_index=True)
     return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(parts) else []
 
 
 def quantiles(rows: pa.Table, count: int) -> pa.Table:
-    """At most so many rows that cut the rows, in their order, into parts of the same size; none of them twice."""
+    """At most ``count`` distinct rows that cut the sorted rows into parts of equal size."""
     distinct = rows.group_by(rows.column_names).aggregate([([], "count_all")])
     order = positions(distinct.select(rows.column_names))
     ordered = distinct.take(pa.array(order))
     ends = np.cumsum(ordered["count_all"].to_numpy())
     wanted = rows.num_rows * np.arange(1, count + 1) / (count + 1)
-    # A value belongs to the bound that it is equal to, so the first one cuts nothing.
+    # A value belongs to the bound equal to it, so the first one cuts nothing.
     at = np.unique(np.searchsorted(ends, wanted, side="right"))
     return ordered.select(rows.column_names).take(pa.array(at[(at > 0) & (at < len(ends))]))
 
 
 def interleaved(codes: Sequence[Numbers], bits: int) -> npt.NDArray[np.uint64]:
-    """Numbers below ``2 ** bits`` as one: the first bit of each, then the second one of each, and so on."""
+    """Merge numbers below ``2 ** bits`` into one: the first bit of each, then the second bit of each, and so on."""
     found = np.zeros(len(codes[0]), np.uint64)
     for bit in range(bits - 1, -1, -1):
         for code in codes:
@@ -129,31 +129,31 @@ def interleaved(codes: Sequence[Numbers], bits: int) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Scale:
-    """What places rows on the one line along which they are written."""
+    """Places rows on the line along which they are written."""
 
     ordering: Ordering
     cuts: tuple[pa.Table, ...] = ()
-    """Of a curve: the bounds that divide the values of each column into parts with the same number of rows."""
+    """For a curve: the bounds that divide the values of each column into parts with equally many rows."""
 
     @property
     def bits(self) -> int:
-        """Of each column in a z-value."""
+        """Bits per column in a z-value."""
         return min(_MOST_BITS, 63 // len(self.ordering.columns))
 
     def line(self, rows: pa.Table) -> pa.Table:
-        """What rows are to be sorted by. The address tells equal rows apart, so that they can be divided evenly."""
+        """The sort keys of rows. The address tells equal rows apart, so that they can be divided evenly."""
         address = rows[ROW_ADDRESS]
         if not self.ordering.curve:
             return rows.select([*self.ordering.columns, ROW_ADDRESS])
         codes = []
         for name, cuts in zip(self.ordering.columns, self.cuts, strict=True):
-            # Few values take the high bits as well: else the column with many would count alone.
+            # Stretch few values over the high bits; otherwise the column with many values would dominate.
             codes.append(ranks(cuts, rows.select([name])) * 2**self.bits // (cuts.num_rows + 1))
         return pa.table({_CURVE: interleaved(codes, self.bits), ROW_ADDRESS: address})
 
 
 def scale_of(ordering: Ordering, sample: pa.Table) -> Scale:
-    """The scale that a sample of rows gives."""
+    """The scale derived from a sample of rows."""
     plain = Scale(ordering)
     if not ordering.curve:
         return plain
@@ -161,34 +161,34 @@ def scale_of(ordering: Ordering, sample: pa.Table) -> Scale:
 
 
 def cut(scale: Scale, sample: pa.Table, parts: int) -> pa.Table:
-    """Bounds that divide the line into so many parts with about the same number of rows, by a sample."""
+    """Bounds that divide the line into ``parts`` of about equally many rows, estimated from a sample."""
     line = scale.line(sample)
     ordered = line.take(pa.array(positions(line)))
     at = np.unique(ordered.num_rows * np.arange(1, parts) // parts)
     return ordered.take(pa.array(at[at > 0], pa.int64()))
 
 
-# --- Which fragments an order would help, how many rows a new one gets, and how much the order helped
+# --- Choosing fragments to rewrite
 # Pure.
 #
-# How good an order is, is measured: the *depth* is the number of fragments in whose range a row lies, on average. It is
-# 1 if no ranges overlap, and the number of fragments if their rows are mixed. Of a curve it is the mean over its
-# columns of the fragments whose range of that column has the row's value.
+# The quality of an order is its *depth*: the average number of fragments whose range contains a row. It is 1 if no
+# ranges overlap, and the number of fragments if their rows are mixed. For a curve, it is the mean over its columns of
+# the number of fragments whose range of that column contains the row's value.
 
 _SAMPLE = 20_000
-"""Rows that are looked at together, at least."""
+"""Minimum number of rows that are examined together."""
 _SAMPLE_OF_PART = 50
 _COMPARED = 20_000_000
-"""Comparisons of a fragment with a row of the sample, at most."""
+"""Maximum number of comparisons of a fragment with a row of the sample."""
 _PART_BYTES = 256 * 2**20
-"""The rows of one new fragment are sorted in memory."""
+"""Bytes of rows of a new fragment, which are sorted in memory."""
 _WIDE = 4.0
-"""So many times as wide as it has to be is the range of a fragment that is left alone, at most. New rows make ranges
-wider: all rows are rewritten again once there are four times as many."""
+"""A fragment is left alone if its range is at most this many times as wide as necessary. New rows widen ranges: all
+rows are rewritten once there are four times as many."""
 _GAIN = 1.25
-"""So many times smaller has the depth to become."""
+"""Factor by which the depth must shrink."""
 _GAIN_OF_ALL = 1.5
-"""The same where no fragment stands out: then all have another order."""
+"""The same if no fragment stands out: then all rows are in another order."""
 
 
 class FragmentKeys(NamedTuple):
@@ -196,40 +196,40 @@ class FragmentKeys(NamedTuple):
 
     id: int
     rows: int
-    """Without the deleted ones."""
+    """Without deleted rows."""
     sorted: bool
-    """Whether its rows are in the order that is asked for. Not known of a curve."""
+    """Whether its rows are in the requested order. Unknown for a curve."""
     ends: pa.Table
-    """Two rows: the first and the last one; of a curve the least and the greatest value of each column."""
+    """Two rows: the first and the last; for a curve, the minimum and maximum of each column."""
     sample: pa.Table
     """Some rows."""
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What is to be written."""
+    """What to write."""
 
     fragments: frozenset[int]
-    """Those that are rewritten."""
+    """Fragments to rewrite."""
     scale: Scale
     bounds: pa.Table
-    """Between the parts, each of which becomes a fragment."""
+    """Bounds between the parts, each of which becomes a fragment."""
     depth: float
-    """Of the fragments that are rewritten."""
+    """Depth of the fragments to rewrite."""
 
     @property
     def parts(self) -> int:
-        """How many fragments there will be."""
+        """Number of resulting fragments."""
         return int(self.bounds.num_rows) + 1 if self.fragments else 0
 
 
 def step_of(rows: int, part_rows: int) -> int:
-    """Every how many rows one is looked at."""
+    """The sampling interval: one row in this many is examined."""
     return max(1, rows // max(_SAMPLE, _SAMPLE_OF_PART * -(-rows // max(1, part_rows))))
 
 
 def rows_of_part(target_rows: int, width: float) -> int:
-    """Rows of a new fragment, from the bytes of one row."""
+    """Rows of a new fragment, from the width of a row in bytes."""
     return max(1, min(target_rows, int(_PART_BYTES / max(1.0, width))))
 
 
@@ -249,10 +249,10 @@ def ends_of(ordering: Ordering, rows: pa.Table) -> tuple[bool, pa.Table]:
 
 
 def plan_clusters(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: int) -> ClusterPlan:
-    """Which fragments to rewrite, and into which parts.
+    """Choose the fragments to rewrite and the resulting parts.
 
-    A fragment is left alone if it is large enough, its rows are in order, and its range is about as narrow as it can
-    be. The others are rewritten if that makes fewer of them, or ranges that overlap less.
+    A fragment is left alone if it is large enough, its rows are in order, and its range is about as narrow as possible.
+    The others are rewritten if that reduces their number or the overlap of their ranges.
     """
     keys = [entry for entry in keys if entry.rows]
     nothing = ClusterPlan(frozenset(), Scale(ordering), pa.table({}), 1.0)
@@ -270,11 +270,11 @@ def plan_clusters(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: i
 
 
 def _standing_out(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: int) -> list[FragmentKeys]:
-    """Fragments that are small, not in order, or much wider than they have to be."""
+    """Fragments that are small, unsorted, or much wider than necessary."""
     sample, ends = pa.concat_tables(entry.sample for entry in keys), pa.concat_tables(entry.ends for entry in keys)
     total = sum(entry.rows for entry in keys)
     power = 1 / len(ordering.columns) if ordering.curve else 1.0
-    # Of a curve the range alone tells whether rows are in order: with few fragments it cannot be so much too wide.
+    # For a curve, only the range shows whether rows are in order: with few fragments it cannot be that much too wide.
     wide = min(_WIDE, 0.75 * max(1.0, total / part_rows) ** power) if ordering.curve else _WIDE
     return [
         entry
@@ -286,7 +286,7 @@ def _standing_out(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: i
 
 
 def _plan_for(ordering: Ordering, chosen: Sequence[FragmentKeys], part_rows: int) -> tuple[ClusterPlan, float]:
-    """What rewriting these fragments takes, and how many times smaller the depth becomes."""
+    """The plan to rewrite these fragments, and the factor by which the depth shrinks."""
     sample, ends = pa.concat_tables(entry.sample for entry in chosen), pa.concat_tables(entry.ends for entry in chosen)
     rows = sum(entry.rows for entry in chosen)
     scale = scale_of(ordering, sample)
@@ -297,22 +297,22 @@ def _plan_for(ordering: Ordering, chosen: Sequence[FragmentKeys], part_rows: int
 
 
 def _expected(plan: ClusterPlan, sample: pa.Table) -> float:
-    """The depth that the parts will have, by the sample."""
+    """The depth that the parts will have, estimated from the sample."""
     if not sample.num_rows:
         return 0.0
     parts = ranks(plan.bounds, plan.scale.line(sample))
-    # Not by a filter for each part: a large table has thousands of them, and a sample of millions of rows.
+    # Not with a filter for each part: a large table has thousands of parts, and a sample of millions of rows.
     ends = [ends_of(plan.scale.ordering, sample.take(pa.array(own)))[1] for _, own in divided(parts)]
     return depth_of(plan.scale.ordering, pa.concat_tables(ends), sample)
 
 
 def depth_of(ordering: Ordering, ends: pa.Table, sample: pa.Table) -> float:
-    """The depth of fragments with these ends, as seen by rows of a sample."""
+    """The depth of fragments with these ends, measured with a sample."""
     return float(shares(ordering, ends, sample).sum())
 
 
 def shares(ordering: Ordering, ends: pa.Table, sample: pa.Table) -> npt.NDArray[np.float64]:
-    """For each fragment the share of the rows that lie in its range; of a curve the mean of those of its columns."""
+    """For each fragment, the share of rows within its range; for a curve, the mean over its columns."""
     count = ends.num_rows // 2
     most = max(1, _COMPARED // max(1, count))
     if sample.num_rows > most:
@@ -327,7 +327,7 @@ def shares(ordering: Ordering, ends: pa.Table, sample: pa.Table) -> npt.NDArray[
 
 
 def _places(ends: pa.Table, sample: pa.Table) -> tuple[Numbers, Numbers, Numbers]:
-    """Places of low ends, rows and high ends in one order, in which equal ones come in this order."""
+    """Positions of low ends, rows and high ends in one order; equal ones sort in this sequence."""
     numbers = np.arange(ends.num_rows)
     lows, highs = (ends.take(pa.array(numbers[at::2])) for at in (0, 1))
     order = positions(pa.concat_tables([lows, sample, highs]))

@@ -1,4 +1,4 @@
-"""What a compaction is asked for, what it plans, and what it did."""
+"""Options, plans and results of compactions and flattening, and the rules for inherited fragments and indexes. Pure."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from lance_spark.format.versions import Copy, Snapshot
 from lance_spark.optimize.order_rules import Ordering
 
 _SHOWN = 20
-"""Tasks that a plan shows one by one."""
+"""Number of tasks that a plan lists individually."""
 
 
 @dataclass(frozen=True)
 class OptimizeProgress(WorkProgress):
-    """How far a compaction is, in fragments."""
+    """The progress of a compaction, in fragments."""
 
     rows: int = 0
-    """Rows that were written anew and committed."""
+    """Rows that were rewritten and committed."""
     bytes: int = 0
-    """Size of the data files that were committed."""
+    """Size of the committed data files."""
 
     @property
     def fragments(self) -> int:
-        """Fragments that are rewritten in all."""
+        """Total number of fragments to rewrite."""
         return self.total
 
     def __str__(self) -> str:
@@ -53,42 +53,42 @@ class OptimizeProgress(WorkProgress):
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """Which fragments are rewritten, and how."""
+    """Which fragments to rewrite, and how."""
 
     target_rows: int = 1_000_000
-    """Rows that a fragment should have."""
+    """Target number of rows per fragment."""
     where: str | None = None
-    """Lance SQL: only fragments with a row that it is true for."""
+    """Lance SQL: only fragments with a matching row."""
     own_only: bool | None = None
-    """False: also fragments whose files are in another place, the parent of a branch or the source of a clone."""
+    """False: also rewrite fragments whose files are in another place, the branch's parent or the clone's source."""
     partial_progress: int = 10
-    """How many commits there are at most."""
+    """Maximum number of commits."""
     dry_run: bool = False
     order: Ordering | None = None
-    """The order that rows get; None for the one that they have."""
+    """The new order of rows; None to keep their order."""
     progress: Callable[[OptimizeProgress], object] | None = None
-    """Is told how far it is, each time a group of fragments is committed."""
+    """Called with the progress after each group of fragments is committed."""
 
     def __post_init__(self) -> None:
         for name in ("target_rows", "partial_progress"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidOption(f"{name} is a whole number, at least 1, not {value!r}.")
+                raise InvalidOption(f"{name} must be a whole number of at least 1, not {value!r}.")
         if self.where is not None and not self.where.strip():
-            raise InvalidOption("where is a condition in SQL.", hint="Leave it out for all fragments.")
+            raise InvalidOption("where must be a condition in SQL.", hint="Leave it out for all fragments.")
         check_progress(self.progress)
 
     def tell(self, progress: OptimizeProgress) -> None:
-        """Say how far it is, to whom wants to know."""
+        """Report the progress to the callback, if there is one."""
         if self.progress is not None:
             self.progress(progress)
 
 
 class RewriteTask(NamedTuple):
-    """Fragments that become one, or a few; the order of their rows stays."""
+    """Fragments that become one or a few; the order of their rows stays."""
 
     sources: tuple[Fragment, ...]
-    """As they were when it was planned."""
+    """The fragments when the task was planned."""
     job: str
     """pylance's task, as JSON."""
 
@@ -109,7 +109,7 @@ class RewriteTask(NamedTuple):
 
 
 class RewrittenTask(NamedTuple):
-    """A task whose new files are written. Nobody sees them before the commit."""
+    """A task with written files. Readers see them only after the commit."""
 
     task: RewriteTask
     result: str
@@ -125,7 +125,7 @@ class OptimizePlan(Shown):
     """What a compaction would rewrite."""
 
     pin: PinnedVersion
-    """The version it was planned on."""
+    """The version that it was planned on."""
     groups: tuple[tuple[RewriteTask, ...], ...]
     """Each becomes one commit."""
     fragments: int
@@ -137,11 +137,11 @@ class OptimizePlan(Shown):
     counts_rows: bool = True
     """Whether the version knows how many rows its fragments have."""
     order: Ordering | None = None
-    """The order that the rows get; None for the one that they have."""
+    """The new order of rows; None to keep their order."""
     parts: int = 0
-    """Fragments that rows are sorted into."""
+    """Number of fragments that rows are sorted into."""
     depth: float = 0.0
-    """In how many of the fragments a row might be, by its values of the columns of the order, on average."""
+    """The average number of fragments that may contain a row, by its values of the sorted columns."""
 
     @cached_property
     def tasks(self) -> tuple[RewriteTask, ...]:
@@ -155,7 +155,7 @@ class OptimizePlan(Shown):
 
     @property
     def rows(self) -> int:
-        """Rows that would be written anew."""
+        """Rows that would be rewritten."""
         return sum(task.rows for task in self.tasks)
 
     @property
@@ -165,7 +165,7 @@ class OptimizePlan(Shown):
 
     @property
     def summary(self) -> str:
-        """In one line, without the version."""
+        """One line, without the version."""
         size = f"{counted(self.rows, 'row')}, {readable(self.bytes)}"
         if self.order is not None:
             some = f"{self.sources:,} of {counted(self.fragments, 'fragment')}"
@@ -183,7 +183,7 @@ class OptimizePlan(Shown):
         )
         notes = [f"{len(numbered) - _SHOWN:,} more tasks"] if len(numbered) > _SHOWN else []
         if self.inherited:
-            notes.append(f"{counted(self.inherited, 'inherited fragment')} left alone; own_only=False takes them, too")
+            notes.append(f"{counted(self.inherited, 'inherited fragment')} left alone; own_only=False takes them")
         if self.rehome:
             notes.append(f"inherited indexes that are copied first: {', '.join(self.rehome)}")
         grid = Grid(("commit", "fragments", "rows", "bytes"), rows, frozenset({0, 2, 3}))
@@ -196,25 +196,25 @@ class OptimizeResult(ShownInOneLine):
     """What a compaction did; prints as one line."""
 
     version: PinnedVersion
-    """The newest version it made; the one it looked at where it made none."""
+    """The newest version it made, or the one it examined if it made none."""
     plan: OptimizePlan
-    """What it set out to do."""
+    """What it planned to do."""
     dry_run: bool = False
     fragments_removed: int = 0
     fragments_added: int = 0
     rows: int = 0
-    """Rows that were written anew."""
+    """Rows that were rewritten."""
     bytes: int = 0
     """Size of the new data files."""
     commits: int = 0
     conflicts: tuple[tuple[int, ...], ...] = ()
-    """Tasks, as ids of their fragments, that other commits overtook twice: their rows are as the others left them."""
+    """Tasks, as ids of their fragments, that other commits overtook twice: their rows were left unchanged."""
     rehomed: tuple[str, ...] = ()
-    """Names of inherited indexes whose files the branch has itself now."""
+    """Names of inherited indexes that the branch now has its own files of."""
     depth: float | None = None
-    """The plan's depth, as it is now; None where rows kept their order."""
+    """The plan's depth after the rewrite; None if rows kept their order."""
     uncovered: tuple[str, ...] = ()
-    """Names of indexes that do not cover the rows any more: ``indexes.optimize()`` adds them again."""
+    """Names of indexes that no longer cover the rewritten rows: ``indexes.optimize()`` adds them again."""
 
     def __str__(self) -> str:
         """``exp@9: 12 fragments became 3 in 2 commits; 1,200 rows, 3.4 KiB``."""
@@ -231,7 +231,7 @@ class OptimizeResult(ShownInOneLine):
         if self.depth is not None:
             told += f"; depth {self.plan.depth:.1f} became {self.depth:.1f}"
         if self.uncovered:
-            told += f"; not indexed any more: {', '.join(self.uncovered)}"
+            told += f"; no longer indexed: {', '.join(self.uncovered)}"
         return f"{told}; {counted(len(self.conflicts), 'task')} in conflict" if self.conflicts else told
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
@@ -269,7 +269,7 @@ class OptimizeResult(ShownInOneLine):
         }
 
 
-# --- Which fragments a compaction may touch, which indexes it needs beside them, and how tasks are put into commits
+# --- Inherited fragments and indexes, and grouping tasks into commits
 
 _REHOMED = frozenset(
     {
@@ -283,13 +283,13 @@ _REHOMED = frozenset(
         "ZoneMapIndexDetails",
     }
 )
-"""Kinds of indexes that were seen to answer the same from another place: the end of the name of their details."""
+"""Kinds of indexes that are known to return the same results from another place, by the end of their details' name."""
 
 
 def inherited_fragments(snapshot: Snapshot, root: str) -> frozenset[int]:
-    """The fragments with files in a place that is not the chain's own.
+    """The fragments with files outside the chain's own place.
 
-    A branch owns what is in its directory. Main owns all that is below ``root``, the dataset's URI: a merge lets it
+    A branch owns the files in its directory. Main owns everything below ``root``, the dataset's URI: a merge lets it
     read files of branches.
     """
     branch = snapshot.pin.branch
@@ -306,7 +306,7 @@ def inherited_fragments(snapshot: Snapshot, root: str) -> frozenset[int]:
 
 
 def grouped(tasks: Sequence[RewriteTask], most: int) -> tuple[tuple[RewriteTask, ...], ...]:
-    """The tasks in their order, in at most so many groups of about the same size."""
+    """The tasks in order, in at most ``most`` groups of about equal size."""
     count = min(most, len(tasks))
     left, groups, start = sum(task.bytes for task in tasks), [], 0
     for number in range(count):
@@ -321,10 +321,10 @@ def grouped(tasks: Sequence[RewriteTask], most: int) -> tuple[tuple[RewriteTask,
 
 
 def indexes_to_rehome(indexes: Iterable[IndexRecord], fragments: Collection[int]) -> tuple[IndexRecord, ...]:
-    """The inherited indexes that know rows of the fragments.
+    """The inherited indexes that cover rows of the fragments.
 
-    pylance would rewrite such an index into the branch, and then look for it in the parent. Raises Refused for an index
-    of which it is not certain what it needs.
+    pylance would rewrite such an index into the branch but look for it in the parent. Raises Refused for an index with
+    unknown needs.
     """
     found = []
     for index in indexes:
@@ -332,9 +332,9 @@ def indexes_to_rehome(indexes: Iterable[IndexRecord], fragments: Collection[int]
             continue
         if index.fragments is None or index.is_internal:
             raise Refused(
-                f"The inherited index '{index.name}' does not say which fragments it covers: after a compaction it "
-                "might be lost.",
-                hint="Optimize the parent, or make the index again on the branch.",
+                f"The inherited index '{index.name}' does not record which fragments it covers: a compaction might "
+                "lose it.",
+                hint="Optimize the parent, or create the index again on the branch.",
             )
         if not index.fragments.isdisjoint(fragments):
             _check_kind(index)
@@ -346,26 +346,26 @@ def _check_kind(index: IndexRecord) -> None:
     kind = index.details[0].rpartition(".")[2] if index.details else "unknown"
     if kind not in _REHOMED:
         raise Refused(
-            f"The inherited index '{index.name}' is of a kind ({kind}) of which it is not known whether it survives a "
-            "compaction of inherited fragments.",
+            f"The inherited index '{index.name}' is of a kind ({kind}) that may not survive a compaction of inherited "
+            "fragments.",
             hint="Leave own_only=False out, or drop the index on the branch first.",
         )
 
 
 def same_sources(task: RewriteTask, now: Mapping[int, Fragment]) -> bool:
-    """Whether the fragments are as they were when the task was planned: same files, same rows deleted, same row ids.
+    """Whether the fragments are the same as in the plan: same files, same deleted rows, same row ids.
 
-    ``now`` are those of another version, by id.
+    ``now`` are the fragments of another version, by id.
     """
     return all(now.get(source.id) == source for source in task.sources)
 
 
 def landed(entry: RewrittenTask, paths: Collection[str]) -> bool:
-    """Whether the new fragments of a task are in a version that has these data files."""
+    """Whether a version with these data files contains the new fragments of a task."""
     return bool(entry.files) and all(path in paths for path in entry.files)
 
 
-# --- Which files a branch or clone has to copy to depend on no other place, and what came of it
+# --- Flattening: the files to copy, and the result
 
 
 @dataclass(frozen=True, repr=False)
@@ -373,9 +373,9 @@ class FlattenResult(ShownInOneLine):
     """What a flattening copied; prints as one line."""
 
     version: PinnedVersion
-    """The newest version, which names no file in another place."""
+    """The newest version, which names no files in other places."""
     files: int = 0
-    """Data and deletion files that were copied, or were there from an attempt that was killed."""
+    """Data and deletion files that were copied, including those of an interrupted attempt."""
     bytes: int = 0
     """Size of the data files, as far as their writers recorded it."""
     indexes: tuple[str, ...] = ()
@@ -405,9 +405,9 @@ def reads_elsewhere(fragment: Fragment) -> bool:
 
 
 def inherited_copies(snapshot: Snapshot, sidecars: bool) -> tuple[Copy, ...]:
-    """The data and deletion files in other places. ``sidecars``: the table has blobs beside its data files.
+    """The data and deletion files in other places. ``sidecars``: the table has blobs next to its data files.
 
-    Raises Refused for a file that was named by hand: another one may have the same name.
+    Raises Refused for a file that was named by hand: another file may have the same name.
     """
     copies: dict[str, Copy] = {}
     for fragment in snapshot.contents.fragments():
@@ -416,8 +416,8 @@ def inherited_copies(snapshot: Snapshot, sidecars: bool) -> tuple[Copy, ...]:
                 continue
             if not is_generated(file.path):
                 raise Refused(
-                    f"The data file {file.path} was named by hand: a copy could take the place of another file.",
-                    hint=hints.of(hints.optimize(own_only=False), " writes its rows anew."),
+                    f"The data file {file.path} was named by hand: a copy could replace another file.",
+                    hint=hints.of(hints.optimize(own_only=False), " rewrites its rows."),
                 )
             root, name = snapshot.root_of(file), stored_name(file.path)
             path = f"data/{name}" if root.is_dataset else name

@@ -1,1 +1,1 @@
-"""What Spark's planner hands to a scan, and what becomes of it: filters, partial aggregates, estimates. Pure."""
+"""Pushdown from Spark's planner: filters, partial aggregates, sort orders and estimates. Pure."""

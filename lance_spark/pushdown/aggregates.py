@@ -1,4 +1,4 @@
-"""Which aggregates Spark can leave to the executors, as partial ones that Spark merges."""
+"""Pushed-down aggregates: partial ones that Spark merges, or full answers from indexes or the manifest."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from lance_spark.scan.rules import FragmentSize
 
 Function = Literal["COUNT_STAR", "COUNT", "SUM", "MIN", "MAX", "AVG"]
 MAX_SUMMED_DIGITS = 28
-"""Digits of decimals that are summed: in 38, which Arrow's decimals have, fit the sums of ten billion of them."""
+"""Maximum digits of decimals to sum: the 38 digits of Arrow's decimals hold the sums of ten billion of them."""
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate as Spark's planner asks for it."""
+    """One aggregate that Spark's planner requests."""
 
     function: Function
     column: Column | None = None
-    """None only for COUNT_STAR. An aggregate over anything but a column has no such value: it is not possible."""
+    """None only for COUNT_STAR. An aggregate over anything but a column cannot be represented, and is not pushed."""
     distinct: bool = False
 
 
@@ -57,22 +57,22 @@ class Partial:
     path: tuple[str, ...]
     """The column; empty for COUNT_STAR."""
     input: pa.DataType
-    """What the column is brought to first. For COUNT of a type that Spark does not get, null."""
+    """The type that the column is converted to first. For COUNT of a type that Spark does not get, null."""
     output: pa.DataType
 
 
 @dataclass(frozen=True)
 class AggregatePlan:
-    """What to read and what comes out; executors get it pickled."""
+    """The inputs and outputs of an aggregation; executors get it pickled."""
 
     columns: tuple[str, ...]
     """Top-level columns to read; empty for COUNT_STAR alone."""
     groups: tuple[tuple[str, ...], ...]
-    """Columns whose values make a group."""
+    """Group columns."""
     partials: tuple[Partial, ...]
     output: pa.Schema
-    """The rows that come out, in the Arrow types that Spark expects: group columns first, then one column for each
-    aggregate. Names are unique and for people only."""
+    """The result, in the Arrow types that Spark expects: group columns first, then one column per aggregate. Names are
+    unique, and for display only."""
 
 
 def plan_aggregates(
@@ -81,12 +81,12 @@ def plan_aggregates(
     schema: pa.Schema,
     asked: Sequence[Aggregate] = (),
 ) -> AggregatePlan | None:
-    """How to compute partial aggregates that Spark merges to its own result; None when that is not possible.
+    """How to compute partial aggregates that Spark merges to its own result; None if that is not possible.
 
     ``aggregates`` are those of ``pushAggregation``, where Spark has split AVG into SUM and COUNT. ``asked`` are those
-    of all calls of ``supportCompletePushDown`` before: of the first one, which has AVG, and of a second one, which
-    has it no more. Spark's own average of bigints adds up doubles; what it makes of an average that it has split adds
-    up bigints, and fails where these overflow. So averages of bigints are not possible.
+    of all previous calls of ``supportCompletePushDown``: a first one with AVG, and a second one without it. Spark's own
+    average of bigints sums doubles. Its split average sums bigints, and fails if these overflow. So averages of bigints
+    are not pushed down.
     """
     keys = [_key_type(schema, group.path) for group in groups]
     found = [_partial(each, schema) for each in aggregates]
@@ -139,7 +139,7 @@ def _sum(path: tuple[str, ...], kind: pa.DataType) -> Partial | None:
     if pt.is_floating(kind):
         return Partial("SUM", path, pa.float64(), pa.float64())
     if pt.is_decimal(kind) and kind.precision <= MAX_SUMMED_DIGITS:
-        # Spark says decimal(p + 10, s) of a sum, but casts the partial ones that it gets to the type of the column.
+        # Spark declares a sum as decimal(p + 10, s), but casts the partial sums that it gets to the column's type.
         return Partial("SUM", path, pa.decimal128(38, kind.scale), kind)
     return None
 
@@ -157,12 +157,12 @@ def _unique(names: Sequence[str]) -> Iterator[str]:
         yield name
 
 
-# --- Rows to groups, and groups of several chunks to groups, through Arrow's own aggregation
-# Three shapes of tables: rows as they are prepared have a column for each key (``key0``) and for what each aggregate
-# takes (``in0``); groups have the keys and the aggregates so far (``out0``). ``nan0`` goes along where that matters.
+# --- Grouping rows, and merging groups of several chunks, through Arrow's own aggregation
+# Tables have two shapes: prepared rows have a column for each key (``key0``) and for each aggregate's input
+# (``in0``); groups have the keys and the aggregates so far (``out0``). ``nan0`` goes along if it matters.
 
 WIDE = pa.decimal128(38, 0)
-"""Sums of integers that int64 cannot hold."""
+"""Type for sums of integers beyond int64."""
 _FUNCTIONS = {"COUNT_STAR": "count", "COUNT": "count", "SUM": "sum", "MIN": "min", "MAX": "max"}
 _MERGED = {"count": "sum"}
 
@@ -178,17 +178,17 @@ def result(at: int) -> str:
 
 
 def nan_flag(at: int) -> str:
-    """Name of the column that says whether a NaN was among the values: Arrow's maximum leaves it out, Spark's is it."""
+    """Name of the flag column for NaN among the values: Arrow's maximum ignores NaN, in Spark NaN is the maximum."""
     return f"nan{at}"
 
 
 def needs_nan_flag(partial: Partial) -> bool:
-    """Whether the aggregate goes with a flag for NaN."""
+    """Whether the aggregate needs a flag for NaN."""
     return partial.function == "MAX" and bool(pt.is_floating(partial.input))
 
 
 def integer_sums(plan: AggregatePlan) -> list[str]:
-    """Prepared columns whose sums may overflow."""
+    """Prepared columns whose sums can overflow."""
     return [f"in{at}" for at, each in enumerate(plan.partials) if each.function == "SUM" and each.input == pa.int64()]
 
 
@@ -200,7 +200,7 @@ def widen(plan: AggregatePlan, rows: pa.Table) -> pa.Table:
 
 
 def prepare(plan: AggregatePlan, batch: pa.RecordBatch | None) -> pa.Table:
-    """What the plan takes of a batch; for None, no rows.
+    """The plan's inputs from a batch; for None, no rows.
 
     Raises SchemaMismatch for a value that Spark cannot hold.
     """
@@ -230,7 +230,7 @@ def group(plan: AggregatePlan, rows: pa.Table) -> pa.Table:
 
 
 def merge(plan: AggregatePlan, groups: pa.Table) -> pa.Table:
-    """Groups as groups of which each is there once."""
+    """Merge groups with the same key."""
     functions = [_FUNCTIONS[each.function] for each in plan.partials]
     wanted = [(result(at), _MERGED.get(function, function), result(at)) for at, function in enumerate(functions)]
     return _aggregate(plan, groups, wanted)
@@ -246,7 +246,7 @@ def _aggregate(plan: AggregatePlan, table: pa.Table, wanted: Sequence[tuple[str,
 
 
 def _column(batch: pa.RecordBatch, path: tuple[str, ...], kind: pa.DataType) -> pa.Array:
-    """A column brought to Spark's type as a scan brings it, and from there to what is aggregated."""
+    """A column converted to Spark's type as in a scan, and then to the type that is aggregated."""
     found = batch.column(path[0])
     if len(path) > 1:
         found = pc.struct_field(found, list(path[1:]))
@@ -259,35 +259,35 @@ def _column(batch: pa.RecordBatch, path: tuple[str, ...], kind: pa.DataType) -> 
 
 
 def _normalised(keys: pa.Array) -> pa.Array:
-    """Floats of which those that Spark takes for one group are the same bits."""
+    """Floats with equal bits if Spark puts them into one group."""
     if not pt.is_floating(keys.type):
         return keys
     return pc.if_else(pc.is_nan(keys), pa.scalar(math.nan, keys.type), pc.add(keys, pa.scalar(0.0, keys.type)))
 
 
 # --- Computing partial aggregates over Arrow batches, in bounded memory
-# Several rows may come out for one group: Spark merges them. That makes both hard parts simple. Where groups are too
-# many to keep, what is there is handed on; and a sum that its type cannot hold is handed on in parts, so that it is
-# Spark, at the end, that finds out whether the whole sum overflows.
+# Several output rows can belong to one group: Spark merges them. That makes both hard parts simple. If there are too
+# many groups to keep, the current ones are emitted. A sum that its type cannot hold is emitted in parts, so that Spark,
+# at the end, determines whether the whole sum overflows.
 
 MAX_GROUPS = 2**18
-"""Groups that are kept; with more, partial rows are handed on."""
+"""Maximum groups to keep; with more, partial rows are emitted."""
 MAX_BYTES = 64 * 2**20
-"""Bytes of groups that are kept."""
+"""Maximum bytes of groups to keep."""
 CHUNK_ROWS = 2**18
-"""Rows that are grouped at once: grouping each batch of 65,536 on its own takes twice the time."""
+"""Rows to group at once: grouping each batch of 65,536 on its own takes twice the time."""
 CHUNK_BYTES = 32 * 2**20
-"""Bytes of rows that are grouped at once."""
+"""Bytes of rows to group at once."""
 _LARGEST = 2**63 - 1
 _ROWS = 2**31
-"""Rows after which partial rows are handed on: up to there, no sum of decimals can leave Arrow's 128 bits."""
+"""Rows after which partial rows are emitted: up to there, no sum of decimals can exceed Arrow's 128 bits."""
 
 
 def aggregate(plan: AggregatePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ``plan.output``; several may belong to one group, Spark merges them.
+    """Rows of ``plan.output``; several can belong to one group, Spark merges them.
 
-    ``batches`` have the columns of the plan in the dataset's own types, and maybe others. Without groups at least one
-    row comes out, also without any batch: Spark adds up the counts that it gets, and says null where there is none.
+    ``batches`` have the columns of the plan in the dataset's own types, and possibly others. Without groups, at least
+    one row is emitted, even without any batch: Spark adds up the counts that it gets, and no row would give null.
     Raises SchemaMismatch for a value that Spark cannot hold.
     """
     state = _State(plan)
@@ -311,7 +311,7 @@ def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class _State:
-    """The groups found so far, and how far their sums can be from what int64 holds."""
+    """The groups so far, and a bound on how far their sums are from zero."""
 
     def __init__(self, plan: AggregatePlan) -> None:
         self._plan = plan
@@ -321,7 +321,7 @@ class _State:
         self._sent = False
 
     def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Take further rows in; what comes out is done with."""
+        """Add rows; emits rows that are finished."""
         reach = max((_reach(rows[name]) for name in integer_sums(self._plan)), default=0)
         if reach > _LARGEST:
             yield from self._send(group(self._plan, widen(self._plan, rows)))
@@ -330,7 +330,7 @@ class _State:
             yield from self._flush()
         found = group(self._plan, rows)
         if found.num_rows > MAX_GROUPS // 4 and 2 * found.num_rows > rows.num_rows:
-            # Nearly every row is a group of its own: merging gains nothing.
+            # Nearly every row is its own group: merging gains nothing.
             yield from self._send(found)
             return
         self._kept = found if self._kept is None else merge(self._plan, pa.concat_tables([self._kept, found]))
@@ -340,7 +340,7 @@ class _State:
             yield from self._flush()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left, or the one row that says that there was nothing."""
+        """The remaining rows, or the one row that reports an empty input."""
         yield from self._flush()
         if not self._sent and not self._plan.groups:
             yield from self._send(group(self._plan, prepare(self._plan, None)))
@@ -356,29 +356,29 @@ class _State:
 
 
 def _reach(values: pa.ChunkedArray) -> int:
-    """How far from zero the sum of any of these values can be."""
+    """The maximum distance from zero of a sum of any of these values."""
     found = pc.min_max(values).as_py()
     return int(len(values) * max(abs(found["min"] or 0), abs(found["max"] or 0)))
 
 
-# --- Groups as the rows that Spark gets, with sums in as many parts as their type needs
+# --- Groups as Spark's rows, with sums in as many parts as their type needs
 
 _BATCH_ROWS = 65_536
 _EXACT = decimal.Context(prec=80)
 
 
 class _Carried(NamedTuple):
-    """What did not fit into the sum of one group."""
+    """The part of one group's sum that did not fit."""
 
     row: int
-    """Which of the groups."""
+    """Index of the group."""
     part: Decimal
     times: int
-    """How often the part is to be added."""
+    """How often to add the part."""
 
 
 def finished(plan: AggregatePlan, groups: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows of some groups; rows that only carry what did not fit into a sum come last."""
+    """The rows of some groups; rows that only carry the rest of a sum come last."""
     keys = [groups[key(at)] for at in range(len(plan.groups))]
     values: list[pa.ChunkedArray] = []
     carried: list[tuple[int, list[_Carried]]] = []
@@ -414,7 +414,7 @@ def _carriers(plan: AggregatePlan, keys: list[pa.ChunkedArray], at: int, carried
 
 
 def _batched(carried: list[_Carried]) -> Iterator[list[_Carried]]:
-    """Pieces that make at most a batch of rows each."""
+    """Pieces of at most one batch of rows each."""
     some: list[_Carried] = []
     room = _BATCH_ROWS
     for row, part, left in carried:
@@ -430,7 +430,7 @@ def _batched(carried: list[_Carried]) -> Iterator[list[_Carried]]:
 
 
 def _fitting(sums: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, list[_Carried]]:
-    """Sums in a type that may be too small for them, and what is then to be added to them."""
+    """Sums in a type that might be too small for them, and the rest to add to them."""
     limit, wide = _limit(kind), pa.decimal128(38, _scale(kind))
     sums = pc.cast(sums, wide)
     fits = pc.and_(pc.less_equal(sums, pa.scalar(limit, wide)), pc.greater_equal(sums, pa.scalar(-limit, wide)))
@@ -456,20 +456,20 @@ def _scale(kind: pa.DataType) -> int:
 
 
 # --- Minima and maxima of whole tables, from the few rows at the ends of an index
-# What an index says its ends are is only a guess: those rows may be deleted, and others may have come. So all rows that
-# are as far out as the guess are read. If there are any, the smallest or largest of them is that of the table, whatever
-# the guess was worth; if not, the query has to read the table.
+# The ends that an index reports are only a guess: their rows might be deleted, and others might have been added. So all
+# rows at least as far out as the guess are read. If there are any, the smallest or largest of them is the table's,
+# however good the guess was; if not, the query reads the table.
 
 IndexEnds: TypeAlias = "tuple[str, str]"
-"""The smallest and the largest value of an index, or of one segment of it, in pylance's words."""
+"""The smallest and the largest value of an index, or of one segment of it, as pylance's text."""
 Ends: TypeAlias = "tuple[int | None, int | None]"
-"""The same as numbers, as Spark holds the values inside; None where the words are not understood."""
+"""The same as numbers, in Spark's internal form; None if the text cannot be parsed."""
 
 _OPERATORS = {"MIN": "<=", "MAX": ">="}
 
 
 def extreme_columns(plan: AggregatePlan) -> tuple[str, ...]:
-    """The columns whose ends answer a plan; empty for one that asks for anything but minima, maxima and the count."""
+    """The columns whose ends answer a plan; empty if it has anything but minima, maxima and the count."""
     asked = [partial for partial in plan.partials if partial.function != "COUNT_STAR"]
     if plan.groups or any(partial.function not in _OPERATORS or len(partial.path) != 1 for partial in asked):
         return ()
@@ -486,7 +486,7 @@ def ends_of(segments: Iterable[IndexEnds], kind: pa.DataType) -> Ends:
 
 
 def beyond(plan: AggregatePlan, ends: Mapping[str, Ends], schema: pa.Schema) -> PushedFilter | None:
-    """Keeps the rows that are as far out as the ends, for any of the aggregates; None where an end is not known."""
+    """A filter for the rows at least as far out as the ends, for any of the aggregates; None if an end is unknown."""
     conditions: list[Expression] = []
     for partial in _extremes(plan):
         name, guess = partial.path[0], _guess(partial, ends)
@@ -502,9 +502,9 @@ def beyond(plan: AggregatePlan, ends: Mapping[str, Ends], schema: pa.Schema) -> 
 def settled(
     plan: AggregatePlan, ends: Mapping[str, Ends], batches: Iterable[pa.RecordBatch], rows: int
 ) -> pa.RecordBatch | None:
-    """What the plan comes to over the whole table, of ``rows`` rows; None if the guesses were too far out.
+    """The plan's result over the whole table, of ``rows`` rows; None if the guesses were too far out.
 
-    ``batches`` are what it comes to over the rows that ``beyond`` keeps.
+    ``batches`` are the results over the rows that ``beyond`` keeps.
     """
     found = pa.Table.from_batches(batches, plan.output)
     if found.num_rows != 1:
@@ -531,17 +531,17 @@ def _guess(partial: Partial, ends: Mapping[str, Ends]) -> int | None:
 
 
 def _reader(kind: pa.DataType) -> Callable[[str], int] | None:
-    """What makes a number of pylance's words for a value. Not for floats: Spark and Lance order them differently."""
+    """Parses pylance's text of a value to a number. Not for floats: Spark and Lance order them differently."""
     if pt.is_date32(kind):
         return lambda text: (date.fromisoformat(text) - date(1970, 1, 1)).days
-    whole = pt.is_integer(kind) and not pt.is_uint64(kind)  # Spark has decimals for those
+    whole = pt.is_integer(kind) and not pt.is_uint64(kind)  # Spark reads those as decimals
     return int if whole or (pt.is_timestamp(kind) and kind.unit == "us") else None
 
 
 def _number(read: Callable[[str], int], text: str) -> int | None:
     try:
         return read(text)
-    except ValueError:  # "NULL", for the column of an index that has nulls; a year that Python does not know
+    except ValueError:  # "NULL", if the column of an index has nulls; or a year outside Python's range
         return None
 
 
@@ -551,18 +551,18 @@ def _known(values: list[int | None], choose: Callable[[list[int]], int]) -> int 
 
 
 def _numbers(kind: pa.DataType) -> pa.DataType:
-    """The type in which values of another one are numbers."""
+    """The type that represents a type's values as numbers."""
     return pa.int32() if pt.is_date32(kind) else pa.int64()
 
 
-# --- Which queries the manifest alone answers
+# --- Queries that the manifest alone answers
 
 _CONSTANT = (None, ALWAYS, NEVER)
-"""Filters that say the same of all rows."""
+"""Filters that give the same result for all rows."""
 
 
 def answer(plan: AggregatePlan, filter: str | None, fragments: Iterable[FragmentSize]) -> pa.RecordBatch | None:
-    """The one row that a plan comes to, if it only counts rows; None when data has to be read.
+    """The one result row of a plan, if it only counts rows; None if data must be read.
 
     ``filter`` is the whole filter of the scan, in Lance's SQL.
     """

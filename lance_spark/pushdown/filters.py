@@ -1,7 +1,7 @@
-"""Spark's predicates as Lance's filters, where both keep the same rows.
+"""Spark's predicates as Lance's filters, if both keep the same rows.
 
-Negations are pushed down to the comparisons first, so that each of those only has to say for which rows it is true
-(or false), never for which it is null: indexes and DataFusion's own rewriting then cannot differ from Spark in that.
+Negations are first pushed down to the comparisons. So each comparison only has to define which rows it is true (or
+false) for, never which it is null for: indexes and DataFusion's own rewriting cannot differ from Spark in that.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import pyarrow.types as pt
 from lance_spark.format.schema import is_blob
 
 _MAX_DEPTH = 16
-"""AND inside of OR inside of AND; Lance's parser gives up at about 50 brackets, of which a level can take two."""
+"""AND inside OR inside AND; Lance's parser fails at about 50 brackets, and a level can take two."""
 _MAX_PARTS = 1_000
 """Comparisons in one predicate; DataFusion walks them recursively."""
 _MAX_LENGTH = 2**20
-"""Characters of SQL: it is sent along with every task, and parsed there."""
+"""Characters of SQL: every task receives and parses it."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class PushedFilter:
 
     sql: str
     exact: bool
-    """True when Lance keeps the very rows that Spark keeps. Otherwise Lance keeps all of those and maybe others, and
-    Spark has to apply the predicate again."""
+    """True if Lance keeps exactly the rows that Spark keeps. Otherwise Lance keeps all of those and maybe others, and
+    Spark must apply the predicate again."""
     rejects_nulls: frozenset[str] = field(default=frozenset(), compare=False)
-    """Columns, as SQL says them, that have a value in all rows that are kept."""
+    """Columns, in SQL, that are not null in any kept row."""
     only_that: bool = field(default=False, compare=False)
-    """Whether it keeps all rows in which these columns have a value."""
+    """Whether it keeps all rows whose values in these columns are not null."""
 
 
 def translate(predicate: Expression, schema: pa.Schema) -> PushedFilter | None:
-    """The predicate as a filter on a dataset with this schema; None for one that only Spark can apply.
+    """The predicate as a filter on a dataset with this schema; None if only Spark can apply it.
 
-    ``schema`` is the dataset's own, as pylance's ``dataset.schema`` has it. A column that it does not have makes the
-    part with that column untranslatable.
+    ``schema`` is the dataset's own, from pylance's ``dataset.schema``. An unknown column makes its part of the
+    predicate untranslatable.
     """
     found = _Translator(schema).true_where(predicate, True, 0)
     if found is None or len(found.sql) > _MAX_LENGTH:
@@ -54,10 +54,10 @@ def translate(predicate: Expression, schema: pa.Schema) -> PushedFilter | None:
 
 
 def conjunction(filters: Iterable[PushedFilter]) -> str | None:
-    """All filters as one, for a scan; None when they keep all rows.
+    """All filters as one, for a scan; None if they keep all rows.
 
-    Spark says ``a IS NOT NULL`` beside each ``a = 1``. Where that goes without saying it is left out: it would be
-    looked up in an index of its own, or keep the rest from being answered by an index alone.
+    Spark adds ``a IS NOT NULL`` to each ``a = 1``. If it is redundant, it is dropped: it would need a look-up in its
+    own index, or prevent an index from answering the rest alone.
     """
     needed = [each for each in filters if each.sql != ALWAYS]
     implied: set[str] = set().union(*(each.rejects_nulls for each in needed if not each.only_that))
@@ -72,7 +72,7 @@ class _Translator:
         self._named: set[str] = set()
 
     def true_where(self, expression: Expression, wanted: bool, depth: int) -> PushedFilter | None:
-        """SQL that is true for the rows for which the expression is ``wanted``, true or false."""
+        """SQL that is true for the rows where the expression is ``wanted``, true or false."""
         if depth > _MAX_DEPTH:
             return None
         if isinstance(expression, Call):
@@ -90,7 +90,7 @@ class _Translator:
         return PushedFilter(sql, True, rejects, only_that=not keeps_nulls and _is_null_test(expression))
 
     def _combined(self, call: Call, wanted: bool, depth: int) -> PushedFilter | None:
-        """By De Morgan: not both is either not. Of a conjunction, a part that cannot be said may be left out."""
+        """By De Morgan: not both is either not. An untranslatable part of a conjunction can be omitted."""
         parts = [self.true_where(each, wanted, depth + 1) for each in _flattened(call)]
         known = [part for part in parts if part is not None]
         exact = len(known) == len(parts) and all(part.exact for part in known)
@@ -175,13 +175,13 @@ class _Translator:
         return listed(reference, constants)
 
     def _constant(self, column: Expression, constant: Expression) -> tuple[Reference | None, Any]:
-        """The column and the constant it is compared with; no column where the two are not of one type."""
+        """The column and the constant compared with it; no column if their types differ."""
         inner = column.argument if isinstance(column, Cast) else column
         reference = self._reference(inner)
         if reference is None or not isinstance(constant, Literal):
             return None, None
         if isinstance(column, Cast):
-            # Constants beside the column's range are told from its values all the same.
+            # A constant outside the column's range still compares as smaller or larger than all its values.
             fits = widens(reference.kind, column.target) and widens(reference.kind, constant.type)
         else:
             fits = same_type(constant.type, reference.kind)
@@ -191,11 +191,11 @@ class _Translator:
         if not isinstance(expression, Column):
             return None
         found = plain_field(self._schema, expression.path)
-        # Lance knows no way to quote a backtick.
+        # Lance has no way to quote a backtick.
         if found is None or any(not name or "`" in name for name in expression.path):
             return None
         names = [f"`{name}`" for name in expression.path]
-        # Where a field has a value, the struct around it has one.
+        # If a field has a value, so does its enclosing struct.
         self._named.update(".".join(names[:depth]) for depth in range(1, len(names) + 1))
         return Reference(".".join(names), found.type, nested=len(expression.path) > 1)
 
@@ -222,7 +222,7 @@ def _is_null_test(expression: Expression) -> bool:
 
 
 def _plain(expression: Expression) -> Expression:
-    """Spark's own predicates for true and false stand for the constants, also where those are compared."""
+    """Spark's own predicates for true and false as constants, even inside comparisons."""
     if isinstance(expression, Call) and expression.name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
         return Literal(expression.name == "ALWAYS_TRUE", "boolean")
     return expression
@@ -232,12 +232,12 @@ def _is_truth(literal: Literal) -> bool:
     return literal.value is None or isinstance(literal.value, bool)
 
 
-# --- One column compared with constants, as SQL that is true for exactly the rows for which Spark says true
-# All functions return None where that cannot be said. A row for which Spark says null is none of those.
+# --- One column compared with constants, as SQL that is true for exactly the rows where Spark's result is true
+# All functions return None if that cannot be expressed. Rows where Spark's result is null are excluded.
 
 NEVER, ALWAYS = "false", "true"
 INVERSE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-"""What is true where a comparison is false."""
+"""The comparison that is true where a comparison is false."""
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """The comparison with its sides swapped."""
 PARTS = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "contains"}
@@ -246,7 +246,7 @@ PARTS = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "co
 
 @dataclass(frozen=True)
 class Reference:
-    """A column of the dataset, as SQL says it."""
+    """A column of the dataset, in SQL."""
 
     sql: str
     kind: pa.DataType
@@ -255,7 +255,7 @@ class Reference:
 
     @property
     def is_null(self) -> str:
-        """True where it is null, or where a struct around it is."""
+        """True where it, or an enclosing struct, is null."""
         return self._apart_from_indexes(f"{self.sql} IS NULL")
 
     @property
@@ -264,7 +264,7 @@ class Reference:
         return self._apart_from_indexes(f"{self.sql} IS NOT NULL")
 
     def _apart_from_indexes(self, sql: str) -> str:
-        # Lance asks a zone map of a struct whether the struct is null, where the question is for one of its fields.
+        # Lance asks a struct's zone map whether the struct is null when the question is about one of its fields.
         return f"({sql}) IS TRUE" if self.nested else sql
 
 
@@ -286,13 +286,13 @@ def is_in(column: Reference, values: Iterable[Any]) -> str | None:
 
 
 def is_not_in(column: Reference, values: Iterable[Any]) -> str | None:
-    """``column NOT IN (values)``, which no row is if one of the values is null."""
+    """``column NOT IN (values)``, which is true for no row if one of the values is null."""
     values = list(values)
     return NEVER if any(value is None for value in values) else _listed(column, values, column.is_not_null, " NOT")
 
 
 def matches(column: Reference, function: str, text: str | None, wanted: bool) -> str | None:
-    """``STARTS_WITH``, ``ENDS_WITH`` or ``CONTAINS``, or its contrary."""
+    """``STARTS_WITH``, ``ENDS_WITH`` or ``CONTAINS``, or its negation."""
     if text is None:
         return NEVER
     constant = quoted(text)
@@ -305,7 +305,7 @@ def matches(column: Reference, function: str, text: str | None, wanted: bool) ->
 def compare_columns(left: Reference, operator: str, right: Reference) -> str | None:
     """Two columns of the same type."""
     kind = left.kind
-    # DataFusion tells -0.0 from 0.0 and one NaN from another.
+    # DataFusion distinguishes -0.0 from 0.0 and one NaN from another.
     if kind != right.kind or pt.is_dictionary(kind) or pt.is_floating(kind) or pt.is_nested(kind):
         return None
     return f"{left.sql} {operator} {right.sql}"
@@ -334,10 +334,10 @@ def _compare_outside(column: Reference, operator: str, where: Outside) -> str | 
 
 
 def _compare_floats(column: Reference, operator: str, value: float) -> str | None:
-    """Spark takes all NaN for one value, greater than any other, and -0.0 for 0.0.
+    """Spark treats all NaN as one value, greater than any other, and -0.0 as 0.0.
 
-    Lance orders floats by their bits: a NaN whose sign bit is set, which is what 0.0 / 0.0 gives on x86, lies below
-    minus infinity, and every NaN without it above infinity.
+    Lance orders floats by their bits: a NaN with its sign bit set, the result of 0.0 / 0.0 on x86, is below minus
+    infinity, and every NaN without it above infinity.
     """
     lowest, highest = (float_text(bound, column.kind) for bound in (float("-inf"), float("inf")))
     negative_nan, number_or_nan = f"{column.sql} < {lowest}", f"{column.sql} >= {lowest}"
@@ -368,7 +368,7 @@ def _is_floating(kind: pa.DataType) -> bool:
     return bool(pt.is_floating(kind.value_type if pt.is_dictionary(kind) else kind))
 
 
-# --- The expressions that Spark's planner offers to a data source, as plain values
+# --- Expressions of Spark's planner, as plain values
 
 
 @dataclass(frozen=True)
@@ -376,12 +376,12 @@ class Column:
     """A column, or a field inside one: ``("person", "name")`` is ``person.name``."""
 
     path: tuple[str, ...]
-    """Names as they are, without quotes; a name with a dot is one element."""
+    """Unquoted names; a name with a dot is one element."""
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant, as Spark holds it inside: a date is a number of days, a timestamp one of microseconds."""
+    """A constant, in Spark's internal form: a date is a number of days, a timestamp one of microseconds."""
 
     value: Any
     """bool, int, float, Decimal, str, bytes or None."""
@@ -391,7 +391,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator or a function by the name that Spark's connector API gives it, such as ``=``, ``IN`` or ``NOT``."""
+    """An operator or a function by its name in Spark's connector API, such as ``=``, ``IN`` or ``NOT``."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
@@ -403,7 +403,7 @@ class Cast:
 
     argument: Expression
     source: str
-    """Spark's ``simpleString`` of the argument's type; empty where Spark does not tell."""
+    """Spark's ``simpleString`` of the argument's type; empty if Spark does not reveal it."""
     target: str
 
 
@@ -424,10 +424,10 @@ def named_columns(expression: Expression) -> Iterator[str]:
             yield from named_columns(argument)
 
 
-# --- Constants in Lance's SQL, in the column's own type, so that neither a value nor the use of an index is lost
-# DataFusion converts a constant to the type of the column that it is compared with, and rounds or wraps around where
-# that type cannot hold it: a timestamp with microseconds becomes one with milliseconds, a year 1 in nanoseconds one of
-# this century, a wall-clock time in a column with a time zone an instant of that zone.
+# --- Constants in Lance's SQL, in the column's own type, which keeps their value and the use of an index
+# DataFusion converts a constant to the type of the compared column, and rounds or wraps around if that type cannot hold
+# it: a timestamp with microseconds becomes one with milliseconds, a year 1 in nanoseconds a time in this century, a
+# wall-clock time in a column with a time zone an instant of that zone.
 
 _UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -435,7 +435,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 class Outside(enum.Enum):
-    """Why a constant has no text: no value of the column's type is equal to it."""
+    """Why a constant has no text: it equals no value of the column's type."""
 
     BELOW = "less than all values of the type"
     ABOVE = "greater than all values of the type"
@@ -443,9 +443,9 @@ class Outside(enum.Enum):
 
 
 def literal(value: Any, kind: pa.DataType) -> str | Outside | None:
-    """The constant as text of the column's type, or where it lies beside that type; None where neither is known.
+    """The constant as text of the column's type, or its position outside that type; None if neither is known.
 
-    ``value`` is not None and not NaN, and is what Spark holds for the type that it sees in the column.
+    ``value`` is not None and not NaN, and has Spark's internal form of the column's Spark type.
     """
     if pt.is_dictionary(kind):
         return literal(value, kind.value_type)
@@ -454,7 +454,7 @@ def literal(value: Any, kind: pa.DataType) -> str | Outside | None:
 
 
 def quoted(text: str) -> str | None:
-    """A string constant; None for one that is no Unicode."""
+    """A string constant; None if it is not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -463,8 +463,8 @@ def quoted(text: str) -> str | None:
 
 
 def float_text(value: float, kind: pa.DataType) -> str:
-    """A float constant, ``inf`` and NaN among them, in the type that Spark sees."""
-    # A Java float comes as the double that prints the same; both are the same float.
+    """A float constant, including ``inf`` and NaN, in the type that Spark sees."""
+    # A Java float arrives as the double that prints the same; both are the same float.
     text = repr(value) if pt.is_float64(kind) else str(np.float32(value))
     return f"CAST('{text}' AS {'DOUBLE' if pt.is_float64(kind) else 'FLOAT'})"
 
@@ -482,7 +482,7 @@ def _integer(value: int | Decimal, kind: pa.DataType) -> str | Outside:
         return Outside.BELOW
     if number > highest:
         return Outside.ABOVE
-    # The parser takes the digits behind the minus for a number of their own, which is too large for a bigint.
+    # The parser reads the digits after the minus as a separate number, which is too large for a bigint.
     return str(number) if number != _LOWEST else f"CAST('{number}' AS BIGINT)"
 
 
@@ -554,8 +554,8 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-# --- How Spark sees a dataset's simple types, in Arrow's terms and by Spark's names
-# The types themselves are mapped in :mod:`lance_spark.engine.types_spark`; a test holds the two against each other.
+# --- A dataset's simple types as Spark sees them, in Arrow's terms and by Spark's names
+# :mod:`lance_spark.engine.types_spark` maps the types themselves; a test compares the two.
 
 _ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Names in Spark's JSON schemas that differ from its ``simpleString``."""
@@ -586,12 +586,12 @@ _WIDENED = {
     pa.large_binary(): pa.binary(),
     pa.binary_view(): pa.binary(),
 }
-"""Types that Spark does not have, and those that it reads them as."""
+"""Types that Spark lacks, and the types that it reads them as."""
 _MAX_DECIMAL = 38
 
 
 def as_spark_sends(kind: pa.DataType) -> pa.DataType | None:
-    """The Arrow type in which Spark takes values of a simple type; None for a nested one and for what has no rule."""
+    """The Arrow type of a simple type's values in Spark; None for a nested one and for one without a rule."""
     if pt.is_dictionary(kind):
         return as_spark_sends(kind.value_type)
     kind = _WIDENED.get(kind, kind)
@@ -605,7 +605,7 @@ def as_spark_sends(kind: pa.DataType) -> pa.DataType | None:
 
 
 def spark_name(kind: pa.DataType) -> str | None:
-    """Spark's ``simpleString`` for a simple type, e.g. ``decimal(10,2)``; None where :func:`as_spark_sends` is."""
+    """Spark's ``simpleString`` for a simple type, e.g. ``decimal(10,2)``; None if :func:`as_spark_sends` is None."""
     sent = as_spark_sends(kind)
     if sent is not None and pt.is_decimal(sent):
         return f"decimal({sent.precision},{sent.scale})"
@@ -613,18 +613,18 @@ def spark_name(kind: pa.DataType) -> str | None:
 
 
 def same_type(name: str, kind: pa.DataType) -> bool:
-    """Whether a type by Spark's name, as ``simpleString`` or as in its JSON schemas, is how Spark sees this type."""
+    """Whether a type by Spark's name, as ``simpleString`` or as in its JSON schemas, is Spark's view of this type."""
     return _ALIASES.get(name, name) == spark_name(kind)
 
 
 def widens(kind: pa.DataType, name: str) -> bool:
-    """Whether every value of a column is the same whole number after a cast to Spark's type of that name."""
+    """Whether a cast to Spark's type of that name keeps every value of a column the same whole number."""
     mine, target = spark_name(kind), _ALIASES.get(name, name)
     return mine in _INTEGERS and target in _INTEGERS and _INTEGERS.index(mine) <= _INTEGERS.index(target)
 
 
 def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
-    """The field at the end of a path, if what is stored of it is what is read of it: no blob, no extension type."""
+    """The field at the end of a path, if its stored form is what a read returns: no blob, no extension type."""
     found = field_at(schema, path)
     if found is None or is_blob(schema.field(path[0])) or isinstance(found.type, pa.BaseExtensionType):
         return None
@@ -632,7 +632,7 @@ def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
 
 
 def field_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
-    """The field at the end of a path through structs; None where there is none. Names are compared to the letter."""
+    """The field at the end of a path through structs; None if there is none. Names are case-sensitive."""
     found: pa.Field | None = None
     for depth, name in enumerate(path):
         if depth and (found is None or not pt.is_struct(found.type)):

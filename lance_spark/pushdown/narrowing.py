@@ -1,7 +1,7 @@
-"""What a query needs of a table, from the text of its optimized plan: columns, rows, and how many of them.
+"""The columns, rows and number of rows that a query needs of a table, from the text of its optimized plan.
 
-Nothing here makes an answer right: Spark runs the whole query over what is read. All that counts is that nothing is
-left out that the query can tell apart, so that each doubt ends in reading more.
+Nothing here affects the answer: Spark runs the whole query over the rows that are read. The read must only not omit
+anything that the query can distinguish, so every doubt leads to reading more.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from lance_spark.pushdown.filters import (
 )
 
 _CUTTING = frozenset({"Project", "Aggregate"})
-"""Operators whose rows have only what they name."""
+"""Operators whose output has only the columns that they name."""
 _PASSING = frozenset(
     {"Filter", "Sort", "LocalLimit", "GlobalLimit", "Offset", "Sample", "Repartition"}
     | {"Join", "Window", "WindowGroupLimit", "Generate", "ArrowEvalPython", "BatchEvalPython"}
 )
-"""Operators that hand on all columns, and name those that they use themselves."""
+"""Operators that pass on all columns, and name those that they use themselves."""
 _LEAF = "RelationV2"
 _CUT_SHORT = re.compile(r"\.\.\. \d+ more (fields|characters)")
 _LIMIT = re.compile(r" (\d+)")
 _OWN_VIEW = " (`_pyspark_"
-"""Views that PySpark makes for ``spark.sql("... {df}", df=df)``, and drops again."""
+"""Views that PySpark creates for ``spark.sql("... {df}", df=df)``, and drops again."""
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What a read may be narrowed to."""
+    """The part of a table that a read can be limited to."""
 
     columns: tuple[str, ...] | None = None
-    """The columns whose values matter, which may be none at all; None for all columns."""
+    """The columns whose values matter, possibly none; None for all columns."""
     filter: str | None = None
-    """Lance's SQL, true for all rows that the query looks at, and maybe for others."""
+    """Lance's SQL, true for all rows that the query looks at, and possibly for others."""
     limit: int | None = None
-    """So many rows are enough, whichever they are."""
+    """This many rows are enough, in any selection."""
     unconfirmed: bool = False
-    """Whether the filter is only sure if a second plan of the same query, with other numbers, gives it as well."""
+    """Whether the filter is certain only if a second plan of the same query, with other numbers, also contains it."""
     ids: tuple[tuple[int, str, str], ...] = ()
-    """Columns of the filter, each with the number that the plan gave it; the reads of the table are counted."""
+    """Columns of the filter, each with its number in the plan; the reads of the table are counted."""
 
 
 EVERYTHING = Narrowing()
 
 
 def narrowing(text: str, table: str, schema: pa.Schema) -> Narrowing:
-    """What the query behind ``EXPLAIN EXTENDED``'s text needs of the table that the plan has under that name.
+    """The needs of the query behind ``EXPLAIN EXTENDED``'s text, for the table that the plan has under that name.
 
-    ``schema`` is the dataset's own. Where the table is read more than once, it is what all of the reads need.
+    ``schema`` is the dataset's own. For a table that is read more than once, the result covers all reads.
     """
     plan = read_plan(text)
     leaves = [] if plan is None else _leaves(plan, table)
@@ -76,16 +76,16 @@ def narrowing(text: str, table: str, schema: pa.Schema) -> Narrowing:
 
 
 def confirmed(first: Narrowing, second: Narrowing) -> Narrowing:
-    """The first, as far as a second plan of the same query says the same with other numbers."""
+    """The parts of the first that a second plan of the same query, with other numbers, repeats."""
     same = first.filter == second.filter and [each[:2] for each in first.ids] == [each[:2] for each in second.ids]
     moved = {number for *_, number in first.ids}.isdisjoint(number for *_, number in second.ids)
     return replace(first, filter=first.filter if same and moved else None, unconfirmed=False)
 
 
 def _leaves(plan: ExplainedPlan, table: str) -> list[Operator]:
-    """The places where the plan reads the table; none where some of them cannot be told.
+    """The places where the plan reads the table; none if some of them are unclear.
 
-    A view that the query made would still be there later, and read narrowly by others.
+    A view created by the query would outlive it, and its other readers would get the narrowed read.
     """
     leaves, analyzed = (
         [operator for operator in operators if operator.name == _LEAF and operator.arguments.endswith(f" {table}")]
@@ -107,7 +107,7 @@ def _forked(operators: Sequence[Operator]) -> bool:
 
 
 def _columns(leaves: Sequence[Operator], schema: pa.Schema) -> tuple[str, ...] | None:
-    """Columns that an operator names, up to the first above each leaf that hands on only what it names."""
+    """Columns that operators name, up to the first above each leaf that passes on only what it names."""
     texts: list[str] = []
     for leaf in leaves:
         for above in leaf.ancestors():
@@ -130,7 +130,7 @@ def _is_named(name: str, text: str) -> bool:
 
 
 def _condition(leaf: Operator, schema: pa.Schema) -> Condition | None:
-    """The condition on the rows of a leaf before anything else happens to them."""
+    """The condition on the rows of a leaf before any other operator."""
     above = leaf.parent
     return parse_condition(above.arguments[1:], schema) if above is not None and above.name == "Filter" else None
 
@@ -147,7 +147,7 @@ def _filtered(found: Narrowing, conditions: Sequence[Condition], schema: pa.Sche
 
 
 def _without_null_tests(expression: Expression) -> Expression:
-    """Without Spark's own tests for null, one for each column that it joins by: they keep nearly all rows."""
+    """Without Spark's own null tests, one for each join column: they keep nearly all rows."""
     if not isinstance(expression, Call) or expression.name not in ("AND", "IS_NOT_NULL"):
         return expression
     if expression.name == "IS_NOT_NULL":
@@ -158,7 +158,7 @@ def _without_null_tests(expression: Expression) -> Expression:
 
 
 def _limit(leaves: Sequence[Operator]) -> int | None:
-    """The limit of a query that takes any rows."""
+    """The limit of a query that accepts any rows."""
     (leaf, *others) = leaves
     above = next((operator for operator in leaf.ancestors() if operator.name != "Project"), None)
     if others or above is None or above.name != "LocalLimit":
@@ -167,13 +167,13 @@ def _limit(leaves: Sequence[Operator]) -> int | None:
     return None if found is None else int(found[1])
 
 
-# --- Conditions as Spark's plans print them, such as ``(isnotnull(x#2) AND (x#2 > 0.999))``, as expressions
-# Spark prints constants without quotes and without their types. The type is that of the column on the other side,
-# because Spark has converted one to the other by then. Everything has to be understood for anything to be: a part that
-# is skipped could end in another place than it seems.
+# --- Conditions in the text of Spark's plans, such as ``(isnotnull(x#2) AND (x#2 > 0.999))``, as expressions
+# Spark prints constants without quotes and types. The type is that of the column on the other side, because Spark has
+# already converted one to the other. Everything must be understood, or nothing is used: a skipped part might not end
+# where it seems to.
 
 UNKNOWN = Call("UNKNOWN")
-"""A part whose text is understood and whose meaning is not: it can be left out of a conjunction."""
+"""A part whose text is understood but whose meaning is not: a conjunction can omit it."""
 
 _COLUMN = re.compile(r"(\w+)#(\d+)L?((?:\.\w+)*)")
 _SUBQUERY = re.compile(r"scalar-subquery#\d+ \[\]")
@@ -197,19 +197,19 @@ _FUNCTIONS = {
 }
 _MAX_LENGTH = 2**16
 _MAX_DEPTH = 100
-"""Brackets inside each other: this walks them recursively."""
+"""Maximum nesting of brackets: the parser is recursive."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a filter of a plan asks for."""
+    """A filter of a plan."""
 
     expression: Expression
     ids: dict[str, str]
-    """The number that the plan gave each column."""
+    """Each column's number in the plan."""
     words: bool
-    """Whether the text of a string constant had a part in it. Such a constant may look like a condition itself; only
-    the numbers give it away, because they are others in the next plan."""
+    """Whether the text of a string constant is part of it. Such a constant can look like a condition; only the numbers
+    reveal it, because they differ in the next plan."""
 
 
 @dataclass(frozen=True)
@@ -221,11 +221,11 @@ _Part: TypeAlias = "Expression | _Raw"
 
 
 class _Unclear(Exception):
-    """The text can mean something else, or nothing."""
+    """The text is ambiguous or meaningless."""
 
 
 def parse_condition(text: str, schema: pa.Schema) -> Condition | None:
-    """The condition over a dataset's columns; None where the text is not understood to the end."""
+    """The condition over a dataset's columns; None if the text is not fully understood."""
     if len(text) > _MAX_LENGTH:
         return None
     reader = _Reader(text, schema)
@@ -307,7 +307,7 @@ class _Reader:
         else:
             return column
         constants = [self._typed(value, column) for value in values]
-        # One string with a comma in it and two strings print the same.
+        # One string that contains a comma prints the same as two strings.
         known = all(isinstance(each, Literal) and each.type != "string" for each in constants)
         return Call("IN", (column, *constants)) if known else UNKNOWN
 
@@ -340,7 +340,7 @@ class _Reader:
         return arguments
 
     def _column(self, found: re.Match[str]) -> Expression:
-        """Spark prints names as the user typed them, whatever the case."""
+        """Spark prints names as the user typed them, in any case."""
         names = [name for name in self.schema.names if name.lower() == found[1].lower()]
         if len(names) != 1 or self.ids.setdefault(names[0], found[2]) != found[2]:
             raise _Unclear
@@ -373,7 +373,7 @@ class _Reader:
 
 
 def _value(text: str, kind: str) -> bool | int | float | str | Decimal | None:
-    """The constant; None for one that is not of the type, or of a type whose text depends on the session."""
+    """The constant; None if it does not have the type, or if the type's text depends on the session."""
     kind = kind.partition("(")[0]
     if kind == "string":
         return None if text == "null" else text
@@ -395,14 +395,14 @@ def _days(text: str) -> int | None:
         return None
 
 
-# --- The text that Spark explains a plan with, as a tree
-# It is text, so a string constant in a query may look like anything, also like lines of a plan. What does not hold
-# together as a tree of known shape is therefore refused as a whole.
+# --- The text of Spark's EXPLAIN, as a tree
+# It is text, so a string constant in a query can look like anything, including lines of a plan. So any text that is not
+# a consistent tree of known shape is refused as a whole.
 
 _ANALYZED, _OPTIMIZED, _PHYSICAL = "== Analyzed Logical Plan ==", "== Optimized Logical Plan ==", "== Physical Plan =="
 _LINE = re.compile(r"((?:   |:  )*)([:+]- )?(\w+)(.*)")
 _STEP = 3
-"""Characters of indentation that a level takes."""
+"""Characters of indentation per level."""
 
 
 @dataclass(frozen=True)
@@ -417,7 +417,7 @@ class Operator:
     """The operator that takes its rows; None for the topmost of the plan, and of a subquery."""
 
     def ancestors(self) -> Iterator[Operator]:
-        """The operators above, from the nearest on."""
+        """The operators above, the nearest first."""
         above = self.parent
         while above is not None:
             yield above
@@ -426,27 +426,27 @@ class Operator:
 
 @dataclass(frozen=True)
 class ExplainedPlan:
-    """What ``EXPLAIN EXTENDED`` says, in part."""
+    """Parts of the output of ``EXPLAIN EXTENDED``."""
 
     analyzed: tuple[Operator, ...]
     optimized: tuple[Operator, ...]
     text: str
-    """That of the optimized plan."""
+    """Text of the optimized plan."""
 
 
 def read_plan(text: str) -> ExplainedPlan | None:
-    """The logical plans in the text; None where they cannot be told."""
+    """The logical plans in the text; None if they are unclear."""
     if any(text.count(heading) != 1 for heading in (_ANALYZED, _OPTIMIZED, _PHYSICAL)):
         return None
     rest = text[text.index(_ANALYZED) + len(_ANALYZED) : text.index(_PHYSICAL)]
     analyzed, _, optimized = rest.partition(_OPTIMIZED)
-    # Above the analyzed plan stands the schema, on a line of its own.
+    # The schema precedes the analyzed plan, on its own line.
     plans = [_operators(analyzed.strip("\n").partition("\n")[2]), _operators(optimized.strip("\n"))]
     return ExplainedPlan(plans[0], plans[1], optimized) if plans[0] and plans[1] else None
 
 
 def _operators(text: str) -> tuple[Operator, ...] | None:
-    """The operators in the order of their lines; None for lines that are no tree."""
+    """The operators in the order of their lines; None for lines that are not a tree."""
     operators: list[Operator] = []
     above: list[Operator | None] = []
     """The operator of each level that the next line can belong to; None for a level between one and its subquery."""
@@ -458,7 +458,7 @@ def _operators(text: str) -> tuple[Operator, ...] | None:
         depth = len(indentation) // _STEP + (branch is not None)
         if (branch is None) != (not operators) or (branch is None and indentation):
             return None
-        # A subquery is two levels below the operator that asks it, any other child is one.
+        # A subquery is two levels below its operator, any other child is one.
         if depth > len(above) + 1:
             return None
         parent = above[depth - 1] if 0 < depth <= len(above) else None

@@ -1,4 +1,4 @@
-"""The first rows in an order, of which Spark then takes the first of all tasks."""
+"""Top rows, samples and estimates: the first rows in an order, random parts of a table, and the size of a read."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SORTABLE = (
     pt.is_binary,
     pt.is_large_binary,
 )
-"""Types whose values Arrow sorts as Spark does, NaN aside."""
+"""Types whose values Arrow sorts like Spark, except NaN."""
 _HELD = 4
-"""How often the limit, and batches, are held before they are sorted again."""
+"""Multiple of the limit, and number of batches, to hold before sorting again."""
 
 
 @dataclass(frozen=True)
 class SortKey:
-    """One column that rows are sorted by."""
+    """One sort column."""
 
     column: str
     ascending: bool
@@ -68,12 +68,12 @@ def _first(keys: Sequence[SortKey], limit: int, held: Sequence[pa.RecordBatch]) 
     order: list[tuple[str, str]] = []
     for at, key in enumerate(keys):
         values, direction = table[key.column], "ascending" if key.ascending else "descending"
-        # Nulls and NaN are told by columns of their own: Arrow has both at the end of whichever order.
+        # Nulls and NaN get columns of their own: Arrow puts both at the end of either order.
         columns[f"null{at}"] = values.is_null()
         order.append((f"null{at}", "descending" if key.nulls_first else "ascending"))
         if pt.is_floating(values.type):
             columns[f"nan{at}"] = pc.fill_null(pc.is_nan(values), False)
-            order.append((f"nan{at}", direction))  # for Spark it is larger than any other value
+            order.append((f"nan{at}", direction))  # Spark sorts it after any other value
         columns[f"value{at}"] = values
         order.append((f"value{at}", direction))
     indices = pc.sort_indices(pa.table(columns), sort_keys=order)
@@ -81,22 +81,22 @@ def _first(keys: Sequence[SortKey], limit: int, held: Sequence[pa.RecordBatch]) 
     return batches
 
 
-# --- A part of the rows, chosen by chance that is the same each time and on every executor
+# --- A random sample of the rows, the same each time and on every executor
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The rows whose number, which is drawn from 0 to 1, is in a range."""
+    """The rows whose random number, from 0 to 1, is in a range."""
 
     lower: float
-    """The first number that is in."""
+    """Inclusive lower bound."""
     upper: float
-    """The first number that is out."""
+    """Exclusive upper bound."""
     seed: int
 
 
 def sample(wanted: Sample, batches: Iterable[pa.RecordBatch], addresses: str) -> Iterator[pa.RecordBatch]:
-    """The chosen rows. A row's number is made of the seed and its address: how a read is divided does not matter."""
+    """The chosen rows. A row's number derives from the seed and its address: the division of a read does not matter."""
     for batch in batches:
         drawn = _numbers(batch.column(addresses).to_numpy(zero_copy_only=False), wanted.seed)
         yield batch.filter(pa.array((drawn >= wanted.lower) & (drawn < wanted.upper)))
@@ -113,25 +113,25 @@ def _numbers(addresses: np.ndarray, seed: int) -> np.ndarray:
     return drawn
 
 
-# --- How large a read is, for Spark to choose its joins by
+# --- The size of a read, which Spark's choice of joins depends on
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What ``Scan.estimateStatistics`` says."""
+    """The result of ``Scan.estimateStatistics``."""
 
     rows: int
     """Rows that are not deleted."""
     bytes: int
-    """Estimated size of the columns that are read; at least 1, as Spark multiplies sizes."""
+    """Estimated size of the columns that are read; at least 1, because Spark multiplies sizes."""
 
 
 def estimate(fragments: Iterable[FragmentSize], read: pa.Schema, whole: pa.Schema) -> Statistics:
     """Rows and bytes of these fragments. ``read`` are the fields that are read, ``whole`` is the dataset's schema.
 
-    Of the two guesses, from the types and from what is stored, the larger one counts: long strings are wider than
-    their type tells, and what compresses well is larger in memory than in its files. A table that is taken for too
-    small is sent to all executors.
+    The larger of two guesses counts, from the types and from the stored bytes: long strings are wider than their type
+    suggests, and data that compresses well is larger in memory than in its files. Spark broadcasts a table whose
+    estimate is too small.
     """
     width, all_widths = row_width(read), row_width(whole)
     share = min(1.0, width / all_widths) if all_widths else 1.0

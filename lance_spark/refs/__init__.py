@@ -1,1 +1,1 @@
-"""Names of branches, tags and versions, and what may be done to them. Pure."""
+"""Branches, tags and versions: listing, creating, moving, deleting and restoring them."""

@@ -1,4 +1,4 @@
-"""Recording changes of refs, listing them, and taking them back."""
+"""Records changes of refs, lists them, and reverts them."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from lance_spark.storage.refs import drop_files
 from lance_spark.storage.resolving import check_branch
 
 DEFAULT_COUNT = 20
-"""Versions of a branch that are listed."""
+"""How many versions of a branch are listed."""
 
 
 def new_change(kind: str, name: str, action: str) -> RefChange:
-    """A record that is about to be written."""
+    """A record that is not written yet."""
     now_ns = time.time_ns()
     at = moment_at(now_ns)
     return RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action)
@@ -61,10 +61,10 @@ def new_change(kind: str, name: str, action: str) -> RefChange:
 
 @contextmanager
 def recorded(location: DatasetLocation, change: RefChange) -> Iterator[None]:
-    """Write a change down, let it happen, and write down that it did.
+    """Record a change, let it happen, and record that it happened.
 
-    After an error it is not known whether it happened, so the record stays as it is; except for what was denied, if it
-    did not happen. If not even the record can be written, nothing happens.
+    After an error the outcome is unknown, so the record stays as it is. A change that was denied and did not happen
+    is the exception. If the record itself cannot be written, nothing happens.
     """
     with unchanged():
         refs.write_change(location, change)
@@ -78,7 +78,7 @@ def recorded(location: DatasetLocation, change: RefChange) -> Iterator[None]:
 
 
 def _is_as_before(location: DatasetLocation, change: RefChange) -> bool:
-    """Whether a tag is where it was before a change, or a branch is there that was to be deleted."""
+    """Whether a tag is where it was before a change, or a branch that was to be deleted still exists."""
     if change.kind == BRANCH:
         return change.action == DELETED and refs.read_branch(location, change.name) is not None
     now = refs.read_tag(location, change.name)
@@ -88,7 +88,7 @@ def _is_as_before(location: DatasetLocation, change: RefChange) -> bool:
 
 
 def _forget(location: DatasetLocation, change: RefChange) -> None:
-    """Remove a record; who may not delete it says in it that it tells of nothing."""
+    """Remove a record. Without the permission to delete it, mark the record as void instead."""
     try:
         refs.remove_change(location, change)
     except PermissionDenied:
@@ -103,7 +103,7 @@ def tag_change(location: DatasetLocation, name: str, before: Tag, after: PinnedV
 
 
 def _stamp(location: DatasetLocation, pin: PinnedVersion) -> int | None:
-    """The commit time of a version, which tells it from a later one of that number; None if it is gone."""
+    """The commit time of a version, which distinguishes it from a later one of that number; None if it is gone."""
     try:
         return datasets.pin_version(location, pin.branch, pin.version).stamp
     except NotFound:
@@ -111,10 +111,11 @@ def _stamp(location: DatasetLocation, pin: PinnedVersion) -> int | None:
 
 
 def restore_tag(location: DatasetLocation, name: str) -> PinnedVersion:
-    """Put a tag back to where it was before it was moved or deleted last; returns that version.
+    """Put a tag back where it was before it was last moved or deleted; returns that version.
 
-    Raises NotFound if no record tells, or the version is gone, AlreadyExists for a deleted tag that was made again, and
-    Refused for one that something else moved since, or that belongs to a frozen set by now.
+    Raises NotFound if no record has its former position, or the version is gone. Raises AlreadyExists for a deleted
+    tag that was created again. Raises Refused for a tag that something else moved since, or that now belongs to a
+    frozen set.
     """
     check_tag_name(name)
     current, before = _former(location, name)
@@ -133,39 +134,39 @@ def restore_tag(location: DatasetLocation, name: str) -> PinnedVersion:
 
 
 def find_former(location: DatasetLocation, name: str) -> PinnedVersion:
-    """The version that a tag would be put back on. Raises as :func:`restore_tag`."""
+    """The version that restoring a tag would put it on. Raises the errors of :func:`restore_tag`."""
     return _former(location, name)[1].target
 
 
 def _former(location: DatasetLocation, name: str) -> tuple[Tag | None, TagState]:
-    """A tag as it is, and as it was before."""
+    """A tag in its current state, and its former state."""
     datasets.open_latest(location)
     current = refs.read_tag(location, name)
     before = tag_to_restore(name, current, refs.read_changes(location)).before
     if before is None:
-        raise NotFound(f"No record tells where tag '{name}' was before.")
-    check_branch(location, before.target.branch)  # the directory of a deleted branch can be opened all the same
+        raise NotFound(f"No record shows where tag '{name}' was before.")
+    check_branch(location, before.target.branch)  # the directory of a deleted branch can still be opened
     target = datasets.pin_version(location, before.target.branch, before.target.version)
     if before.target.stamp not in (None, target.stamp):
         raise Refused(
-            f"Tag '{name}' was at {target}, but that is another version by now: its branch was made again.",
-            hint=hints.of(hints.LOG, " shows the versions that there are."),
+            f"Tag '{name}' was at {target}, but that is a different version now: its branch was created again.",
+            hint=hints.of(hints.LOG, " shows the existing versions."),
         )
     return current, replace(before, target=target)
 
 
 def restore_branch(location: DatasetLocation, name: str) -> PinnedVersion:
-    """Bring back a branch that was deleted and whose files were kept; returns its newest version.
+    """Restore a branch that was deleted with its files kept; returns its newest version.
 
-    Raises AlreadyExists for a branch that is there, NotFound if nothing of it is left, and Refused if files that it
-    reads are gone; then nothing was changed.
+    Raises AlreadyExists if the branch exists, NotFound if nothing of it is left, and Refused if files that it reads
+    are gone. After an error nothing was changed.
     """
     check_branch_name(name)
     datasets.open_latest(location)
     change = branch_to_restore(name, refs.read_branch(location, name) is not None, refs.read_changes(location))
     branch, head = change.branch, change.head
     if branch is None or head is None:
-        raise NotFound(f"The record of the deletion of branch '{name}' says too little.")
+        raise NotFound(f"The record of the deletion of branch '{name}' is incomplete.")
     _check_parent(location, branch)
     newest = datasets.pin_latest(location, name)
     if newest.version < head.version:
@@ -179,32 +180,32 @@ def restore_branch(location: DatasetLocation, name: str) -> PinnedVersion:
 
 
 def _check_parent(location: DatasetLocation, branch: Branch) -> None:
-    """Raise Refused unless the branch that this one was made from is there, and is not a later one of the same name."""
+    """Raise Refused unless the branch's parent exists and is not a later branch of the same name."""
     fork = branch.fork
     if fork is None or fork.branch is None:
         return
     parent = refs.read_branch(location, fork.branch)
     if parent is None:
         raise Refused(
-            f"Branch '{branch.name}' was made from '{fork.branch}', which is not there.",
+            f"Branch '{branch.name}' was created from '{fork.branch}', which does not exist.",
             hint=hints.of("Restore that one first: ", hints.restore_branch(fork.branch), "."),
         )
     if parent.created_at > branch.created_at:
         raise Refused(
-            f"Branch '{branch.name}' was made from a branch '{fork.branch}' that is gone: the one there is newer.",
+            f"Branch '{branch.name}' was created from an earlier branch '{fork.branch}', which is gone.",
             hint="It cannot be restored.",
         )
 
 
 def find_restorable(location: DatasetLocation, name: str) -> PinnedVersion:
-    """The newest version of a branch that can be restored. Raises as :func:`restore_branch`, except for lost files."""
+    """The newest version of a restorable branch. Raises as :func:`restore_branch`, but does not look for lost files."""
     exists = refs.read_branch(location, name) is not None
     change = branch_to_restore(name, exists, refs.read_changes(location))
     return change.head or datasets.pin_latest(location, name)
 
 
 def put_ref_file(location: DatasetLocation, name: str, content: str) -> None:
-    """Write a branch's ref file. Not through pylance, which makes a ref file only with a first version."""
+    """Write a branch's ref file directly: pylance creates one only together with a first version."""
     from lance_spark.storage.small_files import write_file
 
     directory, _, file = ref_file(BRANCHES, name).rpartition("/")
@@ -212,23 +213,23 @@ def put_ref_file(location: DatasetLocation, name: str, content: str) -> None:
 
 
 def _check_free(location: DatasetLocation, change: RefChange) -> None:
-    """Raise AlreadyExists or Refused if another process made a branch of that name, or gave up this one, meanwhile.
+    """Raise AlreadyExists or Refused if another process just created a branch of that name, or discarded this one.
 
-    Looking for its files may take minutes. The ref file of a new branch must not be replaced with the old one.
+    Looking for its files can take minutes. The ref file of a new branch must not be replaced with the old one.
     """
     if refs.read_branch(location, change.name) is not None:
         raise AlreadyExists(
-            f"A branch '{change.name}' was made a moment ago.", hint=hints.of(hints.LIST_BRANCHES, " lists it.")
+            f"A branch '{change.name}' was created a moment ago.", hint=hints.of(hints.LIST_BRANCHES, " lists it.")
         )
     if _is_given_up(location, change):
         raise _given_up(change)
 
 
 def _check_kept(location: DatasetLocation, change: RefChange) -> None:
-    """Take the ref file away again if another process gave the branch up meanwhile: its files are going."""
+    """Remove the ref file again if another process has discarded the branch: its files are being deleted."""
     if _is_given_up(location, change):
         path = ref_file(BRANCHES, change.name)
-        if files.read(location, path) == change.ref_file.encode():  # or it is that of a new branch by now
+        if files.read(location, path) == change.ref_file.encode():  # a new branch may have replaced it by now
             files.delete(location, [path])
         raise _given_up(change)
 
@@ -239,33 +240,33 @@ def _is_given_up(location: DatasetLocation, change: RefChange) -> bool:
 
 
 def _given_up(change: RefChange) -> Refused:
-    return Refused(f"Branch '{change.name}' was given up for good a moment ago.", hint="Nothing can bring it back.")
+    return Refused(f"Branch '{change.name}' was discarded for good a moment ago.", hint="It cannot be restored.")
 
 
 def _check_files(location: DatasetLocation, pin: PinnedVersion) -> None:
-    """Raise Refused if a file of a version is not there: cleanups of other tools know nothing of deleted branches."""
+    """Raise Refused if a file of a version is missing: cleanups of other tools do not know about deleted branches."""
     from lance_spark.survey.survey import missing_files
 
     lost = missing_files(location, pin)
     if lost:
         raise Refused(
             f"{pin} reads {lost[0]}, which is gone, and {len(lost) - 1} more: the branch cannot be restored.",
-            hint="A cleanup that knows nothing of deleted branches, such as pylance's own, may have taken them.",
+            hint="A cleanup that does not know about deleted branches, such as pylance's own, may have removed them.",
         )
 
 
 def forget_branch(location: DatasetLocation, change: RefChange) -> bool:
-    """Remove the files of a deleted branch for good; False if it is there again, or its directory has another version.
+    """Remove the files of a deleted branch for good; False if it exists again, or its directory has another version.
 
-    First the record says so, then the ref is looked for, then files go. Whoever restores the branch writes the ref and
-    then reads the record: one of the two sees the other.
+    The record is updated first, then the ref is looked for, then files are deleted. A restore writes the ref and then
+    reads the record. So one of the two always sees the other.
     """
     gone_already = not files.list_names(location, versions_directory(change.name))
     if not (gone_already or _is_as_left(location, change)):
         return False
     refs.write_change(location, replace(change, state=FORGOTTEN))
     if gone_already:
-        return True  # nothing is deleted: whatever comes there now is a new branch
+        return True  # nothing to delete: anything that appears there now belongs to a new branch
     if refs.read_branch(location, change.name) is not None or not _is_as_left(location, change):
         return False
     drop_files(location, change.name)
@@ -273,9 +274,9 @@ def forget_branch(location: DatasetLocation, change: RefChange) -> bool:
 
 
 def _is_as_left(location: DatasetLocation, change: RefChange) -> bool:
-    """Whether the newest version is still the one that was deleted, not one of a branch that is being made now.
+    """Whether the newest version is still the one that was deleted, not one of a branch that is being created now.
 
-    Nor may a tag be on it: pylance puts one on whatever directory of a branch there is.
+    No tag may point at it either: pylance creates tags on any existing branch directory.
     """
     if change.head is None or datasets.find_latest(location, change.name) != change.head:
         return False
@@ -284,13 +285,13 @@ def _is_as_left(location: DatasetLocation, change: RefChange) -> bool:
 
 
 def give_up_name(location: DatasetLocation, name: str) -> bool:
-    """Remove what is kept of a deleted branch because a new one takes its name; False if nothing is kept of one."""
+    """Remove what is kept of a deleted branch because a new one takes its name; False if nothing is kept."""
     change = deleted_branch(name, refs.read_changes(location))
     return change is not None and forget_branch(location, change)
 
 
 def prune(location: DatasetLocation, now: datetime, window: timedelta) -> int:
-    """Remove records of changes that cannot be taken back any more, except of branches that are kept; how many."""
+    """Remove records of changes that can no longer be reverted, except of kept branches; returns how many."""
     changes = refs.read_changes(location)
     needed = {change.id for change in kept_branches(changes, refs.list_ref_names(location, BRANCHES))}
     now_ns = int(now.timestamp() * 1e6) * 1000
@@ -301,9 +302,9 @@ def prune(location: DatasetLocation, now: datetime, window: timedelta) -> int:
 
 
 def list_changes(location: DatasetLocation, ref: str | None = None, count: int | None = DEFAULT_COUNT) -> RefLog:
-    """What a branch or tag pointed at before, or all changes that are recorded.
+    """What a branch or tag pointed at before, or all recorded changes.
 
-    ``count`` is how many versions of a branch are listed, the newest; None for all. Raises NotFound for a name that no
+    ``count`` limits the listed versions of a branch to the newest; None lists all. Raises NotFound for a name that no
     ref has or had.
     """
     datasets.open_latest(location)

@@ -1,4 +1,7 @@
-"""Listing, creating and deleting branches."""
+"""Branches and tags: listing, creating, moving, deleting and renaming them, and changing their settings.
+
+A ref comes in by name. What comes out is a value that describes it, or a refusal before anything was changed.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,12 @@ def list_branches(location: DatasetLocation, everything: bool = False) -> Branch
 
 
 def find_branch(location: DatasetLocation, name: str) -> Branch | None:
-    """One branch; None where it does not exist. Raises CorruptData."""
+    """One branch; None if it does not exist. Raises CorruptData."""
     return refs.read_branch(location, name)
 
 
 def create_branch(location: DatasetLocation, name: str, source: RefSpec) -> Branch:
-    """Create a branch at the version the source names. Raises InvalidName, AlreadyExists, NotFound."""
+    """Create a branch at the version that the source names. Raises InvalidName, AlreadyExists, NotFound."""
     check_new_branch_name(name)
     return create_branch_at(location, name, resolve(location, source))
 
@@ -71,8 +74,8 @@ def create_branch(location: DatasetLocation, name: str, source: RefSpec) -> Bran
 def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -> Branch:
     """Create a branch at a version.
 
-    Raises InvalidName or AlreadyExists; the latter also when a deleted branch left its directory behind, where
-    pylance only reports an internal error.
+    Raises InvalidName or AlreadyExists. The latter is also raised if a deleted branch left its directory behind:
+    pylance reports only an internal error there.
     """
     _check_free(location, name)
     try:
@@ -80,35 +83,35 @@ def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -
     except PermissionDenied as denied:
         raise (denied.saying(_take_back(location, name, denied)) if denied.of_change else denied) from None
     except (AlreadyExists, Conflict, NotFound, StorageFailure):
-        # Whoever loses the race to create a branch is told one of four things, by how far the winner was.
+        # The loser of a race to create a branch gets one of four errors, depending on how far the winner was.
         if refs.read_branch(location, name) is not None:
             _check_one_start(location, name)
         _check_free(location, name)
         raise
     created = refs.read_branch(location, name)
     if created is None:
-        raise AlreadyExists(f"Branch '{name}' was deleted while it was created.", hint="Create it again.")
+        raise AlreadyExists(f"Branch '{name}' was deleted while it was being created.", hint="Create it again.")
     _check_one_start(location, name)
     return created
 
 
 def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -> str:
-    """Remove what a creation made that was denied; returns what is to be said of it.
+    """Remove what a denied creation left behind; returns the note for its error.
 
-    Where the ref file was refused, the first manifest was written. It is this process's own, as pylance writes no
-    manifest over another one: nobody else can have made the branch.
+    If the ref file was denied, the first manifest was already written. It belongs to this process: pylance never
+    overwrites a manifest, so no other process can have created the branch.
     """
     if denied.before_commit or refs.read_branch(location, name) is not None:
         return UNCHANGED
     files_of = f"files in {location.branch_uri(name)}"
-    return left_after(lambda: drop_files(location, name), files_of, f"whoever creates '{name}' next clears them")
+    return left_after(lambda: drop_files(location, name), files_of, f"creating '{name}' again removes them")
 
 
 def _check_one_start(location: DatasetLocation, name: str) -> None:
-    """Raise Conflict when two jobs created the branch from different versions at the same time.
+    """Raise Conflict if two jobs created the branch from different versions at the same time.
 
     pylance writes the first manifest before the ref file. Then both manifests lie in the branch's directory, and
-    the branch made from version 1 shows the rows of version 2. Whoever comes last sees both and says so.
+    the branch created from version 1 shows the rows of version 2. The later job sees both and raises.
     """
     starts = refs.branch_starts(location, name)
     if len(starts) > 1:
@@ -120,28 +123,28 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 
 
 def check_new(location: DatasetLocation, name: str) -> None:
-    """Raise InvalidName or AlreadyExists unless a branch of that name may be created."""
+    """Raise InvalidName or AlreadyExists unless a branch of that name can be created."""
     branch = refs.read_branch(location, name)
     check_create_branch(RefTable({} if branch is None else {name: branch}, {}), name)
 
 
 def _check_free(location: DatasetLocation, name: str) -> None:
-    """As check_new. Also removes what a killed creation of the branch left behind, or a deletion that was undoable.
+    """As check_new. Also removes the remains of a killed creation of the branch, or of a deletion that was undoable.
 
-    Whoever makes a branch of the same name gives up what can be restored, as before there was anything to restore.
+    Creating a branch of that name discards the one that could be restored.
     """
     check_new(location, name)
     left = bool(files.list_names(location, versions_directory(name)))
     if left and not give_up_name(location, name) and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",
-            hint="Another job may be creating it right now, or was killed at that: try again in a minute. If that does "
-            f"not help, remove {location.branch_uri(name)} after checking that nothing needs it.",
+            hint="Another job may be creating it right now, or was killed at it: try again in a minute. If that does "
+            f"not help, make sure that nothing needs {location.branch_uri(name)}, and remove it.",
         )
 
 
 def delete_branch(location: DatasetLocation, name: str) -> None:
-    """Delete a branch and its own files. Raises NotFound, or Refused when something else needs it."""
+    """Delete a branch and its own files. Raises NotFound, or Refused if something else needs it."""
     check_branch_name(name)
     table = refs.read_refs(location)
     check_delete_branch(table, name)
@@ -151,9 +154,9 @@ def delete_branch(location: DatasetLocation, name: str) -> None:
 
 
 def set_aside_branch(location: DatasetLocation, name: str) -> None:
-    """Delete a branch so that it can be restored for a while: its files stay, see ``actions.reflog``.
+    """Delete a branch but keep its files for a while, so that it can be restored; see ``refs.reflog``.
 
-    Raises as :func:`delete_branch`.
+    Raises the errors of :func:`delete_branch`.
     """
     check_branch_name(name)
     table = refs.read_refs(location)
@@ -166,9 +169,9 @@ def set_aside_branch(location: DatasetLocation, name: str) -> None:
 
 
 def check_unneeded(location: DatasetLocation, branch: Branch) -> None:
-    """Raise Refused when something needs a branch, whose ref file is gone by now.
+    """Raise Refused if something needs a branch whose ref file is already gone.
 
-    Another branch made from it, or a tag of a merge by reference, may have come since the first look.
+    Since the first check, another branch may have been created from it, or a tag of a merge by reference.
     """
     now = refs.read_ref_files(location)
     check_delete_branch(RefTable({**now.branches, branch.name: branch}, now.tags), branch.name)
@@ -183,13 +186,13 @@ def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
 
 
 def find_tag(location: DatasetLocation, name: str) -> Tag | None:
-    """One tag; None where it does not exist. Raises CorruptData."""
+    """One tag; None if it does not exist. Raises CorruptData."""
     return refs.read_tag(location, name)
 
 
 def cloned_by(location: DatasetLocation, tag: str) -> str | None:
-    """The URI of the clone that a tag protects; None where no note says. Raises CorruptData."""
-    from lance_spark.survey.survey import recorded_clones  # pulls in pyarrow, for which commands do not wait
+    """The URI of the clone that a tag protects; None if no note records it. Raises CorruptData."""
+    from lance_spark.survey.survey import recorded_clones  # imports pyarrow, which would slow every command down
 
     return next((uri for record, uri in recorded_clones(location).items() if tag.startswith(record)), None)
 
@@ -204,7 +207,7 @@ def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
 
 
 def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> RefTable:
-    """All refs, once the tag may be deleted. Raises NotFound; and Refused, with ``force`` only for a frozen set's."""
+    """All refs, if the tag can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
     check_tag_name(name)
     table = refs.read_refs(location)
     clone = cloned_by(location, name) if is_own_tag(name) and not is_merge_tag(name) else None
@@ -215,14 +218,15 @@ def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> Re
 def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
     """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for one in use.
 
-    Where it was is written down: see ``actions.reflog``. Not if it was there already: a restore would go back to that.
+    Its former position is recorded, see ``refs.reflog``. A move to the same version is not: a restore would go back
+    to that version.
     """
     check_tag_name(name)
     table = refs.read_refs(location)
     check_move_tag(table, name)
     pin = resolve(location, target)
     if table.tags[name].target.reference == pin.reference:
-        refs.move_tag(location, name, pin)  # it is made anew all the same: it expires later
+        refs.move_tag(location, name, pin)  # even at the same version: the tag is rewritten and expires later
         return
     with recorded(location, tag_change(location, name, table.tags[name], pin)):
         refs.move_tag(location, name, pin)
@@ -231,7 +235,7 @@ def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
 def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> None:
     """Delete a tag. Raises NotFound, and Refused for one that something relies on; see :func:`check_tag_to_delete`.
 
-    Where it was is written down: see ``actions.reflog``.
+    Its former position is recorded, see ``refs.reflog``.
     """
     table = check_tag_to_delete(location, name, force)
     if is_own_tag(name):
@@ -241,10 +245,10 @@ def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> Non
         refs.delete_tag(location, name)
 
 
-# --- Changing what branches and tags say about themselves: how long they live, who owns them, who may write to them
+# --- Settings of branches and tags: lifetime, owner, protection
 
 Settings = Mapping[str, object]
-"""By name; see ``refs.lifetime``."""
+"""By name."""
 
 
 def check_settings(settings: Settings, tag: bool = False) -> None:
@@ -253,7 +257,7 @@ def check_settings(settings: Settings, tag: bool = False) -> None:
 
 
 def branch_lifetime(location: DatasetLocation, branch: str | None) -> Lifetime:
-    """What a branch (None for main) says about itself. Raises NotFound, CorruptData."""
+    """The recorded settings of a branch (None for main). Raises NotFound, CorruptData."""
     check_branch(location, branch)
     return read_lifetime(refs.read_metadata(location, branch) or {})
 
@@ -265,7 +269,7 @@ def alter_branch(
     unset: str | Sequence[str] = (),
     dry_run: bool = False,
 ) -> Lifetime:
-    """Set and remove settings of a branch (None for main); returns those that it has then.
+    """Set and remove settings of a branch (None for main); returns all its settings after that.
 
     Raises InvalidOption, NotFound, and Refused for main, which cannot expire, and for a branch that follows a remote's.
     """
@@ -277,7 +281,7 @@ def alter_branch(
     if branch is None and EXPIRE_AFTER in after:
         raise Refused(
             f"Branch '{MAIN}' cannot expire: it is the dataset.",
-            hint="retain_versions, owner and protected can be set.",
+            hint="You can set retain_versions, owner and protected.",
         )
     if after == before or dry_run:
         return read_lifetime(after)
@@ -291,7 +295,7 @@ def alter_branch(
 def alter_tag(
     location: DatasetLocation, tag: str, settings: Settings, unset: str | Sequence[str] = (), dry_run: bool = False
 ) -> Lifetime:
-    """Set and remove settings of a tag; returns those that it has then.
+    """Set and remove settings of a tag; returns all its settings after that.
 
     Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
     """
@@ -309,28 +313,28 @@ def alter_tag(
 
 
 def _check_no_service(tag: str) -> None:
-    """Raise Refused for a tag that has to stay as long as something else is there, whatever its age."""
+    """Raise Refused for a tag that must stay as long as something else exists, whatever its age."""
     if is_stream_tag(tag):
         raise Refused(
-            f"Tag '{tag}' cannot expire: a streaming query goes on from it.",
+            f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
     if is_service_tag(tag):
         raise Refused(
-            f"Tag '{tag}' protects what a clone or another branch reads, for as long as that is there.",
-            hint="Delete the clone or the branch; or the tag itself once nothing needs it.",
+            f"Tag '{tag}' cannot expire: it protects what a clone or another branch reads, as long as that exists.",
+            hint="Delete the clone or the branch; or delete the tag once nothing needs it.",
         )
 
 
-# --- Renaming a branch, where that can be done without moving anything
+# --- Renaming branches
 
 
 def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
-    """The branch to rename. Raises NotFound, InvalidName, AlreadyExists, and Refused where a rename is not safe.
+    """The branch to rename. Raises NotFound, InvalidName, AlreadyExists, and Refused if a rename is not safe.
 
-    A branch's files lie below ``tree/<name>``, and the manifests of the branch, of its children and of clones name
-    that path. pylance cannot move them. A branch without versions of its own has nothing there that anything
-    could name, so it can be made again under another name.
+    A branch's files lie below ``tree/<name>``, and the manifests of the branch, its children and clones name
+    that path. pylance cannot move them. A branch without versions of its own has nothing there that a manifest
+    could name, so it can be created again under another name.
     """
     if old == MAIN:
         raise Refused(
@@ -358,10 +362,10 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
 
 
 def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
-    """Make the branch again under a new name and delete the old one; returns the new branch.
+    """Create the branch again under a new name and delete the old one; returns the new branch.
 
-    Raises as :func:`check_rename`; Conflict when another process wrote to the old branch meanwhile; then nothing has
-    changed. An interrupted rename leaves both names, with the same rows.
+    Raises the errors of :func:`check_rename`, and Conflict if another process wrote to the old branch meanwhile; then
+    nothing has changed. An interrupted rename leaves both names, with the same rows.
     """
     branch = check_rename(location, old, new)
     created = create_branch_at(location, new, _fork(location, branch, new))
@@ -375,7 +379,7 @@ def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
     except (Refused, NotFound) as problem:
         drop_branch(location, new)
         raise Conflict(
-            f"Branch '{old}' was changed while it was renamed, and keeps its name: {problem.message}",
+            f"Branch '{old}' was changed during the rename and keeps its name: {problem.message}",
             hint=problem.hint,
         ) from None
     return created
@@ -385,45 +389,45 @@ def _check_untouched(location: DatasetLocation, old: str, new: str) -> None:
     own = datasets.list_version_numbers(location, old)
     if len(own) > 1:
         raise Refused(
-            f"Branch '{old}' cannot be renamed: {len(own) - 1} of its versions were written to it, and their files "
+            f"Branch '{old}' cannot be renamed: it has {len(own) - 1} versions of its own, and their files "
             f"lie below tree/{old}.",
             hint=_otherwise(old, new),
         )
 
 
 def _fork(location: DatasetLocation, branch: Branch, new: str) -> PinnedVersion:
-    """The version the branch was made from, from which the new one is made as well."""
+    """The version that the branch was created from; the new one is created from it."""
     try:
         return datasets.pin_version(location, branch.parent_branch, branch.parent_version)
     except NotFound:
         fork = PinnedVersion(branch.parent_branch, branch.parent_version)
         raise Refused(
-            f"Branch '{branch.name}' cannot be renamed: {fork}, from which it was made, was cleaned up.",
+            f"Branch '{branch.name}' cannot be renamed: {fork}, from which it was created, was cleaned up.",
             hint=_otherwise(branch.name, new),
         ) from None
 
 
 def _otherwise(old: str, new: str) -> str:
-    return f"Make a branch on top of it: lance-git branch {new} {old}. Both names then stay."
+    return f"Create a branch on top of it: lance-git branch {new} {old}. Both names then stay."
 
 
-# --- What branches wrote themselves: their own versions, files and bytes, from one listing
+# --- The branches' own versions, files and bytes, from one listing
 
 
 @dataclass(frozen=True)
 class OwnFiles:
-    """What lies in one branch's own directory."""
+    """The contents of one branch's own directory."""
 
     versions: tuple[int, ...] = ()
-    """Numbers of its versions, ascending; the first is the one it was made with."""
+    """Numbers of its versions, ascending; the first is the one it was created with."""
     files: int = 0
     bytes: int = 0
 
 
 def own_files(location: DatasetLocation, branches: Collection[str]) -> dict[str, OwnFiles]:
-    """The own files of each of the branches, by name; main is none of them.
+    """The own files of each of the branches, by name; main is not among them.
 
-    ``branches`` are all the branches of the dataset: a branch ``a/b`` lies inside the directory of branch ``a``.
+    ``branches`` are all branches of the dataset: the directory of ``a/b`` lies inside that of ``a``.
     """
     from lance_spark.storage.listing import list_range  # pulls in pyarrow, for which commands do not wait
 
@@ -435,7 +439,7 @@ def own_files(location: DatasetLocation, branches: Collection[str]) -> dict[str,
         for path, size in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True):
             root = owners.owner(path)
             if root not in names:
-                continue  # what a deleted branch left behind
+                continue  # left behind by a deleted branch
             name = names[root]
             files[name] += 1
             sizes[name] += size

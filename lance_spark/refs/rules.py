@@ -1,4 +1,4 @@
-"""Whether a change to branches or tags may happen: refusals with a way out, before storage is touched."""
+"""Checks whether a change to branches or tags is allowed, before storage is touched. Each refusal has a hint. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lance_spark.errors import AlreadyExists, Refused
 
 
 def check_create_branch(refs: RefTable, name: str) -> None:
-    """Raise InvalidName or AlreadyExists unless a branch of that name may be created."""
+    """Raise InvalidName or AlreadyExists unless a branch of that name can be created."""
     check_new_branch_name(name)
     if name in refs.branches:
         raise AlreadyExists(
@@ -31,11 +31,11 @@ def check_create_branch(refs: RefTable, name: str) -> None:
 
 
 def check_delete_branch(refs: RefTable, name: str) -> None:
-    """Raise NotFound, or Refused when another branch or a tag needs the branch.
+    """Raise NotFound, or Refused if another branch or a tag needs the branch.
 
     A branch's name is the path of its directory. pylance 14.0.2 deletes ``a`` while ``a/b`` exists but leaves the
-    files of ``a`` for ever: no cleanup takes them, and creating ``a`` again fails with an internal error. So nested
-    branches must go first. See https://github.com/lance-format/lance/issues/7185 on names that are bound to paths.
+    files of ``a`` behind forever: no cleanup removes them, and creating ``a`` again fails with an internal error. So
+    nested branches must be deleted first. See https://github.com/lance-format/lance/issues/7185 on names tied to paths.
     """
     if name not in refs.branches:
         raise missing("branch", name, refs.branches)
@@ -53,7 +53,7 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
     if refs.branches[name].lifetime.protected:
         raise Refused(
             f"Branch '{name}' cannot be deleted: it is protected.",
-            hint=hints.of("If it has to go: ", hints.unprotect_branch(name), "."),
+            hint=hints.of("To delete it anyway: ", hints.unprotect_branch(name), "."),
         )
     children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
     if children:
@@ -73,7 +73,7 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
 
 
 def _check_tags(refs: RefTable, name: str) -> None:
-    """Raise Refused when a tag is on one of the branch's versions."""
+    """Raise Refused if a tag points at one of the branch's versions."""
     tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
     for tag in tags:
         if _is_of_plan(refs, tag):
@@ -86,15 +86,15 @@ def _check_tags(refs: RefTable, name: str) -> None:
     if merged:
         raise Refused(
             f"Branch '{name}' cannot be deleted: it was merged by reference, so another branch reads its files.",
-            hint=hints.of("Once no version reads them any more: ", hints.delete_tag(merged[0], force=True), "."),
+            hint=hints.of("Once no version reads them: ", hints.delete_tag(merged[0], force=True), "."),
         )
     clones = [tag for tag in tags if is_own_tag(tag)]
     if clones:
         raise Refused(
-            f"Branch '{name}' cannot be deleted: {len(clones)} tags say that clones read its files, such as "
+            f"Branch '{name}' cannot be deleted: {len(clones)} tags record that clones read its files, such as "
             f"{_names(clones[:1])}.",
             hint=hints.of(
-                "Once the clones are gone, or do not need the branch any more: ",
+                "Once the clones are gone, or no longer need the branch: ",
                 hints.delete_tag(clones[0], force=True),
                 "." if len(clones) == 1 else ", and so on.",
             ),
@@ -107,7 +107,7 @@ def _check_tags(refs: RefTable, name: str) -> None:
 
 
 def check_create_tag(refs: RefTable, name: str) -> None:
-    """Raise InvalidName or AlreadyExists unless a tag of that name may be created: tags never move silently."""
+    """Raise InvalidName or AlreadyExists unless a tag of that name can be created: tags never move silently."""
     check_new_tag_name(name)
     if name in refs.tags:
         raise AlreadyExists(
@@ -123,14 +123,14 @@ def check_existing_tag(refs: RefTable, name: str) -> None:
 
 
 def frozen_set_of(refs: RefTable, name: str) -> str | None:
-    """The frozen set that a tag belongs to: as the one of its rows, or of its plan."""
+    """The frozen set that a tag belongs to, whether it marks the set's rows or its plan."""
     if _is_of_plan(refs, name):
         return name.removeprefix(plan_tag(""))
     return name if _is_of_plan(refs, plan_tag(name)) else None
 
 
 def check_tag_stays(refs: RefTable, name: str) -> None:
-    """Raise Refused for a tag of a frozen set: the set would be lost, have other rows for pylance, or lose them."""
+    """Raise Refused for a tag of a frozen set. Changing it would lose the set or its rows, or give it other rows."""
     set_name = frozen_set_of(refs, name)
     if set_name is not None:
         raise Refused(
@@ -141,8 +141,8 @@ def check_tag_stays(refs: RefTable, name: str) -> None:
 def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
     """Raise NotFound, or Refused for a tag that something relies on; see :func:`check_tag_stays`.
 
-    ``force`` deletes those of clones, merges and streams: nobody but their owner knows that these are over. ``clone``
-    is the URI of the clone that the tag protects, where a note says so.
+    ``force`` deletes the tags of clones, merges and streams: only their owners know that these are over. ``clone``
+    is the URI of the clone that the tag protects, if a note records it.
     """
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
@@ -151,13 +151,13 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
     way = hints.delete_tag(name, force=True)
     if is_stream_tag(name):
         raise Refused(
-            f"Tag '{name}' was not deleted: a streaming query goes on from it.",
+            f"Tag '{name}' was not deleted: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", way, "."),
         )
     if is_merge_tag(name):
         raise Refused(
-            f"Tag '{name}' was not deleted: since a merge by reference another branch reads what it protects.",
-            hint=hints.of("Once no version reads that any more: ", way, "."),
+            f"Tag '{name}' was not deleted: since a merge by reference, another branch reads what it protects.",
+            hint=hints.of("Once no version reads that: ", way, "."),
         )
     raise Refused(
         f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
@@ -167,19 +167,19 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
 
 
 def check_move_tag(refs: RefTable, name: str) -> None:
-    """Raise NotFound, or Refused for a tag that something relies on where it is."""
+    """Raise NotFound, or Refused for a tag whose current position something relies on."""
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
     if is_service_tag(name):
         whose = "a streaming query" if is_stream_tag(name) else "a merge" if is_merge_tag(name) else "a clone"
         raise Refused(
-            f"Tag '{name}' was not moved: it is where {whose} needs it.",
+            f"Tag '{name}' was not moved: {whose} needs it where it is.",
             hint=hints.of("Make another tag: ", hints.create_tag("NAME"), "."),
         )
 
 
 def _is_of_plan(refs: RefTable, name: str) -> bool:
-    """Whether a tag is that of the plan of a frozen set."""
+    """Whether a tag belongs to the plan of a frozen set."""
     tag, set_name = refs.tags.get(name), name.removeprefix(plan_tag(""))
     return tag is not None and set_name != name and tag.branch == plan_branch(set_name)
 

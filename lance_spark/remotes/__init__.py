@@ -1,1 +1,1 @@
-"""Work with a dataset in another place: clone, fetch, pull, push."""
+"""Clones a dataset that stays elsewhere, and keeps the two in step: fetch, pull and push."""

@@ -1,4 +1,4 @@
-"""Clone: a new dataset that starts with what another dataset has, and follows that dataset from then on."""
+"""Clone: a new dataset that begins with the content of another one and then follows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lance_spark.core.tracking import Follows, VersionPair, following_name
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
 from lance_spark.format.versions import BEGIN, CLONE, Trace, read_trace
-from lance_spark.merge import lance
+from lance_spark.merge import pylance
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, protect, write_down
 from lance_spark.remotes.report import FetchResult
@@ -28,7 +28,7 @@ class CloneOptions:
     """How to clone."""
 
     deep: bool = False
-    """Copy the files, too: those of all branches that are fetched."""
+    """Copy the files of all fetched branches."""
     single_branch: bool = False
     """Fetch only main and the branch of the ref."""
     dry_run: bool = False
@@ -36,19 +36,19 @@ class CloneOptions:
 
 @dataclass(frozen=True)
 class CloneResult:
-    """What a clone is, or would be."""
+    """The result of a clone, or of a dry run."""
 
     source: str
     target: str
     branch: str
-    """The branch to work on: that of the ref, or main."""
+    """The branch to work on: the ref's branch, or main."""
     version: int | None
     """The newest version of that branch in the clone."""
     source_version: str
-    """``branch@version`` of the source that the branch has."""
+    """``branch@version`` of the source that the branch starts with."""
     rows: int
     files: int
-    """Data files that the clone reads from the source; of a deep clone, those that were copied."""
+    """Data files that the clone reads from the source; for a deep clone, those that were copied."""
     bytes: int
     deep: bool
     fetched: FetchResult | None
@@ -67,7 +67,7 @@ def clone(
     """Clone a dataset at version ``pin``; the two may be in different stores.
 
     The clone's main is the source's main, at ``pin`` if that is a version of main. Files stay at the source, where
-    tags protect them, unless ``deep``. The next call finishes a clone that was killed. Raises AlreadyExists
+    tags protect them, unless ``deep``. The next call completes a clone that was interrupted. Raises AlreadyExists
     for another dataset at the target, NotFound, StorageFailure.
     """
     options = options or CloneOptions()
@@ -113,13 +113,13 @@ def _check_target(source: Remote, target: DatasetLocation) -> None:
     if follows is None and _is_begun(source, target):
         return
     raise AlreadyExists(
-        f"There is a dataset at {target.uri} already.",
+        f"A dataset already exists at {target.uri}.",
         hint="Choose another directory; to bring a clone up to date, use fetch or pull.",
     )
 
 
 def _is_begun(source: Remote, target: DatasetLocation) -> bool:
-    """Whether a clone of this source was killed here: the newest version is one that the clone itself made."""
+    """Whether a clone of this source was interrupted here: the clone itself made the newest version."""
     newest = pin_latest(target, None)
     transaction = version_reader.read_transaction(target, newest)
     if transaction is None:
@@ -133,7 +133,7 @@ def _is_begun(source: Remote, target: DatasetLocation) -> bool:
 
 
 def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: VersionCache) -> None:
-    """Make the main branch of the clone, or finish it. A main that is complete is left alone."""
+    """Make or complete the main branch of the clone. A complete main stays as it is."""
     newest = find_latest(target, None)
     if newest is None and deep:
         clones.deep_clone(source.location, pin, target)
@@ -149,13 +149,13 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
         begun = pin_version(source.location, trace.source.branch, trace.source.version)
     begin = Trace(BEGIN, begun).properties(f"Begin a clone of {source.location.uri}")
     theirs = reader.snapshot(source.location, begun)
-    lance.create(target, source.location, theirs, begin)
+    pylance.create(target, source.location, theirs, begin)
     properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
-    lance.populate(target, None, source.location, theirs, properties)
+    pylance.populate(target, None, source.location, theirs, properties)
 
 
 def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """Whoever may only read the source can clone it as well. The fetch warns that nothing protects the files."""
+    """Clone without a record if the source is read-only. The fetch then warns that nothing protects the files."""
     try:
         clones.shallow_clone(source.location, pin, target)
     except PermissionDenied:
@@ -164,13 +164,13 @@ def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocatio
 
 
 def _follow_main(source: Remote, target: DatasetLocation, reader: VersionCache) -> None:
-    """The branch that follows the source's main begins with the same version as the clone's main."""
+    """Let the branch that follows the source's main begin with the same version as the clone's main."""
     name = following_name(source.name, None)
     if followed(refs.read_refs(target), source.name).get(None) is not None:
         return
     newest = pin_latest(target, None)
     trace = _trace(target, newest)
-    # pylance's own clones have the number of their original.
+    # pylance's own clones keep the version number of their original.
     cloned = trace.source if trace is not None else PinnedVersion(None, newest.version)
     if refs.read_branch(target, name) is None:
         create_branch_at(target, name, newest)

@@ -1,4 +1,8 @@
-"""Fetch: bring the branches that follow a remote to what the remote has now. Metadata only; its files stay there."""
+"""Fetch: update the branches that follow a remote to what the remote has now. Metadata only; its files stay there.
+
+In: a remote and the branches to fetch. Out: following branches like ``origin/main``, whose refs record the fetched
+versions, and tags at the remote that protect the files read from here. An interrupted fetch is completed by the next.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ from lance_spark.format.contents import DataFile, DeletionFile
 from lance_spark.format.operations import words_for
 from lance_spark.format.transactions import UNKNOWN, Transaction
 from lance_spark.format.versions import ACTION, BEGIN, FETCH, PUSH, RECEIVE, RELOCATE, Snapshot, Trace, read_trace
-from lance_spark.merge import lance
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import Request, copy_each, replay
 from lance_spark.merge.placement_rules import InPlacePolicy
@@ -81,17 +85,17 @@ class FetchOptions:
     branches: Sequence[str | None] | None = None
     """Branches of the remote, with None for main; None for all branches."""
     until: Mapping[str | None, int] = field(default_factory=dict)
-    """The last version to fetch of a branch; branches that are not named are fetched up to their newest version."""
+    """The last version to fetch of a branch; other branches are fetched up to their newest version."""
     dry_run: bool = False
     deep: bool = False
-    """Copy the files, too."""
+    """Copy the files of all fetched versions."""
 
 
 def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions | None = None) -> FetchResult:
     """Fetch from a remote.
 
-    A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch finishes what a
-    killed fetch left. Raises NotFound without a dataset at the remote, StorageFailure if the remote does not answer,
+    A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch completes what an
+    interrupted fetch left. Raises NotFound if the remote has no dataset, StorageFailure if the remote does not answer,
     and Refused if a following branch has a version that no fetch wrote.
     """
     options = options or FetchOptions()
@@ -137,7 +141,7 @@ class _Fetch:
         )
 
     def _looked_at(self) -> Iterator[PinnedVersion]:
-        """Versions whose commit time is needed: those fetched last, and those that branches begin with."""
+        """Versions whose commit time is needed: those fetched last, and the first ones of branches."""
         for chain in self.chains.values():
             known = self.before.get(chain.branch)
             if known is not None and known.newest is not None:
@@ -146,7 +150,7 @@ class _Fetch:
                 yield PinnedVersion(chain.branch, chain.fork.version)
 
     def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
-        """Versions of the remote that this run fetched; files of any of them may be read from now on."""
+        """Versions of the remote that this run fetched; their files may be read from now on."""
         pins = []
         for chain in ordered:
             known, now = self.before.get(chain.branch), self.follows[chain.branch]
@@ -167,7 +171,7 @@ class _Fetch:
         return "updated" if known.newest.remote < self._until(chain) else "up to date"
 
     def _is_same(self, chain: RemoteChain, known: Follows) -> bool:
-        """Whether the version fetched last is still there, and its branch was not replaced by a new one."""
+        """Whether the version fetched last still exists and its branch was not replaced by a new one."""
         newest = known.newest
         if newest is None or known.identity != chain.identity or newest.remote > chain.head:
             return False
@@ -196,7 +200,7 @@ class _Fetch:
             self.follows[chain.branch] = self._advance(chain, self.follows[chain.branch], version)
 
     def _create(self, chain: RemoteChain) -> Follows:
-        """Create the following branch where the remote's branch forked, if that was fetched; else begin again."""
+        """Create the following branch where the remote's branch forked, if that was fetched; else start over."""
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
         begun = check_free(self.local, name)
@@ -216,12 +220,12 @@ class _Fetch:
         return self._plant(chain, follows, self._first(chain))
 
     def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
-        """The pair of the version that a branch was created from, if that version was fetched and is still there."""
+        """The pair of the version that a branch was created from, if that version was fetched and still exists."""
         there = versions.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
     def _first(self, chain: RemoteChain) -> int:
-        """The version that a new following branch begins with: the oldest one, which its parent has as well."""
+        """The first version of a new following branch: the oldest one, which its parent also has."""
         if chain.fork is None:
             return self._until(chain)
         return next(version for version in chain.versions if version >= min(chain.fork.version, chain.head))
@@ -230,13 +234,13 @@ class _Fetch:
         name = following_name(follows.remote, follows.branch)
         pin = pin_version(self.remote.location, chain.branch, version)
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
-        lance.truncate(self.local, name, self.remote.location, pin, begin)
+        pylance.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
         message = message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
-        filled = lance.populate(self.local, name, self.remote.location, theirs, trace, copy)
+        filled = pylance.populate(self.local, name, self.remote.location, theirs, trace, copy)
         pair = VersionPair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
@@ -271,13 +275,13 @@ class _Fetch:
         try:
             result = replay(make, self.engine)
         except NotCommittable:
-            # Some combinations of changes pylance cannot commit at once; then the whole version is written down.
+            # pylance cannot commit some combinations of changes at once; then the whole version is written instead.
             return self._plant(chain, follows, version)
         pair = VersionPair(result.version or pin_latest(self.local, name).version, version)
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 
     def _equal(self, chain: RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair) -> Follows:
-        """A version that this dataset pushed, right after the one fetched before, has only what was pushed."""
+        """Record a version that this dataset pushed: right after the one fetched before, it adds only the push."""
         pushed = next((received.source for received in chain.received if received.at == pair.remote), None)
         if pushed is None or before is None or pair.remote != before.remote + 1:
             return follows
@@ -286,7 +290,7 @@ class _Fetch:
         return follows.with_edges([Edge(into.chain, into.version, node_of(graph, follows, pair))])
 
     def _trace(self, chain: RemoteChain, pin: PinnedVersion) -> Trace:
-        """The trace of the next version; one that this dataset pushed takes in the version that it was pushed from."""
+        """The trace of the next version; if this dataset pushed it, the trace takes in the pushed version."""
         pushed = next((received.source for received in chain.received if received.at == pin.version), None)
         if pushed is None:
             return Trace(FETCH, pin, chain.identity)
@@ -300,7 +304,7 @@ class _Fetch:
         return changed
 
     def _note_meetings(self, ordered: Sequence[RemoteChain]) -> None:
-        """Write down which following branches contain which others."""
+        """Record which following branches contain which others."""
         met = list(meetings(ordered, self.follows, self.planted))
         if not met:
             return
@@ -342,28 +346,28 @@ class _Fetch:
 
 
 def check_free(local: DatasetLocation, name: str) -> Branch | None:
-    """The branch that a killed fetch created and did not fill, if there is one.
+    """The branch that an interrupted fetch created and did not fill, if there is one.
 
     The fetch uses that branch instead of creating it again: pylance does not delete a directory that holds another
-    branch. Raises Refused for a branch of the user's own.
+    branch. Raises Refused for one of the user's own branches.
     """
     branch = refs.read_branch(local, name)
     if branch is None:
         return None
     if read_follows(branch) is None and max(versions.version_numbers(local, name), default=0) > branch.parent_version:
         raise Refused(
-            f"The branch '{name}' is one of your own, and would have to follow the remote.",
+            f"The branch '{name}' is your own, but a fetch needs that name to follow the remote.",
             hint=hints.of("Rename it (", hints.rename_branch(name), "), or give the remote another name."),
         )
     return branch
 
 
-# --- Reads what a remote has, as far as a fetch needs it
+# --- Reading a remote, as far as a fetch needs it
 
 
 @dataclass(frozen=True)
 class RemoteHistory:
-    """The branches of a remote, and the cache through which their versions are read."""
+    """The branches of a remote, and a cache of their versions."""
 
     location: DatasetLocation
     table: RefTable
@@ -379,7 +383,7 @@ def look(
 ) -> dict[str | None, RemoteChain]:
     """The remote's branches, or some of them with their ancestors. Raises NotFound, StorageFailure.
 
-    Branches that follow another dataset are left out, and so are branches that cannot be followed from here.
+    Leaves out branches that follow another dataset or cannot be followed from here.
     """
     reader = reader or VersionCache()
     table = refs.read_branches(remote)
@@ -393,7 +397,7 @@ def look(
     if chosen is not None:
         for name in chosen:
             if name not in names:
-                open_latest(remote)  # without a dataset, that is what is missing
+                open_latest(remote)  # a missing dataset is the better error
                 raise missing("branch", name or MAIN, [MAIN, *own])
         names = with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
     versions = dict(zip(names, each(remote, partial(version_listing.version_numbers, remote), names), strict=True))
@@ -428,7 +432,7 @@ def _fork(table: RefTable, own: Collection[str], branch: Branch) -> PinnedVersio
 
 
 def _can_be_followed(name: str) -> bool:
-    """Whether there may be a branch ``origin/<name>``: not if it would lie among the files of another branch."""
+    """Whether a branch ``origin/<name>`` can exist: not if it would be among the files of another branch."""
     return not is_dataset_directory(name.partition("/")[0])
 
 
@@ -442,7 +446,7 @@ def _with_history(
     elif chain.fork is not None:
         after = chain.fork.version
     else:
-        return chain  # begins with the newest version: what was before it is not fetched
+        return chain  # begins with the newest version; older ones are not fetched
     versions = [version for version in chain.versions if version > after]
     branches = there.table.branches.values()
     names = {branch.identity: branch.name for branch in branches}
@@ -473,7 +477,7 @@ def _with_history(
 
 
 def _words(version: int, transaction: Transaction | None) -> str:
-    """What made a version, as a log says it, and the first line of its message."""
+    """What made a version, as in a log, and the first line of its message."""
     if transaction is None:
         return words_for(version, UNKNOWN, None)
     action = transaction.properties.get(ACTION)
@@ -482,7 +486,7 @@ def _words(version: int, transaction: Transaction | None) -> str:
     return f"{said}: {message}" if message else said
 
 
-# --- The branches that follow a remote's branches: reads and writes what they follow, and mends interrupted fetches
+# --- Following branches: their records, and interrupted fetches
 
 _QUIET = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 
@@ -496,13 +500,13 @@ class Remote:
 
 
 def followed(table: RefTable, remote: str) -> dict[str | None, Follows]:
-    """What is known of the branches that follow a remote, by the remote's branch."""
+    """What is recorded about the branches that follow a remote, by the remote's branch."""
     known = (read_follows(branch) for branch in table.branches.values())
     return {follows.branch: follows for follows in known if follows is not None and follows.remote == remote}
 
 
 def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str] | None = None) -> None:
-    """Replace what the ref of the following branch says. What another fetch wrote there meanwhile is kept."""
+    """Replace the record in the ref of the following branch. Keeps what another fetch wrote there meanwhile."""
     name = following_name(follows.remote, follows.branch)
     branch = refs.read_branch(local, name)
     metadata = {} if branch is None else branch.metadata
@@ -518,12 +522,12 @@ def node_of(graph: Graph, follows: Follows, pair: VersionPair) -> Node:
 
 
 def pusher(local: DatasetLocation, stamp: int | None) -> str:
-    """What tells a dataset, and a version of it by its commit time, from all others."""
+    """Identifies a dataset, and a version of it by its commit time."""
     return f"{sha256(local.uri.encode()).hexdigest()[:16]}-{stamp}"
 
 
 def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
-    """Whether a version was pushed from this very dataset, which still has the version that was pushed."""
+    """Whether a version was pushed from this dataset, which still has the pushed version."""
     if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
         return False
     try:
@@ -536,7 +540,7 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
 
 
 def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[VersionPair | None, bool]:
-    """What an interrupted fetch left: (a pair that was not written down, whether to begin the branch again).
+    """What an interrupted fetch left: (a pair that was not recorded, whether to start the branch over).
 
     Raises Refused if something else wrote to the branch: the branch would no longer be what the remote has.
     """
@@ -568,23 +572,23 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
 
 
 def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:
-    """The remote's version that was fetched; None if the fetch did not finish, or the version is not known any more."""
+    """The remote's version that was fetched; None if the fetch did not finish or the version is no longer known."""
     if trace.action == FETCH:
         return trace.source.version
-    if trace.action == PUSH:  # its source is what was pushed
+    if trace.action == PUSH:  # its source is the pushed version
         return next((received.at for received in chain.received if received.source == trace.source), None)
     return None
 
 
-# --- Tags the versions of a remote whose files are read from here, so that a cleanup there keeps these files
+# --- Protecting files at a remote from cleanups there
 
 
 def protect(
     local: DatasetLocation, remote: Remote, pins: Sequence[PinnedVersion], reader: VersionCache | None = None
 ) -> tuple[str, ...]:
-    """Tag versions of the remote that were fetched; returns what the user has to know.
+    """Tag versions of the remote that were fetched; returns notes for the user.
 
-    A tag keeps the cleanup of every tool off a version. Whoever may not write there gets a warning instead of a tag.
+    A tag keeps every tool's cleanup away from a version. Without write access there, the result is a warning instead.
     """
     tags, known = refs.TagWriter(remote.location), set[str]()
     for pin in pins:
@@ -594,11 +598,11 @@ def protect(
             _tag(remote, tags, name, pin, name in known)
         except StorageFailure as problem:
             return (
-                f"{remote.location.uri} could not be told that {pin} is read from here ({type(problem).__name__}): a "
+                f"{remote.location.uri} could not record that {pin} is read from here ({type(problem).__name__}): a "
                 "cleanup there may delete files that this dataset needs.",
             )
         except NotFound:
-            return (f"{pin} of {remote.location.uri} is not there any more; fetch again.",)
+            return (f"{pin} of {remote.location.uri} no longer exists; fetch again.",)
         known.add(name)
     if pins:
         prune(local, remote, known, reader)
@@ -606,7 +610,7 @@ def protect(
 
 
 def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
-    """Set the tag that protects a version whose files are read from here."""
+    """The name of the tag that protects a version whose files are read from here."""
     branch = sha256((pin.branch or "").encode()).hexdigest()[:8] if pin.branch else "main"
     return f"{survey.record_name(local)}-{branch}-{pin.version}"
 
@@ -620,16 +624,17 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
     except AlreadyExists:
         tags.move(name, pin)  # the branch was deleted and created again
     if pin.version not in versions.version_numbers(remote.location, pin.branch):
-        # A cleanup just took the version; the next cleanup would stop at a tag that points at nothing.
+        # A cleanup just removed the version; the next cleanup would stop at a tag that points nowhere.
         with suppress(NotFound):
             tags.delete(name)
-        raise NotFound(f"{pin} of {remote.location.uri} is not there any more.")
+        raise NotFound(f"{pin} of {remote.location.uri} no longer exists.")
 
 
-# --- Deletes tags at a remote that protect nothing any more: every fetch sets a tag, and each tag keeps old files
+# --- Pruning tags at a remote
+# Every fetch sets a tag, and each tag keeps old files.
 
 _FEW = 8
-"""Up to so many tags are left alone: to see which are needed, every local version has to be read."""
+"""Up to this many tags are left alone: finding the unneeded ones means reading every local version."""
 _MANY = 2000
 """With more local versions than this, no tag is deleted."""
 
@@ -642,8 +647,8 @@ def prune(
 ) -> tuple[str, ...]:
     """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
 
-    ``known`` are the names of the remote's tags. A file that another tagged version has as well is protected by that.
-    The newest tag of each branch stays. Returns the names of the tags that were deleted.
+    ``known`` are the names of the remote's tags. A file that another tagged version also has is protected by that tag.
+    The newest tag of each branch stays. Returns the names of the deleted tags.
     """
     prefix = f"{survey.record_name(local)}-"
     names = sorted(name for name in known if name.startswith(prefix))
@@ -663,7 +668,7 @@ def prune(
         if needed or tag.branch not in heads:
             safe |= named
         else:
-            with suppress(NotFound):  # another fetch was faster
+            with suppress(NotFound):  # another fetch deleted it first
                 tags.delete(tag.name)
             gone.append(tag.name)
         heads.add(tag.branch)
@@ -678,7 +683,7 @@ def _files_of(reader: VersionCache, remote: Remote, tag: Tag) -> set[File]:
 
 
 def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
-    """Files at the remote that any local version reads; None if there are too many versions to read."""
+    """Files at the remote that local versions read; None if there are too many versions to read."""
     branches = (None, *refs.list_ref_names(local, BRANCHES))
     versions = [
         PinnedVersion(branch, version)
@@ -706,7 +711,7 @@ def _files(snapshot: Snapshot) -> Iterator[File]:
             yield snapshot.root_of(file).uri, path
 
 
-# --- Removes what a failed clone left at its source: no clone will read those versions
+# --- Releasing what a failed clone left at its source
 
 
 def release(source: DatasetLocation, target: DatasetLocation) -> None:
@@ -720,5 +725,5 @@ def release(source: DatasetLocation, target: DatasetLocation) -> None:
             try:
                 refs.delete_tag(source, tag)
             except NotFound:
-                continue  # gone already
+                continue  # already gone
     survey.delete_record(source, target)

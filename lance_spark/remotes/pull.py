@@ -1,4 +1,4 @@
-"""Pull: fetch a branch of a remote, and merge it into a local branch."""
+"""Pull: fetch a branch of a remote and merge it into a local branch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lance_spark.storage.datasets import pin_latest
 
 @dataclass(frozen=True)
 class _Target:
-    """The local branch that is pulled into, and what copies files to it."""
+    """The local branch to pull into, and the engine that copies files to it."""
 
     location: DatasetLocation
     branch: str | None
@@ -44,9 +44,9 @@ def pull(
 ) -> PullResult:
     """Fetch one branch of a remote and merge it into a local one (None is main for both).
 
-    The result is one version, except for changes that pylance cannot commit at once: a branch with nothing of its own
-    gets them as several versions, each of which the remote has. With ``dry_run`` it only fetches, which changes no
-    branch of the user's own. Raises as fetch and merge do.
+    The result is one version. If pylance cannot commit it at once, a branch without changes of its own gets several
+    versions, each of which the remote has. With ``dry_run`` it only fetches, which changes none of the user's own
+    branches. Raises like fetch and merge.
     """
     options = options or MergeOptions()
     check_mergeable(local, into)
@@ -71,7 +71,7 @@ def _merge(
 
 
 def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) -> None:
-    """Note that the branch has everything of a version, although the rows came another way: a push asks for this."""
+    """Record that the branch has everything of a version, although the rows came another way: a push checks this."""
     graph = Graph(local)
     ours, node = pin_latest(local, into), graph.origin(head)
     if graph.held(ours, head).get(node.chain, -1) < node.version:
@@ -81,7 +81,7 @@ def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) ->
 def _steps(
     local: DatasetLocation, remote: Remote, branch: str | None, into: str | None, head: PinnedVersion
 ) -> list[PinnedVersion]:
-    """The versions that were fetched and are not in the branch; none if the branch has something of its own."""
+    """The versions that were fetched and are not in the branch; none if the branch has changes of its own."""
     table = refs.read_refs(local)
     graph = Graph(local, table)
     ours = pin_latest(local, into)
@@ -102,7 +102,7 @@ def _steps(
 
 
 def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeOptions) -> MergeResult:
-    """A merge of each; the branch has nothing of its own, so every one is a fast-forward."""
+    """Merge each one; as the branch has no changes of its own, every merge is a fast-forward."""
     each = replace(options, ff_only=False)
     results = [target.merge(step, each) for step in (steps[:1] if options.dry_run else steps)]
     merged = next((result for result in reversed(results) if result.version is not None), results[-1])

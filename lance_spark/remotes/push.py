@@ -1,4 +1,4 @@
-"""Push: give a remote what a local branch has. Only as a fast-forward, and never over another process's commit."""
+"""Push: send a local branch to a remote. Only as a fast-forward, and never over another process's commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lance_spark.core.tracking import (
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
-from lance_spark.merge import lance
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, nothing_in_common
 from lance_spark.merge.merge import Request, replay
 from lance_spark.merge.report import MergeResult
@@ -62,11 +62,11 @@ def push(
     engine: Engine,
     options: PushOptions | None = None,
 ) -> PushResult:
-    """Bring a remote's branch to what the local branch of the same name has, as one version if pylance can do so.
+    """Update a remote's branch to the local branch of the same name, as one version if pylance can commit it.
 
-    Copies the files that the remote does not have, then commits. Creates the remote's branch, and the remote, if they
-    do not exist. Raises Refused unless the local branch has everything that the remote's branch has, even if another
-    process pushed a moment ago; then nothing was changed. The next push finishes what a killed push left.
+    Copies the files that the remote lacks, then commits. Creates the remote's branch, and the remote, if they do not
+    exist. Raises Refused unless the local branch has everything that the remote's branch has, including a push of
+    another process a moment ago; then nothing was changed. The next push completes what an interrupted push left.
     """
     options = options or PushOptions()
     check_mergeable(local, branch)
@@ -87,7 +87,7 @@ def push(
     result = _bring(local, remote, branch, options, engine)
     if not options.dry_run:
         if result.version is not None or result.indexes_carried:
-            # The next fetch would find the push by its trace as well, so nothing is lost if this process ends here.
+            # The next fetch would also find this push by its trace, so a crash here loses nothing.
             fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
         tell(local, remote, branch)
     return PushResult(
@@ -104,7 +104,7 @@ def push(
 def _bring(
     local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
 ) -> MergeResult:
-    """Push all as one version; if pylance cannot commit that, one version for each version that changed columns."""
+    """Push everything as one version; if pylance cannot commit that, add a version for each column change."""
     pin = pin_latest(local, branch)
     try:
         return _replay(local, remote, branch, pin, options, engine)
@@ -119,7 +119,7 @@ def _bring(
 
 
 def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
-    """Versions on the way to ``pin``, each of which has everything that the remote has."""
+    """Versions on the way to ``pin`` that contain everything the remote has."""
     graph = Graph(local)
     base = pin_latest(local, following_name(remote.name, branch))
     steps = []
@@ -179,7 +179,7 @@ def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote
         if not graph.bases(pin, base):
             raise nothing_in_common(graph, pin, base)
         raise Refused(
-            f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
+            f"{remote.name} has versions of '{name}' that yours lacks, so this push is not a fast-forward.",
             hint=hints.of("Run ", hints.pull(remote.name, name), ", then push again."),
         )
 
@@ -198,7 +198,7 @@ def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
     """Raise NotFound for a dataset that is gone: created again, it would name files that were deleted with it."""
     if any(follows.newest is not None for follows in followed(refs.read_refs(local), remote.name).values()):
         raise NotFound(
-            f"There is no dataset at {remote.location.uri} any more, which {remote.name} was.",
+            f"The dataset of {remote.name} at {remote.location.uri} no longer exists.",
             hint=hints.of(
                 "If it was moved: ", hints.set_url(remote.name), ". To push to a new place, add it as another remote."
             ),
@@ -206,7 +206,7 @@ def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
 
 
 def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion) -> bool:
-    """Whether a push of this dataset was killed while it created the remote, which then has no rows yet."""
+    """Whether a push of this dataset was interrupted while creating the remote, which then has no rows yet."""
     follows = followed(refs.read_refs(local), remote.name).get(None)
     if follows is not None and follows.newest is not None:
         return False
@@ -216,7 +216,7 @@ def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion)
 
 
 def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
-    """Create an empty dataset with the columns of the local one, and the branch that follows it."""
+    """Create an empty dataset with the columns of the local one, and its following branch."""
     if branch is not None:
         raise NotFound(
             f"There is no dataset at {remote.location.uri}.",
@@ -226,17 +226,17 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     name = following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
-    lance.create(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
+    pylance.create(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)
     follows = Follows(remote.name, remote.location.uri, None)
     write_down(local, follows, {ROOT: "true"})
-    lance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
+    pylance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
     empty = pin_latest(local, name)
     table = refs.read_refs(local)
     graph = Graph(local, table)
-    # Everything comes after a table without rows: all of main, and every branch that was created from it.
+    # Everything descends from a table without rows: all of main, and every branch created from it.
     oldest = min(version_listing.version_numbers(local, None))
     edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
     pair = VersionPair(empty.version, there.version)
@@ -244,7 +244,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
 
 
 def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: Engine) -> None:
-    """Create the branch at the remote, from the newest common version; and the branch that follows it."""
+    """Create the branch at the remote from the newest common version, and its following branch."""
     pin = pin_latest(local, branch)
     table = refs.read_refs(local)
     graph = Graph(local, table)
@@ -258,37 +258,37 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
                 best = (pair.remote, follows, pair)
     if best is None:
         raise Refused(
-            f"'{branch}' has no version in common with {remote.location.uri}, or what it had is forgotten.",
+            f"'{branch}' and {remote.location.uri} have no common version, or it is no longer recorded.",
             hint=hints.of(
-                "Push the branch it was made from first: ",
+                "First push the branch that it was created from: ",
                 hints.push(remote.name, MAIN),
-                f". If the branches of {remote.name} were deleted here and fetched again, go on from one of those.",
+                f". If the branches of {remote.name} were deleted here and fetched again, continue from one of those.",
             ),
         )
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)
-    with suppress(AlreadyExists):  # another process just created it; whether this is a fast-forward is checked later
+    with suppress(AlreadyExists):  # another process just created it; the fast-forward check comes later
         create_branch_at(remote.location, branch, source)
     try:
         fetch(local, remote, engine, FetchOptions(branches=[branch]))
     except NotFound:
         if refs.read_branch(remote.location, branch) is not None:
             raise
-        # Its first manifest is there already, which told us that it exists, and its ref file is not yet.
+        # The branch's first manifest exists, which showed the branch, but its ref file is not written yet.
         raise Conflict(
             f"Another process is creating branch '{branch}' at {remote.location.uri}; nothing was pushed.",
             hint="Push again in a moment.",
         ) from None
 
 
-# --- Notes down at a remote what only the pushing dataset knows: which branches contain everything of which others
+# --- Notes at a remote about branches that contain each other
 
 
 def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
-    """Note down at the remote what a branch that was pushed has in common with its other branches.
+    """Record at the remote what a pushed branch has in common with the remote's other branches.
 
-    A push makes one version at the remote, without the merges that it came from. Merging the same branch there again
-    would bring its rows twice.
+    A push makes one version at the remote, without the merges that led to it. Merging the same branch there again would
+    bring its rows twice.
     """
     table = refs.read_branches(local)
     known = followed(table, remote.name)
@@ -304,7 +304,7 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
 
 
 def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Follows, Follows, VersionPair]]:
-    """(branch whose newest version has it, branch, the newest version of that)."""
+    """(containing branch, contained branch, newest version of that in the containing branch's newest version)."""
     for into, source in ((one, other), (other, one)):
         if into.newest is None or source.newest is None:
             continue
@@ -322,7 +322,7 @@ def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Foll
 
 
 def _note(remote: Remote, there: RefTable, into: Follows, source: PinnedVersion) -> bool:
-    """Whether a note was written: only if the remote does not know the fact by itself."""
+    """Whether a note was written: only if the remote's own history does not show the fact."""
     names = {None, *there.branches}
     if into.newest is None or into.branch not in names or source.branch not in names:
         return False

@@ -1,4 +1,4 @@
-"""What a fetch, a pull or a push did, or would do: as values, as lines and as cards."""
+"""Results of a fetch, pull or push, real or dry: as values, lines and cards."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lance_spark.core.show import PLAIN, Card, Grid, Line, ShownInLines, counted
 from lance_spark.merge.report import MergeResult
 
 State = Literal["new", "updated", "up to date", "begun again", "gone"]
-_WORDS = {"begun again": "begun again: the remote's branch was replaced by a new one", "gone": "gone at the remote"}
+_WORDS = {"begun again": "begun again: the remote replaced the branch by a new one", "gone": "gone at the remote"}
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What became of one branch of the remote."""
+    """What happened to one branch of the remote."""
 
     branch: str
     into: str
     """The local branch that follows it."""
     state: State
     before: int | None = None
-    """The remote's version that was fetched last."""
+    """The version of the remote that was fetched last."""
     after: int | None = None
     """The remote's version that the local branch has now."""
     version: int | None = None
@@ -31,7 +31,7 @@ class Fetched:
 
     @property
     def row(self) -> tuple[str, str, str]:
-        """Local branch, versions, what became of it."""
+        """Local branch, versions, what happened to it."""
         before, after = ("" if version is None else str(version) for version in (self.before, self.after))
         versions = f"{before} -> {after}" if before and after and before != after else after or before
         return self.into, versions, _WORDS.get(self.state, self.state)
@@ -49,11 +49,11 @@ class FetchResult(ShownInLines):
 
     @property
     def news(self) -> tuple[Fetched, ...]:
-        """The branches of which something was fetched, or that are gone."""
+        """The branches with something new, and those that are gone."""
         return tuple(branch for branch in self.branches if branch.state != "up to date")
 
     def of(self, branch: str | None) -> Fetched | None:
-        """What became of a branch of the remote; None where it has no such branch."""
+        """The result for a branch of the remote; None if it has no such branch."""
         return next((fetched for fetched in self.branches if fetched.branch == (branch or MAIN)), None)
 
     def as_record(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class PullResult(ShownInLines):
         return {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
 
     def lines(self) -> Iterator[Line]:
-        """What was fetched, if anything was, and merged."""
+        """What was fetched, if anything, and merged."""
         if self.fetched.news:
             yield from self.fetched.lines()
         yield from self.merged.lines()
@@ -112,13 +112,13 @@ class PullResult(ShownInLines):
 
 @dataclass(frozen=True, repr=False)
 class PushResult(ShownInLines):
-    """What a push gave the remote, or would give it."""
+    """What a push sent to the remote, or would send."""
 
     remote: str
     uri: str
     branch: str
     created: bool
-    """Whether the remote did not have the branch before."""
+    """Whether the branch is new at the remote."""
     replayed: MergeResult | None
     """None for a dry run that would create the branch."""
     notes: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class PushResult(ShownInLines):
 
     @property
     def version(self) -> int | None:
-        """The version at the remote; None if it had everything."""
+        """The new version at the remote; None if it had everything."""
         return None if self.replayed is None else self.replayed.version
 
     def as_record(self) -> dict[str, Any]:
@@ -170,5 +170,5 @@ class PushResult(ShownInLines):
 
 
 def note_lines(notes: Iterable[str]) -> Iterator[Line]:
-    """What the user has to know besides."""
+    """Notes for the user."""
     return (said_of_places(f"note: {note}") for note in notes)

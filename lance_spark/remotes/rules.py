@@ -1,8 +1,9 @@
 """What a fetch brings, and in which steps.
 
-A fetch makes one version of many versions of the remote. But it stops where the remote's chains touch, that is, where a
-branch was created or merged: only a version that the local dataset has can be the last common version of a later merge.
-A merge from an older version would bring rows that are there already, or take some away.
+In: the remote's branches, as far as they were not fetched yet. Out: the versions to fetch, in order. A fetch makes one
+version of many versions of the remote. But it stops where the remote's chains touch, that is, where a branch was
+created or merged: only a version that the local dataset has can be the last common version of a later merge. A merge
+from an older version would bring rows again, or remove some.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lance_spark.core.tracking import Follows, VersionPair
 
 _REPLACES_ALL = frozenset({"Overwrite", "Restore"})
 _SHOWN = 20
-"""Versions that the message of a fetch names."""
+"""Number of versions that the message of a fetch lists."""
 _CHANGES_COLUMNS = frozenset({"Merge", "Project"})
 
 
@@ -28,7 +29,7 @@ class RemoteMerge(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A version of the remote that this very dataset pushed."""
+    """A version of the remote that this dataset pushed."""
 
     at: int
     source: PinnedVersion
@@ -42,15 +43,15 @@ class RemoteChain:
     branch: str | None
     identity: str
     versions: tuple[int, ...]
-    """Ascending, without those that were cleaned up."""
+    """In ascending order, without those that were cleaned up."""
     fork: PinnedVersion | None = None
     taken: tuple[RemoteMerge, ...] = field(default=())
-    """Of the versions that were not fetched yet."""
+    """Among the versions that were not fetched yet."""
     received: tuple[Received, ...] = field(default=())
     reshaped: tuple[int, ...] = field(default=())
-    """Versions, not fetched yet, that changed columns, and those right before; see :func:`reshaping`."""
+    """Versions not fetched yet that changed columns, and those right before; see :func:`reshaping`."""
     told: Mapping[int, str] = field(default_factory=dict)
-    """What made the versions that were not fetched yet, in words, with the first line of the message."""
+    """What made each version not fetched yet, in words, with the first line of its message."""
 
     @property
     def head(self) -> int:
@@ -59,7 +60,7 @@ class RemoteChain:
 
 
 class Meeting(NamedTuple):
-    """A pair of one following branch that has everything of a pair of another following branch."""
+    """A pair of one following branch that contains everything of a pair of another following branch."""
 
     branch: str | None
     pair: VersionPair
@@ -68,7 +69,7 @@ class Meeting(NamedTuple):
 
 
 def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str:
-    """Message of the version that a fetch makes of all versions after one and up to another: what they were."""
+    """The message of a fetched version: it lists the versions of the remote in it, after one and up to another."""
     told = [f"{PinnedVersion(chain.branch, at)}  {said}" for at, said in chain.told.items() if after < at <= version]
     if not told:
         return f"Fetch {PinnedVersion(chain.branch, version)} of {remote}"
@@ -77,7 +78,7 @@ def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str
 
 
 def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:
-    """Parents before the branches that were created from them."""
+    """Sort parents before the branches that were created from them."""
     ordered: dict[str | None, RemoteChain] = {}
 
     def visit(branch: str | None) -> None:
@@ -109,7 +110,7 @@ def with_parents(names: Iterable[str | None], forks: Mapping[str, PinnedVersion]
 def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChain]) -> list[int]:
     """The versions of a chain to fetch one by one, after ``seen`` and up to ``until``; the last one is the target.
 
-    Changes of columns are fetched by themselves: together with most changes of rows pylance cannot commit them.
+    Column changes are fetched separately: pylance cannot commit them together with most row changes.
     """
     if until <= seen:
         return []
@@ -122,10 +123,11 @@ def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChai
 
 
 def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[int, ...]:
-    """The versions to bring one by one, because pylance cannot commit two of them at once, by their operations.
+    """The versions to fetch one by one because pylance cannot commit two of them at once, by their operations.
 
-    ``operations`` ascend. Versions before the whole table was replaced do not count. With ``compacting``, rows are
-    brought before they are compacted: in a file with old and new rows no row could keep its stable id.
+    ``operations`` are in ascending order. Versions before a replacement of the whole table do not count. With
+    ``compacting``, rows are fetched before they are compacted: no row could keep its stable id in a file that mixes old
+    and new rows.
     """
     kinds = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
     versions: set[int] = set()
@@ -142,9 +144,9 @@ def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[
 def meetings(
     chains: Sequence[RemoteChain], follows: Mapping[str | None, Follows], planted: Mapping[str | None, VersionPair]
 ) -> Iterator[Meeting]:
-    """Where following branches contain each other, because the remote's branches do.
+    """Where following branches contain each other because the remote's branches do.
 
-    ``planted`` has the first pair of each branch that was begun again, not forked from another following branch.
+    ``planted`` has the first pair of each branch that was started over rather than forked from a following branch.
     """
     for chain in chains:
         own = follows.get(chain.branch)

@@ -1,1 +1,1 @@
-"""Changing rows: what an action frame is, which commits in between a change can be combined with. Pure."""
+"""Changing rows: delete, update, replace and merge, each as one version on top of the newest one."""

@@ -1,4 +1,7 @@
-"""MERGE: rows of a source beside those of a table, and what becomes of both."""
+"""MERGE: matches rows of a source with rows of a table, and updates, deletes or inserts them.
+
+Clauses come in as users write them. What comes out is a change of rows for the engine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption
 from lance_spark.format.schema import ROW_ADDRESS, row_width
-from lance_spark.rows.files_lance import Lookup, rows_outside, with_matches
+from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
 from lance_spark.rows.rules import (
     DELETE,
     INSERT,
@@ -40,7 +43,7 @@ from lance_spark.rows.rules import (
     uses_index,
 )
 from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression, quoted
-from lance_spark.scan.lance import stored_schema
+from lance_spark.scan.pylance import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
 
@@ -57,10 +60,10 @@ _MARK, _CLAUSE = "__source_row", "__clause"
 
 @dataclass(frozen=True)
 class RowMerge:
-    """A merge of rows that is being put together; :meth:`execute` runs it.
+    """A row merge under construction; :meth:`execute` runs it.
 
-    Conditions and values are SQL, or Columns, over ``target.`` and ``source.``; each row gets the first clause of its
-    case whose condition is true.
+    Conditions and values are SQL, or Columns, over ``target.`` and ``source.``. The first clause of a row's case whose
+    condition is true applies.
     """
 
     spark: SparkSession
@@ -68,7 +71,7 @@ class RowMerge:
     branch: str | None
     source: DataFrame
     on: str | Column | tuple[str, ...]
-    """A condition, or key columns that both sides have. Keys that are null match nothing."""
+    """A condition, or key columns that both sides have. Null keys match nothing."""
     clauses: tuple[Clause, ...] = ()
 
     def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
@@ -103,14 +106,14 @@ class RowMerge:
     def execute(self, message: str | None = None, retries: int = 0) -> ChangeResult:
         """Run the merge as one version, with this commit message.
 
-        With ``retries`` it is computed again, so many times, where others changed the same rows meanwhile. Raises
-        InvalidOption, NotFound and SchemaMismatch for what does not fit, Refused where several source rows match one
-        row, and Conflict; then nothing was changed.
+        If others changed the same rows meanwhile, it is recomputed up to ``retries`` times. Raises InvalidOption,
+        NotFound and SchemaMismatch for invalid arguments, Refused if several source rows match one row, and Conflict;
+        then nothing was changed.
         """
         return change_rows(self.spark, self.change(), message, retries)
 
     def change(self) -> RowChange:
-        """The merge as the engine takes it. Raises InvalidOption for clauses that make no sense."""
+        """The merge in the form the engine takes. Raises InvalidOption for invalid clauses."""
         check_clauses(self.clauses)
         return RowChange(
             location=self.location,
@@ -147,7 +150,7 @@ class RowMerge:
         def query(target: DataFrame) -> DataFrame:
             return self._merged(self._joined(target, how), fields, kept)
 
-        # Rows of the table that no row of the source matches are not to be found by the source's keys.
+        # Rows of the table that no source row matches cannot be found by the source's keys.
         if isinstance(self.on, tuple) and len(self.on) == 1 and how in ("inner", "right"):
             source, (key,) = self._marked(), self.on
             columns = rows.needed(pin, query) if is_worth_it(rows, pin, source, key) else None
@@ -156,7 +159,7 @@ class RowMerge:
         return rows.select(pin, query)
 
     def _check_sides(self, schema: StructType) -> None:
-        """Raise Spark's error for a clause that names the side on which its rows are not: every value would be null."""
+        """Raise Spark's error for a clause that names the side without its rows: every value would be null."""
         sides = {
             "not matched": self.source.alias(SOURCE),
             "not matched by source": probe(self.spark, schema).alias(TARGET),
@@ -167,7 +170,7 @@ class RowMerge:
                 sides[clause.case].select(*map(expression, given)).schema  # noqa: B018 - Spark analyzes it
 
     def _marked(self) -> DataFrame:
-        """The source, whose rows a join tells from rows that are not there."""
+        """The source, with a mark by which an outer join distinguishes its rows from missing ones."""
         return self.source.withColumn(_MARK, F.lit(True))
 
     def _merged(self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]) -> DataFrame:
@@ -204,9 +207,9 @@ class RowMerge:
     def _values(
         self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]
     ) -> list[dict[str, Column]]:
-        """What each clause sets each column to; nothing where the engine keeps what is there.
+        """The value each clause gives each column; no entry if the engine keeps the current value.
 
-        Clauses that set a column to the same get the very same Column.
+        Clauses that set a column to the same value share one Column.
         """
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
         old = {name: quoted(name, TARGET) for name in fields if name not in kept}
@@ -230,7 +233,7 @@ class RowMerge:
 
 
 def _by_clause(values: Sequence[Column]) -> Column:
-    """The value of the row's clause; each call of Spark's functions counts, as there are clauses times columns."""
+    """The value of the row's clause, in as few function calls as possible: there are clauses times columns."""
     first, *others = values
     if all(value is first for value in others):
         return first
@@ -240,11 +243,11 @@ def _by_clause(values: Sequence[Column]) -> Column:
     return found
 
 
-# --- A merge whose rows are found through an index on the key, where the source is small beside the table
+# --- A merge that finds its rows through an index on the key, if the source is small compared to the table
 
 
 def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str) -> bool:
-    """Whether the source's keys should be looked up one by one."""
+    """Whether to look up the source's keys one by one."""
     schema = rows.schema(pin)
     stored = stored_schema(rows.location, pin)
     if stored.get_field_index(key) < 0 or key not in source.columns or not _are_plain(source.columns, schema.names):
@@ -257,8 +260,8 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     try:
         given = wire_schema(source.schema)
     except PySparkException:
-        return False  # a type that Spark hands to no Python function
-    # The table knows how long its vectors are. Taken for short lists, a source of few rows seems to have very many.
+        return False  # a type that Spark cannot pass to Python functions
+    # The table knows how long its vectors are. If they counted as short lists, a small source would look very large.
     width = row_width(
         stored.field(name) if stored.get_field_index(name) >= 0 else given.field(name) for name in given.names
     )
@@ -278,9 +281,9 @@ def _explained(rows: TargetRows, source: DataFrame) -> str:
 
 
 def looked_up(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str, columns: Sequence[str]) -> DataFrame:
-    """The source's rows, each beside the table's rows that have its key, in structs named as the sides of a merge.
+    """The source's rows, each next to the table's rows that have its key, in structs named as the sides of a merge.
 
-    Columns that only one side has can be named without it, as in a join. Of the table there are these columns and
+    Columns that only one side has can be named without it, as in a join. The table's struct has these columns and
     the address.
     """
     table = rows.schema(pin)

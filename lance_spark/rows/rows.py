@@ -1,4 +1,7 @@
-"""The end of every change of rows: one version on top of the newest one, or a conflict and nothing."""
+"""The final step of every change of rows: one version on top of the newest one, or a conflict and no change.
+
+Prepared files, or a predicate in Lance's SQL, come in. A result comes out.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from lance_spark.errors import (
     may_have_happened,
 )
 from lance_spark.format.contents import Fragment
-from lance_spark.rows.commit_lance import (
+from lance_spark.rows.commit_pylance import (
     DELETIONS,
     Added,
     DeletionItem,
@@ -34,9 +37,9 @@ from lance_spark.rows.commit_lance import (
     find_commit,
     rebase,
 )
-from lance_spark.rows.files_lance import take_row
+from lance_spark.rows.files_pylance import take_row
 from lance_spark.rows.rules import ChangeResult, Prepared
-from lance_spark.scan.lance import Scan, ScanColumns, check_filter, count_rows, index_matches
+from lance_spark.scan.pylance import Scan, ScanColumns, check_filter, count_rows, index_matches
 from lance_spark.storage import versions
 from lance_spark.storage.commits import (
     attempts,
@@ -47,7 +50,7 @@ from lance_spark.storage.commits import (
     overwrite_without_rows,
 )
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import read_target
+from lance_spark.write.pylance import read_target
 
 Meets = Callable[[PinnedVersion, Sequence[int]], bool]
 """Whether a change would have changed or matched rows of fragments of a version."""
@@ -55,7 +58,7 @@ Meets = Callable[[PinnedVersion, Sequence[int]], bool]
 
 @dataclass(frozen=True)
 class Finish:
-    """A change of rows whose files are written, with what its commit has to know."""
+    """A change of rows whose files are written, with everything that its commit needs."""
 
     location: DatasetLocation
     start: PinnedVersion
@@ -65,7 +68,7 @@ class Finish:
     meets: Meets | None
     inserts_by_key: bool
     check: Callable[[], None] | None = None
-    """Asked before each attempt to commit; raises what is to end the change."""
+    """Called before each attempt to commit; raises to abort the change."""
 
 
 def new_terms(verb: str, exclusive: bool, predicate: str, message: str | None) -> Terms:
@@ -74,7 +77,7 @@ def new_terms(verb: str, exclusive: bool, predicate: str, message: str | None) -
 
 
 def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: Prepared, key: tuple[str, ...]) -> None:
-    """Raise Refused, with the row's key, if two rows of the source would change one row; then delete all files."""
+    """Raise Refused, with the row's key, if two source rows would change one row; first delete all files."""
     if change.twice is None:
         return
     row = take_row(location, start, change.twice, key)
@@ -82,17 +85,17 @@ def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: P
         discard(location, start.branch, [change])
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
     raise Refused(
-        f"Several rows of the source match the row with {shown}: what becomes of it would depend on their order. "
+        f"Several rows of the source match the row with {shown}: the result would depend on their order. "
         "Nothing was changed.",
         hint="Give a source with one row for each key, e.g. source.dropDuplicates([...]).",
     )
 
 
 def finish(work: Finish) -> ChangeResult:
-    """Commit the change on the newest version of its branch, and return what it did.
+    """Commit the change on the newest version of its branch; returns its result.
 
-    Raises Conflict where commits in between changed the same rows, or rows that the change would have met; then its
-    files are deleted. After most StorageFailures it is not certain whether it was committed: files stay for cleanup.
+    Raises Conflict if commits in between changed the same rows, or rows that the change would have met; then its files
+    are deleted. After most StorageFailures the outcome is unknown, and the files stay for cleanup.
     """
     tried: list[Prepared] = [work.change]
     try:
@@ -102,7 +105,7 @@ def finish(work: Finish) -> ChangeResult:
             undo = partial(discard, work.location, work.start.branch, tried)
             raise failure.saying(left_after(undo, "files that were written")) from None
         if not may_have_happened(failure):
-            with suppress(StorageFailure):  # why it failed is worth more to the user
+            with suppress(StorageFailure):  # the first error is more useful
                 discard(work.location, work.start.branch, tried)
         raise
     with suppress(StorageFailure):
@@ -128,7 +131,7 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
         try:
             return commit_rows(location, head, change, work.terms), change
         except (Conflict, StorageFailure) as failure:
-            # The store may have taken the version and failed to say so: committed again, its rows would be there twice.
+            # The store may have taken the version and failed to confirm it: a second commit would duplicate its rows.
             found = _look_for(work, head)
             if found is not None:
                 return found, change
@@ -142,19 +145,19 @@ def _look_for(work: Finish, head: PinnedVersion) -> PinnedVersion | None:
 
 
 def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
-    """Raise Conflict if the change would have met rows that were added meanwhile, and were not looked at before."""
+    """Raise Conflict if the change would have met rows that were added meanwhile and not checked yet."""
     for entry in added:
         looks = work.meets is not None and (work.inserts_by_key or not entry.appended)
         if looks and entry.pin.version > seen and work.meets is not None and work.meets(entry.pin, entry.fragments):
             raise Conflict(
-                f"Rows that the change would have met were added until version {entry.pin}, while it was computed. "
+                f"Rows that the change would have met were added, up to version {entry.pin}, while it was computed. "
                 "Nothing was changed.",
-                hint="Run it again, or give retries=3 to have it computed again.",
+                hint="Run it again, or use retries=3 to recompute it automatically.",
             )
 
 
 def _discard_replaced(work: Finish, tried: Sequence[Prepared], kept: Prepared) -> None:
-    """Delete deletion files that later ones stand for."""
+    """Delete deletion files that later ones replaced."""
     used = set(kept.changed.values())
     for change in tried:
         left = {key: metadata for key, metadata in change.changed.items() if metadata not in used}
@@ -175,29 +178,29 @@ def _result(version: PinnedVersion, change: Prepared) -> ChangeResult:
     )
 
 
-# --- Deleting rows on any branch: those that match a predicate, or all; one version, or none
+# --- Deleting rows on any branch
 
 OPERATION = "delete"
 
 
 @dataclass(frozen=True)
 class DeleteResult:
-    """What a deletion did."""
+    """The result of a deletion."""
 
     version: PinnedVersion
-    """The new version; the newest one where no row was deleted."""
+    """The new version; the newest one if no row was deleted."""
     rows: int
 
 
 def delete_where(
     location: DatasetLocation, branch: str | None, predicate: str, engine: Engine, message: str | None = None
 ) -> DeleteResult:
-    """Delete the rows of a branch (None for main) that a predicate in Lance's SQL holds for, as one version.
+    """Delete the rows of a branch (None for main) for which a predicate in Lance's SQL is true, as one version.
 
-    Rows for which it is neither true nor false stay. Files are not written anew: each fragment with such rows gets a
-    deletion file, on the engine. Commits made meanwhile are kept, and only fragments that they changed are looked
-    into again; rows that are appended meanwhile are not deleted, unless the commit had to be tried again. Raises
-    InvalidOption for what is no predicate, NotFound, Refused and Conflict; then nothing was changed.
+    Rows for which it is null stay. No data file is rewritten: the engine gives each fragment with matching rows a
+    deletion file. Concurrent commits are kept, and only fragments that they changed are searched again. Rows appended
+    meanwhile are not deleted, unless the commit had to be retried. Raises InvalidOption for an invalid predicate,
+    NotFound, Refused and Conflict; then nothing was changed.
     """
     if not predicate.strip():
         raise InvalidOption("The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate.")
@@ -219,7 +222,7 @@ def delete_where(
 
 
 def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> DeleteResult:
-    """Delete all rows of a branch as one version; columns, comments and settings stay, indexes go.
+    """Delete all rows of a branch as one version; keeps columns, comments and settings, drops indexes.
 
     Raises NotFound, Refused and Conflict; then nothing was changed.
     """
@@ -233,11 +236,11 @@ def truncate(location: DatasetLocation, branch: str | None, message: str | None 
 
 
 _Found = tuple[int, "str | None"]
-"""How many rows of a fragment match, and what it is without them."""
+"""How many rows of a fragment match, and the fragment without them."""
 
 
 class _Deleting:
-    """What was found in fragments. Those that a commit in between left as they were are not looked into again."""
+    """Matches by fragment. Fragments that a concurrent commit left unchanged are not searched again."""
 
     def __init__(self, location: DatasetLocation, predicate: str, engine: Engine) -> None:
         self._location = location
@@ -246,9 +249,9 @@ class _Deleting:
         self._known: dict[Fragment, _Found] = {}
 
     def look(self, head: PinnedVersion) -> Mapping[int, _Found]:
-        """What there is to delete in each fragment of a version that may have such rows.
+        """The rows to delete in each fragment of a version that may have any.
 
-        Fragments that an index knows to have none are not looked into. Raises InvalidOption for what is no predicate.
+        Skips fragments that an index excludes. Raises InvalidOption for an invalid predicate.
         """
         scan = Scan(self._location, head, ScanColumns(()), self._predicate)
         check_filter(scan)

@@ -1,7 +1,8 @@
-"""The words that producers of row changes and the engine share.
+"""Changing rows: the parts that producers of changes and the engine share. Pure.
 
 An *action frame* has one row for each row that changes: ``__row_operation`` (int), ``_rowaddr`` (bigint; null for
-inserts), and the table's columns (values for updates and inserts, ignored for deletes). Rows that stay are not in it.
+inserts), and the table's columns (values for updates and inserts, ignored for deletes). Unchanged rows are not in it.
+Below: clauses of merges, what tasks report, results, estimates, and the rules for combining concurrent commits.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from lance_spark.format.row_ids import Deleted, Offsets, Rewrite, of_rows, rows_
 from lance_spark.format.versions import columns, same_deletion
 
 OPERATION = "__row_operation"
-"""Column of an action frame: what happens to the row. Spark gives its row-level operations these numbers, too."""
+"""Column of an action frame: the operation on the row. Spark's row-level operations use the same numbers."""
 DELETE, UPDATE, INSERT = 1, 2, 3
 
 DELETING, UPDATING, MERGING, REPLACING = "delete", "update", "merge", "replace"
-"""Verbs, as versions remember them."""
+"""Verbs, as versions record them."""
 
 
-# --- The clauses of a merge, as values, and which of them make sense together
+# --- The clauses of a merge, and checks of their combination
 # Pure.
 
 Case = Literal["matched", "not matched", "not matched by source"]
@@ -47,15 +48,15 @@ class Clause:
 
     case: Case
     action: int
-    """Of lance_spark.rows.rules."""
+    """One of the operations in lance_spark.rows.rules."""
     condition: Any = None
-    """SQL, or a Column of Spark's; None where the clause takes every row of its case."""
+    """SQL, or a Spark Column; None if the clause takes every row of its case."""
     values: Mapping[str, Any] | None = field(default=None)
     """SQL or Columns by the target's column; None for all columns of the source."""
 
     @property
     def words(self) -> str:
-        """As SQL says it."""
+        """The clause as SQL spells it."""
         return f"when {self.case} then {_ACTIONS[self.action]}"
 
 
@@ -63,22 +64,22 @@ _ACTIONS = {UPDATE: "update", DELETE: "delete", INSERT: "insert"}
 
 
 def check_clauses(clauses: Sequence[Clause]) -> None:
-    """Raise InvalidOption for a merge without clauses, or with one that no row can reach."""
+    """Raise InvalidOption for a merge without clauses, or with a clause that no row can reach."""
     if not clauses:
         raise InvalidOption(
-            "The merge has no clause, so nothing would change.",
+            "The merge has no clause, so it would change nothing.",
             hint="Add one, e.g. .when_matched_update_all().when_not_matched_insert_all().",
         )
     for position, clause in enumerate(clauses):
         if clause.condition is None and any(later.case == clause.case for later in clauses[position + 1 :]):
             raise InvalidOption(
-                f"No row gets past '{clause.words}', which has no condition, to the next clause of its kind.",
+                f"No row reaches the clause after '{clause.words}', which has no condition.",
                 hint="Give it a condition, or put it last.",
             )
 
 
 def join_of(clauses: Sequence[Clause]) -> Join:
-    """Which rows the clauses need."""
+    """The join that yields the rows the clauses need."""
     cases = {clause.case for clause in clauses}
     if "not matched by source" in cases:
         return "full" if "not matched" in cases else "left"
@@ -91,7 +92,7 @@ def inserts(clauses: Sequence[Clause]) -> bool:
 
 
 def check_columns(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise NotFound, with the nearest names, for a column that the table does not have, and for fields of structs."""
+    """Raise NotFound, with the closest names, for a column that the table does not have, and for fields of structs."""
     for name in names:
         if name in known:
             continue
@@ -108,11 +109,11 @@ def _listed(known: Sequence[str]) -> str:
     return "The table has " + ", ".join(known[:10]) + (" and more." if len(known) > 10 else ".")
 
 
-# --- What tasks tell one another and the driver of a change: a few small rows for each fragment
+# --- What tasks report about a change: a few small rows for each fragment
 # Pure.
 
 NEW = -1
-"""Stands for the fragment in rows that tell of a new one."""
+"""Replaces the fragment's id in rows about a new one."""
 
 PARTS = pa.schema(
     [
@@ -126,9 +127,9 @@ PARTS = pa.schema(
         ("twice", pa.int64()),
     ]
 )
-"""What one task found. Of a fragment of the table: bitmaps of the offsets to delete, and of those that were written
-anew. Of a new fragment: pylance's JSON, the operation that it is for, and its rows. ``checksum`` adds up the addresses
-of rows that were written anew; ``twice`` is the address of a row that would be changed twice."""
+"""The result of one task. For a fragment of the table: bitmaps of the offsets to delete, and of those that were
+rewritten. For a new fragment: pylance's JSON, the operation it is for, and its rows. ``checksum`` adds up the addresses
+of rewritten rows; ``twice`` is the address of a row that would be changed twice."""
 
 OUTCOMES = pa.schema(
     [
@@ -142,7 +143,7 @@ OUTCOMES = pa.schema(
         ("twice", pa.int64()),
     ]
 )
-"""What the driver gets: one row for each fragment that changes or is new. ``metadata`` is null where no row is left."""
+"""What the driver gets: one row for each changed or new fragment. ``metadata`` is null if no row is left."""
 
 _CHECKSUM = (1 << 63) - 1
 
@@ -154,10 +155,10 @@ def checksum(addresses: int) -> int:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A change whose files are written. Nobody sees them before the commit."""
+    """A change whose files are written. They are invisible until the commit."""
 
     changed: Mapping[int, str | None]
-    """Fragments with fewer rows, by id, as pylance's JSON; None where no row is left."""
+    """Fragments with fewer rows, by id, as pylance's JSON; None if no row is left."""
     written: tuple[str, ...]
     """New fragments, as pylance's JSON."""
     deleted: int
@@ -173,10 +174,10 @@ class Prepared:
 
 
 def prepared(outcomes: Iterable[Mapping[str, Any]], update: int) -> Prepared:
-    """What tasks did, summed up. ``update`` is the operation of rows that are written anew.
+    """The results of all tasks, summed up. ``update`` is the operation of rewritten rows.
 
-    Raises CorruptData if other rows were written anew than are deleted: a source that gives other rows each time it
-    is read does that to a job in which a task ran again.
+    Raises CorruptData if the rewritten rows are not the deleted ones: that happens if a source returns different rows
+    each time it is read, and a task of the job ran again.
     """
     rows = list(outcomes)
     old = [row for row in rows if row["fragment"] != NEW]
@@ -187,8 +188,8 @@ def prepared(outcomes: Iterable[Mapping[str, Any]], update: int) -> Prepared:
     sums = [checksum(sum(row["checksum"] for row in part)) for part in (old, again)]
     if twice is None and (updated != sum(row["rows"] for row in again) or sums[0] != sums[1]):
         raise CorruptData(
-            "The rows to be changed were not the same each time they were computed; nothing was changed.",
-            hint="Store what the source gives first, in a table or with df.localCheckpoint(), and use that.",
+            "The rows to change were not the same each time they were computed; nothing was changed.",
+            hint="First store the source in a table or with df.localCheckpoint(), and use that.",
         )
     return Prepared(
         changed={row["fragment"]: row["metadata"] for row in old},
@@ -200,16 +201,16 @@ def prepared(outcomes: Iterable[Mapping[str, Any]], update: int) -> Prepared:
     )
 
 
-# --- What a change of rows did
+# --- The result of a change of rows
 # Pure.
 
 
 @dataclass(frozen=True, repr=False)
 class ChangeResult(ShownInOneLine):
-    """What a change of rows did; prints as one line."""
+    """The result of a change of rows; prints as one line."""
 
     version: PinnedVersion
-    """The new version; the newest one where no row changed."""
+    """The new version; the newest one if no row changed."""
     rows_deleted: int = 0
     rows_updated: int = 0
     rows_inserted: int = 0
@@ -241,7 +242,7 @@ class ChangeResult(ShownInOneLine):
         )
 
 
-# --- How many rows of an action frame a task should write
+# --- The task size for writing an action frame
 # Pure.
 
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -250,35 +251,35 @@ _LEAST = 2**20
 
 
 def advisory_size(setting: str | None, share: float) -> int:
-    """Bytes that a task should get of rows of which it writes more than it gets.
+    """Bytes of input for a task that writes more of each row than it gets.
 
-    ``setting`` is Spark's advisory size of partitions, as a user may have set it; ``share`` is the part of a written
-    row that comes with the frame, the rest of which the task reads from the table.
+    ``setting`` is Spark's advisory partition size, as a user may have set it. ``share`` is the part of a written
+    row that comes with the frame; the task reads the rest from the table.
     """
     found = re.fullmatch(r"\s*(\d+)\s*([bkmgt]?)(?:i?b)?\s*", (setting or "").lower())
     whole = int(found[1]) * _UNITS[found[2]] if found else _DEFAULT
     return min(whole, max(_LEAST, int(whole * share)))
 
 
-# --- Whether a merge finds its rows through an index, or by reading the keys of the whole table
+# --- Whether a merge finds its rows through an index, or reads the keys of the whole table
 # Pure.
 
 LARGE_TABLE = 1_000_000
-"""Rows from which on the index is used: the keys of fewer rows are read in less than a second."""
+"""Minimum rows for using the index: reading the keys of fewer rows takes less than a second."""
 _ROWS_PER_LOOKUP = 20
-"""Rows of which the keys are read and joined in the time in which an index finds one row, with a good margin."""
+"""How many keys are read and joined in the time in which an index finds one row, with a good margin."""
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE]?i?B)")
 _LOOKUP_UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))}
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is known before a merge runs."""
+    """The facts known before a merge runs."""
 
     rows: int
     """Of the table."""
     outside: int
-    """Rows of fragments that the index does not know. Each look-up reads their keys."""
+    """Rows of fragments that the index does not cover. Each lookup reads their keys."""
     source_bytes: float
     source_width: float
     """Estimated bytes of one row of the source."""
@@ -292,46 +293,46 @@ def uses_index(found: Found) -> bool:
 
 
 def can_be_looked_up(kind: pa.DataType) -> bool:
-    """Whether an index finds exactly the values of this type that Spark takes for equal."""
+    """Whether an index finds exactly the values of this type that Spark considers equal."""
     return bool(pt.is_signed_integer(kind) or pt.is_string(kind) or pt.is_large_string(kind))
 
 
 def estimated_bytes(explained: str) -> float | None:
-    """The size that Spark expects of a result, from the text of ``EXPLAIN COST``; None if the text does not tell."""
+    """The size that Spark estimates for a result, from the text of ``EXPLAIN COST``; None if the text has none."""
     _, found, plan = explained.partition("== Optimized Logical Plan ==")
     first = plan.lstrip().partition("\n")[0]
     size = _SIZE.search(first) if found else None
     return None if size is None or size[2] not in _LOOKUP_UNITS else float(size[1]) * _LOOKUP_UNITS[size[2]]
 
 
-# --- Which commits in between a change of rows can be combined with
+# --- Which concurrent commits a change of rows can be combined with
 # Pure.
 #
-# A change is computed on one version and committed on a newer one. For every fragment that it touches the question is
-# what became of the fragment. The table in docs/changing-rows.md says it in a user's words.
+# A change is computed on one version and committed on a newer one. For every fragment that it touches, the question is
+# what became of the fragment. docs/changing-rows.md has the table for users.
 
 
 class Fate(Enum):
-    """What became of a fragment in which rows are to be deleted or updated."""
+    """What became of a fragment from which rows are to be deleted or updated."""
 
     SAME = "it is as it was"
     DELETIONS = "rows of it were deleted"
     MOVED = "it was compacted"
     REWRITTEN = "values of its rows were changed"
     EXTENDED = "it got values of a new column"
-    GONE = "its rows were deleted or written anew"
+    GONE = "its rows were deleted or rewritten"
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the change has to be computed again."""
+        """Whether the change has to be recomputed."""
         return self in (Fate.REWRITTEN, Fate.EXTENDED, Fate.GONE)
 
 
 def fate_of(before: Fragment, after: Fragment | None, live: frozenset[int], compacted: bool, updates: bool) -> Fate:
     """What became of a fragment from one version to the next.
 
-    ``live`` are the ids of the columns that the change was computed with, ``compacted`` says whether the version
-    rewrote the fragment into others, ``updates`` whether the change writes rows of it anew.
+    ``live`` are the ids of the columns that the change was computed with. ``compacted`` is whether the version rewrote
+    the fragment into others, ``updates`` whether the change rewrites rows of it.
     """
     if compacted:
         return Fate.MOVED
@@ -347,15 +348,15 @@ def fate_of(before: Fragment, after: Fragment | None, live: frozenset[int], comp
 
 
 def _extended(before: Fragment, after: Fragment) -> bool:
-    """Whether there are values of columns that were not there before: rows written anew would lose them."""
+    """Whether there are values of columns that were added in between: rewritten rows would lose them."""
     known = {field for file in before.files for field in file.fields}
     return any(field not in known for file in after.files for field in file.fields if field >= 0)
 
 
 def column_conflict(before: Sequence[Field], after: Sequence[Field], writes: bool) -> str | None:
-    """Why rows that were computed with the columns of one version do not fit those of a later one; None if they do.
+    """Why rows computed with the columns of one version do not fit those of a later one; None if they do.
 
-    ``writes`` says whether the change has new rows, which lack columns that were added.
+    ``writes`` is whether the change has new rows, which lack the added columns.
     """
     now = {field.id: _shape(field) for field in after}
     for each_field in before:
@@ -375,10 +376,10 @@ def _shape(field: Field) -> tuple[int, str, str, bool]:
 
 
 def follow(rewrite: Rewrite, offsets: Mapping[int, Offsets], deleted: Deleted) -> dict[int, Offsets] | None:
-    """Where rows are after a compaction: offsets by the ids of the new fragments.
+    """The places of rows after a compaction: offsets by the ids of the new fragments.
 
-    ``offsets`` are of rows that live, by the ids of old fragments. None if the numbers or ids of rows do not agree, so
-    that no position is certain.
+    ``offsets`` are of live rows, by the ids of old fragments. None if the numbers or ids of rows do not agree: then no
+    position is certain.
     """
     start = [
         (fragment, of_rows(own, fragment.id << 32))

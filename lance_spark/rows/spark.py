@@ -1,4 +1,7 @@
-"""The rows of a table that may change, as DataFrames with their addresses."""
+"""Changes of rows on Spark: an action frame says which rows change, executors write files, the driver commits.
+
+Conditions, values and DataFrames come in as users write them. One version comes out, or an error and no change.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, row_width
-from lance_spark.indexes.lance import describe_segments
-from lance_spark.rows.files_lance import delete_offsets, write_parts
+from lance_spark.indexes.pylance import describe_segments
+from lance_spark.rows.files_pylance import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, check_unambiguous, finish, new_terms
 from lance_spark.rows.rules import (
     DELETE,
@@ -52,13 +55,13 @@ from lance_spark.rows.rules import (
     check_columns,
     prepared,
 )
-from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.session.narrow_query import needs, probe, read_options, with_all_columns
 from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import PartsJob, kept_columns, read_target
+from lance_spark.write.pylance import PartsJob, kept_columns, read_target
 from lance_spark.write.rules import WriteJob, WritePlan, append_schema, check_names
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TargetRows:
-    """A table whose rows are to change."""
+    """The rows of a table that may change, as DataFrames with their addresses."""
 
     spark: SparkSession
     location: DatasetLocation
@@ -81,14 +84,14 @@ class TargetRows:
         return to_spark(read_schema(read), blob_names(read))
 
     def kept(self, pin: PinnedVersion, sets: frozenset[str] | None) -> frozenset[str]:
-        """The columns that updates leave as they are, and that action frames need not have."""
+        """The columns that updates leave as they are, and that action frames may omit."""
         return frozenset(kept_columns(stored_schema(self.location, pin), sets))
 
     def select(self, pin: PinnedVersion, query: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        """A query over all rows of a version, reading only what it needs; ``_rowaddr`` is a column.
+        """A query over all rows of a version, reading only the columns it needs; ``_rowaddr`` is a column.
 
-        The function may be called several times, as that of ``LanceTable.query``. The session is one of a handle, or
-        of a statement in SQL: its own name of the format is registered.
+        The function may be called several times, like that of ``LanceTable.query``. The session belongs to a handle or
+        to a statement in SQL, which registered its own name of the format.
         """
         from lance_spark.jvm.detection import connected
 
@@ -101,7 +104,7 @@ class TargetRows:
         options = read_options(found, seen)
         columns = options.pop("columns", None)
         if isinstance(columns, list):
-            # The address is known by its plain name only.
+            # The address can be named only without a qualifier.
             named = [name for name in columns if name.strip("`") != ROW_ADDRESS]
             options["columns"] = ",".join([*named, ROW_ADDRESS])
         else:
@@ -109,7 +112,7 @@ class TargetRows:
         return query(with_all_columns(self._load(pin, options), found, seen))
 
     def needed(self, pin: PinnedVersion, query: Callable[[DataFrame], DataFrame]) -> list[str] | None:
-        """The columns that a query needs, if Spark's plan tells, and if none of them holds blobs."""
+        """The columns that a query needs; None if Spark's plan does not tell, or if one of them holds blobs."""
         read = self._read(pin, with_row_address=True)
         own = read_schema(read)
         found = needs(self.spark, query, to_spark(own, blob_names(read)), own).columns
@@ -153,7 +156,7 @@ class TargetRows:
         return reader.load(self.location.uri)
 
 
-# --- One engine for all changes of rows: executors write, the driver commits one version
+# --- The engine for all changes of rows: executors write, the driver commits one version
 
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _FEW_FRAGMENTS = 64
@@ -168,34 +171,33 @@ class RowChange:
     branch: str | None
     """None for main."""
     verb: str
-    """What a user called; see lance_spark.rows.rules. A "delete" has no updates and inserts in its frames."""
+    """The verb the user called; see lance_spark.rows.rules. The frames of a "delete" have no updates or inserts."""
     actions: Callable[[PinnedVersion], DataFrame]
-    """The action frame of a version, see lance_spark.rows.rules. It is called again for each retry."""
+    """The action frame of a version, see lance_spark.rows.rules. Each retry calls it again."""
     meets: Callable[[PinnedVersion, Sequence[int]], bool] | None = None
     """Whether the change would have deleted, updated or matched rows of fragments that were added meanwhile. None if
     it never would."""
     inserts_by_key: bool = False
-    """Whether rows that others only append have to be looked at as well, as a merge that inserts must."""
+    """Whether to check rows that others merely appended. A merge that inserts must."""
     key: tuple[str, ...] = ()
-    """Columns that tell rows apart, for errors."""
+    """Columns that identify rows, for errors."""
     predicate: str = ""
-    """What a delete was asked for, for those who read the history."""
+    """The condition of a delete, for readers of the history."""
     sets: frozenset[str] | None = None
-    """Columns that updates may change. Updated rows keep all others, blobs excepted: their values in the action frame
-    do not matter, and a frame without inserts may leave them out. None if the frame has all columns."""
+    """Columns that updates may change. Updated rows keep all others except blobs: the action frame's values for these
+    do not matter, and a frame without inserts may omit them. None if the frame has all columns."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What the version says beside what every change of rows says."""
+    """Properties of the version beyond those of every change of rows."""
     check: Callable[[], None] | None = None
-    """Asked before each attempt to commit; raises what is to end the change."""
+    """Called before each attempt to commit; raises to abort the change."""
 
 
 def change_rows(spark: SparkSession, change: RowChange, message: str | None = None, retries: int = 0) -> ChangeResult:
     """Compute a change of rows on executors, and commit it as one version.
 
-    Commits made meanwhile are kept. Where they changed the same rows the result is a Conflict, or the change is
-    computed again on the newest version, up to ``retries`` times. Raises Refused where two source rows change one
-    row, SchemaMismatch, NotFound and Conflict; then nothing was changed. Only after a StorageFailure of the commit it
-    is not certain whether it happened.
+    Concurrent commits are kept. If they changed the same rows, the change is recomputed on the newest version, up to
+    ``retries`` times, and then raises Conflict. Raises Refused if two source rows change one row, SchemaMismatch,
+    NotFound and Conflict; then nothing was changed. Only after a StorageFailure of the commit is the outcome unknown.
     """
     check_writable(change.location, change.branch)
     for _ in range(retries):
@@ -216,7 +218,7 @@ def _attempt(spark: SparkSession, change: RowChange, message: str | None) -> Cha
 
 
 def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Prepared:
-    """Write all files, in one job. The driver gets a small row for each fragment."""
+    """Write all files, in one job. The driver gets one small row per fragment."""
     runner = SparkRunner(spark, change.verb)
     location, frame = change.location, change.actions(start)
     target = read_target(location, start)
@@ -228,7 +230,7 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
         check_names(given, new=False)
         left_out = {name for name in kept if name not in given.names}
         schema = append_schema(pa.schema([field for field in schema if field.name not in left_out]), given)
-        # Spark makes tasks of the session's advisory size of however few or many rows there are: no tiny files.
+        # Spark sizes tasks by the session's advisory size, however many rows there are: no tiny files.
         frame = frame.hint("rebalance", OPERATION).sortWithinPartitions(OPERATION, ROW_ADDRESS)
     plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
     write = partial(write_parts, PartsJob(WriteJob(plan, start), target, kept))
@@ -254,12 +256,12 @@ def _share(schema: pa.Schema, given: Sequence[str], kept: Sequence[str]) -> floa
 
 @contextmanager
 def _tasks_of(spark: SparkSession, share: float) -> Iterator[None]:
-    """Let Spark make more tasks of rows of which only a part comes with the frame."""
+    """Let Spark make more tasks if only a part of each row comes with the frame."""
     size = spark.conf.get(_ADVISORY, None)
     if share >= 1:
         yield
         return
-    with suppress(PySparkException):  # where settings are not for users to change, there are fewer tasks
+    with suppress(PySparkException):  # if users cannot change settings, there are fewer tasks
         spark.conf.set(_ADVISORY, str(advisory_size(size, share)))
     try:
         yield
@@ -268,7 +270,7 @@ def _tasks_of(spark: SparkSession, share: float) -> Iterator[None]:
             spark.conf.unset(_ADVISORY) if size is None else spark.conf.set(_ADVISORY, size)
 
 
-# --- Delete, update and replace: their action frames
+# --- The action frames of delete, update and replace
 
 if TYPE_CHECKING:
     Condition = str | Column
@@ -276,14 +278,14 @@ if TYPE_CHECKING:
 Place = tuple[DatasetLocation, "str | None"]
 """A dataset, and the branch to change, None for main."""
 _OUTSIDE = (
-    "lance_spark.errors.Refused: A row to be written does not satisfy the condition of replace_where, so that it would "
-    "not be replaced by the same write again.\n  hint: Filter the DataFrame by the condition, or widen the condition; "
+    "lance_spark.errors.Refused: A row to be written does not satisfy the condition of replace_where, so the same "
+    "write would not replace it again.\n  hint: Filter the DataFrame by the condition, or widen the condition; "
     "nothing was changed.\n"
 )
 
 
 def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
-    """Delete the rows that a condition is true for."""
+    """Delete the rows for which a condition is true."""
     _check_condition(where)
     location, branch = place
     rows = TargetRows(spark, location)
@@ -297,14 +299,14 @@ def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
 def update(
     spark: SparkSession, place: Place, values: Mapping[str, Condition], where: Condition | None = None
 ) -> RowChange:
-    """Set columns of the rows that a condition is true for, or of all rows."""
+    """Set columns of the rows for which a condition is true, or of all rows."""
     if where is not None:
         _check_condition(where)
     if not values:
         raise InvalidOption("The update sets no column.", hint="Give one: update({'column': 'expression'}).")
     location, branch = place
     rows = TargetRows(spark, location)
-    # All rows are read at once with all of their columns, few rows column by column where they are written.
+    # Without a condition, whole rows are read at once; for few rows, the writer reads the other columns itself.
     sets = None if where is None else frozenset(values)
 
     def actions(pin: PinnedVersion) -> DataFrame:
@@ -324,7 +326,7 @@ def update(
 
 
 def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Condition) -> RowChange:
-    """Replace the rows that a condition is true for by those of a DataFrame, which have to satisfy it as well."""
+    """Replace the rows for which a condition is true with those of a DataFrame, which must satisfy it."""
     _check_condition(where)
     location, branch = place
     rows = TargetRows(spark, location)
@@ -367,7 +369,7 @@ def _text(where: Condition) -> str:
     return where if isinstance(where, str) else str(where)
 
 
-# --- Values for columns of a table, as SQL assigns them: cast to the column's type, or an error for what does not fit
+# --- Values for columns, as SQL assigns them: cast to the column's type, or an error for those that do not fit
 
 _FAMILIES: tuple[tuple[type[st.DataType], ...], ...] = (
     (st.NumericType,),
@@ -379,7 +381,7 @@ _FAMILIES: tuple[tuple[type[st.DataType], ...], ...] = (
 
 
 def expression(given: str | Column) -> Column:
-    """SQL, or a Column as it is."""
+    """A Column; text is parsed as SQL."""
     return F.expr(given) if isinstance(given, str) else given
 
 
@@ -390,10 +392,10 @@ def quoted(name: str, side: str | None = None) -> Column:
 
 
 def assigned(rows: DataFrame, values: Mapping[str, Column], fields: Mapping[str, st.StructField]) -> dict[str, Column]:
-    """The values in the types of the columns that they are for.
+    """The values, in the types of the columns that they are for.
 
-    Numbers, strings and times are cast, and a value that the type cannot hold ends the job with an error; for values
-    of other types the rules of appending hold. Raises SchemaMismatch for types of which no value can be cast.
+    Numbers, strings and times are cast, and a value that the type cannot hold ends the job with an error. Values of
+    other types follow the rules of appending. Raises SchemaMismatch for types that can never be cast.
     """
     if not values:
         return {}
@@ -413,7 +415,7 @@ def _fitted(value: Column, given: st.DataType, field: st.StructField) -> Column:
         return value
     if mine != other and st.StringType not in (*mine, *other):
         raise SchemaMismatch(
-            f"Column '{field.name}' is {wanted.simpleString()}, and a value of type {given.simpleString()} cannot be "
+            f"Column '{field.name}' is {wanted.simpleString()}; a value of type {given.simpleString()} cannot be "
             "cast to it.",
             hint="Give an expression of the column's type.",
         )
@@ -428,12 +430,12 @@ def _family(kind: st.DataType) -> tuple[type[st.DataType], ...] | None:
     return next((family for family in _FAMILIES if isinstance(kind, family)), None)
 
 
-# --- Updates of narrow columns of wide tables: files with these columns only, where that writes less than whole rows
+# --- Updates of narrow columns of wide tables: files with only these columns, if that writes less than whole rows
 
 
 @dataclass(frozen=True)
 class NarrowUpdate:
-    """An update in SQL that may be done column by column."""
+    """An update in SQL that can be done column by column."""
 
     spark: SparkSession
     location: DatasetLocation
@@ -442,7 +444,7 @@ class NarrowUpdate:
     where: str | None
 
     def run(self, message: str | None) -> ChangeResult | None:
-        """Do it, if that writes less than whole rows would; None if rows are to be written."""
+        """Run it if that writes less than whole rows would; None if whole rows should be written."""
         start = pin_latest(self.location, self.branch)
         size = self._size(start)
         if size is None or not columns_may_be_cheaper(size):
@@ -457,11 +459,11 @@ class NarrowUpdate:
         result = update_filled_columns(self.location, self.branch, computed, options)
         read = PinnedVersion(self.branch, result.version.version - 1)
         if read.version != start.version:
-            matched = self._matched(read)  # of the version on which the values were computed at last
+            matched = self._matched(read)  # of the version for which the values were finally computed
         return ChangeResult(result.version, rows_updated=matched, files=result.fragments, bytes=result.bytes)
 
     def _size(self, start: PinnedVersion) -> UpdateSize | None:
-        """None where columns do not do: nested ones, and those that an index would have to learn anew."""
+        """None if columns are unsuitable: nested ones, and those whose index would have to be retrained."""
         schema = stored_schema(self.location, start)
         if any(schema.get_field_index(name) < 0 for name in self.values):
             return None
@@ -476,7 +478,7 @@ class NarrowUpdate:
         return UpdateSize(sum(fragment.stored_bytes for fragment in fragments), rows, row_width(fields))
 
     def _computed(self, start: PinnedVersion, options: BackfillOptions) -> ComputedColumns | None:
-        """None for values that have to be cast, or that Spark does not compute row by row: the other way says why."""
+        """None for values that need a cast, or that Spark does not compute row by row; the other path reports why."""
         try:
             schema = TargetRows(self.spark, self.location).schema(start)
             rows = probe(self.spark, schema)

@@ -1,1 +1,1 @@
-"""Planning reads. Pure."""
+"""Reads: from a pinned version to partitions, and from partitions to rows."""

@@ -1,4 +1,4 @@
-"""Reading: one pinned version, a schema, partitions, rows."""
+"""Reading: from one pinned version to a schema, partitions and rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lance_spark.format.schema import (
     unknown_column,
     why_not,
 )
-from lance_spark.scan import lance
-from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes
 from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, batch_rows, only_matching, plan_scan
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What a read will do: one scan, divided among tasks."""
+    """A planned read: one scan, divided among tasks."""
 
     scan: Scan
     partitions: tuple[ScanPartition, ...]
@@ -37,7 +37,7 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class PinnedRead:
-    """A read that has been resolved: from here on a branch may move without being noticed."""
+    """A read with its ref resolved: later moves of a branch do not affect it."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -45,9 +45,9 @@ class PinnedRead:
 
 
 def read_schema(read: PinnedRead) -> pa.Schema:
-    """Arrow schema of the rows this read returns, in the dataset's own types."""
+    """Arrow schema of this read's rows, in the dataset's own types."""
     options = read.options
-    everything = lance.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
+    everything = pylance.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
     paths = options.columns
     named = {ROW_ID, ROW_ADDRESS}.intersection(paths or ())
     if paths is not None and named:
@@ -59,9 +59,9 @@ def read_schema(read: PinnedRead) -> pa.Schema:
 
 
 def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
-    """The dataset's columns that produce Spark's schema, which may come from the user's own ``.schema(...)``.
+    """The dataset's columns for Spark's schema, which can come from the user's own ``.schema(...)``.
 
-    Raises NotFound for a column the dataset does not have, and SchemaMismatch for a type it cannot become.
+    Raises NotFound for an unknown column, and SchemaMismatch for an impossible conversion.
     """
     available = {field.name: field for field in read_schema(read)}
     for name in ROW_COLUMNS:
@@ -82,26 +82,26 @@ def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class MeasuredRead:
-    """A read before it is divided among tasks."""
+    """A read before its division among tasks."""
 
     scan: Scan
     fragments: Sequence[FragmentSize]
-    """Those that can hold rows, with what an index tells of the filter."""
+    """Fragments that can hold rows, after an index has answered the filter."""
     row_width: float
-    """Estimated bytes of one row that comes out."""
+    """Estimated bytes of one returned row."""
     options: ReadOptions
     exact: bool
-    """Whether the rows of the fragments are those that come out, and not only those that are looked at."""
+    """Whether the fragments' row counts are those of the result, rather than of the rows looked at."""
 
     @property
     def rows(self) -> int:
-        """Rows that come out at most."""
+        """Maximum number of returned rows."""
         found = sum(fragment.live_rows for fragment in self.fragments)
         return found if self.options.limit is None else min(found, self.options.limit)
 
 
 def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> ReadPlan:
-    """The scan and its partitions. ``schema`` is what must come out, in the dataset's types.
+    """The scan and its partitions. ``schema`` is the required result, in the dataset's types.
 
     Raises InvalidOption for a filter that pylance cannot parse or bind, before any task starts.
     """
@@ -110,7 +110,7 @@ def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> ReadPlan:
 
 
 def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
-    """What a read has to look at. Errors as of :func:`plan_read`."""
+    """The fragments and sizes that a read involves. Raises as :func:`plan_read`."""
     options = read.options
     columns = _columns(read, tuple(name for name in schema.names if name not in (ROW_ID, ROW_ADDRESS)), schema)
     width = row_width(schema) + _blob_bytes(read, columns)
@@ -118,8 +118,8 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
     fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
     exact = options.filter is None
     if options.filter is not None:
-        lance.check_filter(scan)
-        matches = lance.index_matches(scan)
+        pylance.check_filter(scan)
+        matches = pylance.index_matches(scan)
         if matches is not None:
             exact = all(fragment.fragment_id in matches.covered for fragment in fragments)
             fragments = only_matching(fragments, matches)
@@ -129,21 +129,21 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
     """The partitions of a read."""
     scan, options = measured.scan, measured.options
-    whole = row_width(lance.schema_of(scan.location, scan.pin))
+    whole = row_width(pylance.schema_of(scan.location, scan.pin))
     request = ScanRequest(
         row_width=measured.row_width,
         column_share=min(1.0, measured.row_width / whole) if whole else 1.0,
         split_size=options.split_size,
         cores=cores,
         filtered=options.filter is not None,
-        splittable=lance.takes_row_addresses(scan.location, scan.pin),
+        splittable=pylance.takes_row_addresses(scan.location, scan.pin),
         limit=options.limit,
     )
     return plan_scan(measured.fragments, request)
 
 
 def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
-    """Bytes to expect in each row beside what the types tell: blobs that are read whole."""
+    """Expected bytes per row beyond the types' estimate: blobs that are read whole."""
     if columns.blobs != "all_binary":
         return 0
     return BLOB_BYTES * len(blob_names(read).intersection(columns.names))
@@ -151,11 +151,11 @@ def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
 
 def blob_names(read: PinnedRead) -> frozenset[str]:
     """Names of the columns that are blobs."""
-    return lance.blob_columns(read.location, read.pin)
+    return pylance.blob_columns(read.location, read.pin)
 
 
 def _all_names(read: PinnedRead) -> tuple[str, ...]:
-    return tuple(lance.schema_of(read.location, read.pin).names)
+    return tuple(pylance.schema_of(read.location, read.pin).names)
 
 
 def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:

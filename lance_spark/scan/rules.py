@@ -1,4 +1,4 @@
-"""From fragments to Spark partitions, by bytes. Pure: the numbers come in, a printable plan goes out."""
+"""From fragments to Spark partitions, by bytes. Pure: numbers in, a printable plan out."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 FRAGMENT_COST = 64 * 2**10
-"""Bytes charged for opening a fragment, so that 100,000 tiny fragments make tens of tasks, not one or 100,000."""
+"""Bytes charged for opening a fragment, so that 100,000 tiny fragments give tens of tasks, not one or 100,000."""
 MIN_SPLIT = 4 * 2**20
 """Below this a task costs more than it saves (Spark's ``openCostInBytes``)."""
 BATCH_ROWS = 65_536
-"""Rows of an Arrow batch at most. Larger ones gain nothing, as Spark's channel from Python to the JVM is the limit: 20
+"""Maximum rows of an Arrow batch. Larger ones gain nothing: Spark's channel from Python to the JVM is the limit. 20
 million ready-made rows of four columns took 1.6 seconds in batches of 8,192, 1.4 in batches of 65,536 and 1.5 in
 batches of 500,000."""
 BATCH_BYTES = 8 * 2**20
-"""Bytes of an Arrow batch, roughly, so that wide rows (vectors, blobs) stay within a worker's memory."""
+"""Approximate bytes of an Arrow batch, so that wide rows (vectors, blobs) stay within a worker's memory."""
 
 
 class FragmentSize(NamedTuple):
-    """What planning needs to know of one fragment. No dataclass: of 100,000 these take twice as long to make."""
+    """One fragment for planning. Not a dataclass: creating 100,000 of those takes twice as long."""
 
     fragment_id: int
     physical_rows: int
-    """Rows in the data files, deleted ones included."""
+    """Rows in the data files, including deleted ones."""
     live_rows: int
-    """Rows that a scan returns: without deleted ones and, where an index tells, without those a filter rejects."""
+    """Rows that a scan returns: without deleted ones and, if an index knows, without those that a filter rejects."""
     stored_bytes: int
-    """Size of its data files; 0 where an old writer did not record it."""
+    """Size of its data files; 0 if an old writer did not record it."""
 
 
 @dataclass(frozen=True)
 class ScanPartition:
-    """What one Spark task reads: whole fragments, or a range of rows of a single one."""
+    """The input of one Spark task: whole fragments, or a range of rows of a single one."""
 
     fragment_ids: tuple[int, ...]
     first_row: int = 0
-    """First row of the range: counts live rows without a filter, row addresses with one."""
+    """First row of the range: counts live rows without a filter, row addresses with a filter."""
     row_count: int | None = None
     """Length of the range; None for whole fragments."""
     limit: int | None = None
@@ -51,25 +51,25 @@ class ScanPartition:
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """What shapes a plan beside the fragments."""
+    """The inputs of a plan besides the fragments."""
 
     row_width: float
-    """Estimated bytes of one row of the columns that are read."""
+    """Estimated bytes of one row of the columns to read."""
     column_share: float = 1.0
-    """Share of the stored bytes that belongs to those columns, 0 to 1."""
+    """Those columns' share of the stored bytes, 0 to 1."""
     split_size: int = 128 * 2**20
     cores: int = 1
-    """Cores to keep busy even when all data would fit into fewer splits."""
+    """Cores to keep busy even if all data would fit into fewer splits."""
     filtered: bool = False
     splittable: bool = True
-    """Whether rows inside a fragment can be told apart under a filter (see scanning.takes_row_addresses)."""
+    """Whether rows inside a fragment can be addressed under a filter (see ``lance.takes_row_addresses``)."""
     limit: int | None = None
 
 
 def plan_scan(fragments: Sequence[FragmentSize], request: ScanRequest) -> tuple[ScanPartition, ...]:
     """Partitions that cover every row once, in fragment order, each near the split size.
 
-    With a limit and no filter the plan stops at the fragment that fills it. With both, one partition reads
+    With a limit and no filter, the plan stops at the fragment that fills the limit. With both, one partition reads
     everything and stops early, because no part can know how many rows another one contributed.
     """
     if request.limit is not None and request.filtered:
@@ -101,12 +101,12 @@ def batch_rows(row_width: float) -> int:
 
 
 def _target(total: float, request: ScanRequest) -> float:
-    """Spark's own rule for files: the split size, or less if that would leave cores idle."""
+    """Spark's own rule for files: the split size, or less if cores would be idle otherwise."""
     return min(float(request.split_size), max(float(MIN_SPLIT), total / max(1, request.cores)))
 
 
 def _weight(fragment: FragmentSize, request: ScanRequest) -> float:
-    """Bytes that reading a fragment moves: what is stored or, if larger (compression), what crosses to Spark."""
+    """Bytes that reading a fragment moves: its stored bytes or, if larger (compression), the bytes sent to Spark."""
     return FRAGMENT_COST + max(fragment.stored_bytes * request.column_share, fragment.live_rows * request.row_width)
 
 
@@ -129,7 +129,7 @@ def _until(fragments: Sequence[FragmentSize], limit: int) -> Iterable[FragmentSi
 def _trim(
     partitions: Sequence[ScanPartition], fragments: Sequence[FragmentSize], limit: int
 ) -> Iterable[ScanPartition]:
-    """Give each partition the share of the limit that is left when its turn comes."""
+    """Give each partition the part of the limit that is left for it."""
     live = {fragment.fragment_id: fragment.live_rows for fragment in fragments}
     for part in partitions:
         if limit <= 0:
@@ -139,20 +139,20 @@ def _trim(
         limit -= rows
 
 
-# --- Planning a read whose filter an index answers: only the fragments with matches are visited
+# --- Reads whose filter an index answers: only fragments with matches are visited
 
 _EXACT = frozenset({"BTree", "Bitmap", "LabelList"})
-"""Kinds of index that know the matching rows; others (zone maps, Bloom filters, n-grams) leave data to be read."""
+"""Kinds of index that know the matching rows; others (zone maps, Bloom filters, n-grams) still require reading data."""
 PROBE_LIMIT = 1_000_000
-"""Matches counted on the driver at most; a filter with more is planned like a full scan."""
+"""Maximum matches counted on the driver; a filter with more is planned like a full scan."""
 
 
 def answering_indexes(explained: str) -> frozenset[str]:
     """Names of the scalar indexes that alone decide which rows match, from pylance's explained plan.
 
-    Only for these may the driver ask which rows match: it then reads index pages, never data. Empty when the
-    plan shows anything else, such as a part of the predicate left to check. A plan that a later pylance words
-    differently also gives nothing, which costs speed, never rows.
+    Only for these can the driver look up the matching rows: it then reads index pages, never data. Empty if the plan
+    shows anything else, such as a part of the predicate left to check. If a later pylance words the plan differently,
+    the result is also empty, which costs speed, never rows.
     """
     reads = re.findall(r"LanceRead: .*", explained)
     queries = re.findall(r"ScalarIndexQuery: query=(.*)", explained)
@@ -164,16 +164,16 @@ def answering_indexes(explained: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class IndexMatches:
-    """What indexes tell of the rows that pass a filter."""
+    """The rows that pass a filter, according to indexes."""
 
     covered: frozenset[int]
-    """Ids of the fragments that the indexes know."""
+    """Ids of the fragments that the indexes cover."""
     rows: Mapping[int, int]
     """Number of matching rows in each of those fragments that has any."""
 
 
 def only_matching(fragments: Sequence[FragmentSize], matches: IndexMatches) -> list[FragmentSize]:
-    """The fragments that can hold matches: covered ones weighed by their matches, the others as they are."""
+    """The fragments that can hold matches: covered ones weighed by their matches, the others unchanged."""
     visited = []
     for fragment in fragments:
         if fragment.fragment_id not in matches.covered:
@@ -181,19 +181,19 @@ def only_matching(fragments: Sequence[FragmentSize], matches: IndexMatches) -> l
         elif rows := matches.rows.get(fragment.fragment_id, 0):
             share = rows / max(1, fragment.physical_rows)
             size = int(fragment.stored_bytes * share)
-            # physical_rows stays: a split fragment is cut by row addresses, and matches may have any of them.
+            # physical_rows stays: a split fragment is cut by row addresses, and matches can have any of them.
             visited.append(fragment._replace(live_rows=rows, stored_bytes=size))
     return visited
 
 
-# --- Leaving out the first rows of a plan
+# --- Skipping the first rows of a plan
 # Pure.
 
 
 def skip_rows(
     partitions: Sequence[ScanPartition], fragments: Sequence[FragmentSize], offset: int
 ) -> tuple[ScanPartition, ...]:
-    """The partitions of a read without a filter, without its first rows. ``fragments`` are those of the plan."""
+    """The partitions of an unfiltered read, without its first rows. ``fragments`` are those of the plan."""
     return tuple(_skipped(partitions, {fragment.fragment_id: fragment.live_rows for fragment in fragments}, offset))
 
 
@@ -209,7 +209,7 @@ def _skipped(partitions: Sequence[ScanPartition], live: dict[int, int], offset: 
 
 
 def _rest(part: ScanPartition, live: dict[int, int], offset: int) -> Iterator[ScanPartition]:
-    """One partition without its first rows, of which it has more."""
+    """One partition without its first rows; it has more than those."""
     left = part.limit
     if part.row_count is not None:
         rest = None if left is None else left - offset
@@ -229,14 +229,14 @@ def _rest(part: ScanPartition, live: dict[int, int], offset: int) -> Iterator[Sc
         yield ScanPartition(ids[at + 1 :], limit=left)
 
 
-# --- A range of row addresses in the form pylance's scanner takes
+# --- Ranges of row addresses in pylance's form
 
 
 def row_address_set(fragment_id: int, first: int, count: int) -> bytes:
-    """The rows [first, first + count) of one fragment, as a serialised Lance ``RowAddrTreeMap``.
+    """The rows [first, first + count) of one fragment, as a serialized Lance ``RowAddrTreeMap``.
 
-    Layout: number of fragments, then for each its id, the length of its bitmap and the bitmap in Roaring's
-    portable format; all numbers are little-endian u32. Read by ``scanner(row_addr_allowlist=...)``.
+    Layout: number of fragments, then for each its id, the length of its bitmap and the bitmap in Roaring's portable
+    format; all numbers are little-endian u32. Read by ``scanner(row_addr_allowlist=...)``.
     """
     rows = BitMap()
     rows.add_range(first, first + count)

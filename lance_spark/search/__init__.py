@@ -1,1 +1,1 @@
-"""Search: what is asked for, which tasks answer it, how their answers become one; near duplicates. Pure."""
+"""Searching vectors and text, nearest-neighbor joins, and near duplicates."""

@@ -1,9 +1,9 @@
-"""Near duplicates: the parts of a text, signatures that are alike where texts are, and how alike texts are. Pure.
+"""Near duplicates: the parts of a text, signatures that are alike if texts are, and how alike texts are. Pure.
 
-Two texts are as alike as the share of parts (shingles) that they have in common, of all parts of either: Jaccard. A
-signature has, for each of some hash functions, the least value over the parts; two signatures agree in each place with
-a chance of just that share. Rows whose signatures agree in a whole band of places are compared; of texts that are less
-alike hardly any are, and the comparison itself is exact.
+The similarity of two texts is the share of their parts (shingles) that both have: Jaccard. A signature has, for each of
+several hash functions, the least value over the parts. Two signatures agree in each place with exactly that
+probability. Rows whose signatures agree in a whole band of places are compared. Hardly any less similar texts are, and
+the comparison itself is exact.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from lance_spark.format.row_values import hash_rows
 
 Numbers = npt.NDArray[np.uint64]
 _PLACES = 128
-"""Of a signature at most."""
+"""Maximum length of a signature."""
 _RECALL = 0.995
-"""Of pairs that are just as alike as asked for, the share that is to be compared at least; for others it is more."""
+"""Minimum share of pairs exactly at the threshold that must be compared; of more similar pairs, more are."""
 _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Shingling:
-    """What a text is made of: runs of so many words, or of so many characters."""
+    """How a text is divided: into runs of this many words, or of this many characters."""
 
     of: str = "words"
     size: int = 3
 
     def __post_init__(self) -> None:
         if self.of not in ("words", "characters"):
-            raise InvalidOption(f"shingles is {self.of!r}, and has to be 'words' or 'characters'.")
+            raise InvalidOption(f"shingles must be 'words' or 'characters', not {self.of!r}.")
         if type(self.size) is not int or self.size < 1:
-            raise InvalidOption(f"size is {self.size!r}, and has to be a whole number, 1 or more.")
+            raise InvalidOption(f"size must be a whole number, 1 or more, not {self.size!r}.")
 
     def parts(self, text: str) -> set[str]:
-        """The shingles, in lower case. A text that is shorter than one is one; without words there is none."""
+        """The shingles, in lower case. A shorter text is one shingle; a text without words has none."""
         words = _WORDS.findall(text.lower())
         if not words:
             return set()
@@ -58,47 +58,47 @@ class Shingling:
 
 @dataclass(frozen=True)
 class Banding:
-    """How signatures are cut."""
+    """How signatures are cut into bands."""
 
     bands: int
     rows: int
     """Places in each band."""
 
     def recall(self, similarity: float) -> float:
-        """The chance that two texts that are so alike are compared."""
+        """The probability that two texts of this similarity are compared."""
         return 1.0 - (1.0 - similarity**self.rows) ** self.bands
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which pairs come of rows that share a key, and of how many rows they may be."""
+    """Which pairs to form from rows that share a key, and for how many rows at most."""
 
     copies: str = "all"
     """Whether rows with the same parts are paired with each other and with all others, or only the first of them."""
     max_group: int = 5_000
-    """Pairs grow with its square: a task that has a million equal rows would never end."""
+    """The number of pairs grows with its square: a task with a million equal rows would never end."""
 
     def __post_init__(self) -> None:
         if self.copies not in ("all", "first"):
-            raise InvalidOption(f"copies is {self.copies!r}, and has to be 'all' or 'first'.")
+            raise InvalidOption(f"copies must be 'all' or 'first', not {self.copies!r}.")
         if type(self.max_group) is not int or self.max_group < 2:
-            raise InvalidOption(f"max_group is {self.max_group!r}, and has to be a whole number, 2 or more.")
+            raise InvalidOption(f"max_group must be a whole number, 2 or more, not {self.max_group!r}.")
 
     def check_rows(self, rows: Sequence[int]) -> None:
-        """Raise Refused for too many rows that share a key, where each may be in a pair with each."""
+        """Raise Refused for too many rows that share a key, if all of them would be paired."""
         if self.copies == "all" and len(rows) > self.max_group:
             raise Refused(
-                f"{len(rows):,} rows or more, such as that with _rowid {min(rows)}, may be alike each with each, which "
-                f"are {comb(len(rows), 2):,} pairs.",
-                hint=f"Equal texts: copies='first' pairs each with the first of them only. {_PARTED}",
+                f"{len(rows):,} rows or more, including the one with _rowid {min(rows)}, may all be alike: "
+                f"{comb(len(rows), 2):,} pairs.",
+                hint=f"Equal texts: copies='first' pairs each only with the first of them. {_PARTED}",
             )
 
     def pairs(self, groups: Sequence[list[int]]) -> Iterator[tuple[list[int], list[int]]]:
-        """Of groups of rows with the same parts: each with itself, and two by two. Raises Refused for too many."""
+        """Pairs of groups of rows with the same parts: each with itself, and two by two. Raises Refused if too many."""
         if len(groups) > self.max_group:
             raise Refused(
-                f"{len(groups):,} different texts, such as that of the row with _rowid {groups[0][0]}, may be alike, "
-                f"and are {comb(len(groups), 2):,} pairs to compare.",
+                f"{len(groups):,} different texts, including that of the row with _rowid {groups[0][0]}, may be alike: "
+                f"{comb(len(groups), 2):,} pairs to compare.",
                 hint=f"Texts of one template are alike. {_PARTED}",
             )
         for group in groups:
@@ -113,7 +113,7 @@ class Pairing:
 
 
 def parse_pairing(given: Mapping[str, Any]) -> Pairing:
-    """The pairing that options ask for. Raises InvalidOption."""
+    """The pairing that options define. Raises InvalidOption."""
     known = [field.name for field in fields(Pairing)]
     for name in given:
         if name not in known:
@@ -121,38 +121,38 @@ def parse_pairing(given: Mapping[str, Any]) -> Pairing:
     return Pairing(**given)
 
 
-_PARTED = "filter=, a larger size= or a higher threshold= makes fewer; max_group= lets them through."
+_PARTED = "To get fewer, use filter=, a larger size= or a higher threshold=; to allow them, raise max_group=."
 
 
 def banding(threshold: float) -> Banding:
-    """The longest bands, and so the fewest comparisons, by which hardly any pair is missed. Raises InvalidOption."""
+    """The longest bands, so the fewest comparisons, that miss hardly any pair. Raises InvalidOption."""
     if type(threshold) not in (int, float) or not 0.0 < threshold <= 1.0:
-        raise InvalidOption(f"threshold is {threshold!r}, and has to be above 0, and 1 at most.")
+        raise InvalidOption(f"threshold must be above 0 and at most 1, not {threshold!r}.")
     cuts = [Banding(_PLACES // rows, rows) for rows in range(1, 33)]
     fitting = [cut for cut in cuts if cut.recall(threshold) >= _RECALL]
     if not fitting:
         least = next(share / 100 for share in range(1, 101) if cuts[0].recall(share / 100) >= _RECALL)
         raise InvalidOption(
-            f"threshold is {threshold}: pairs that are so different would be missed.",
-            hint=f"Ask for {least} or more.",
+            f"With threshold={threshold}, pairs that are so different would be missed.",
+            hint=f"Give {least} or more.",
         )
     return fitting[-1]
 
 
 def jaccard(one: set[str], other: set[str]) -> float:
-    """The share of parts in common; 0 where there are none."""
+    """The share of parts in common; 0 if there are none."""
     return len(one & other) / len(one | other) if one or other else 0.0
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Makes keys of texts: texts that are alike have one in common."""
+    """Makes keys of texts: similar texts share one."""
 
     shingling: Shingling
     banding: Banding
 
     def keys(self, texts: Sequence[str | None]) -> tuple[list[int], list[bytes], npt.NDArray[np.int64]]:
-        """(places of texts that have parts, what tells sets of parts apart, a key of each text for each band)."""
+        """(places of texts that have parts, digests that identify sets of parts, a key of each text for each band)."""
         places: list[int] = []
         digests: list[bytes] = []
         parts: list[str] = []
@@ -161,7 +161,7 @@ class Signer:
             found = sorted(self.shingling.parts(text)) if text is not None else []
             if found:
                 places.append(place)
-                # No part has a line end inside: parts are words with blanks between them.
+                # No part contains a line break: parts are words separated by blanks.
                 digests.append(hashlib.blake2b("\n".join(found).encode(), digest_size=16).digest())
                 parts += found
                 lengths.append(len(found))
@@ -185,14 +185,14 @@ class Signer:
 
 
 def _function(number: int) -> tuple[np.uint64, np.uint64]:
-    """A hash function, the same on all machines: numpy's random numbers may be others in another release."""
+    """A hash function, the same on all machines: numpy's random numbers may change with a release."""
     random = hashlib.blake2b(b"lance_spark %d" % number, digest_size=16).digest()
     factor, term = np.frombuffer(random, "<u8").astype(np.uint64)
     return factor | np.uint64(1), term
 
 
 def runs(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Where, in sorted keys, one stands more than once: from, to."""
+    """Runs of equal keys in sorted keys, as (from, to)."""
     edges = np.flatnonzero(np.diff(keys)) + 1
     begins = np.concatenate([[0], edges])
     ends = np.concatenate([edges, [len(keys)]])
@@ -201,7 +201,7 @@ def runs(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def members(rows: Sequence[int], digests: Sequence[bytes]) -> list[list[int]]:
-    """Rows with the same parts together, ascending; by their first rows."""
+    """Rows grouped by equal parts, ascending; ordered by their first rows."""
     groups: dict[bytes, list[int]] = {}
     for row, digest in sorted(zip(rows, digests, strict=True)):
         groups.setdefault(digest, []).append(row)

@@ -1,4 +1,7 @@
-"""A search as it was asked for: checked on its own, not yet against a dataset. Pure."""
+"""Searches as values: requests and their checks, columns and indexes, tasks, and one answer from many. Pure.
+
+Arguments of ``LanceTable.search`` come in. What comes out is a request bound to a version, and ranked rows.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +46,19 @@ from lance_spark.search.text_rules import (
 RERANKS = ("rrf",)
 _METRICS = (*METRICS, HAMMING)
 _ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns", "where")
-"""Of a search, beside its options."""
+"""Arguments of a search that are not options."""
 _HINTS = {
     **dict.fromkeys(
         ("language", "base_tokenizer", "stem"),
-        "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...).",
+        "The index defines how text is split into words: t.indexes.create(column, kind='inverted', ...).",
     ),
-    **dict.fromkeys(("limit", "top_k", "topk", "n"), "How many rows come out is k=10."),
-    **dict.fromkeys(("query", "q"), "What is searched for is vector=[...], text='late storm', or both."),
-    **dict.fromkeys(("branch", "tag", "version"), "A search looks where the handle stands: t.checkout(branch='exp')."),
+    **dict.fromkeys(("limit", "top_k", "topk", "n"), "The number of rows is k=10."),
+    **dict.fromkeys(("query", "q"), "Give vector=[...], text='late storm', or both."),
+    **dict.fromkeys(
+        ("branch", "tag", "version"), "A search reads the version of its handle: t.checkout(branch='exp')."
+    ),
 }
-"""Of options that other tools have, or that belong elsewhere."""
+"""Hints for options of other tools, or that belong elsewhere."""
 _EUCLIDEAN = "euclidean"
 _MOST = 2**31 - 1
 _LEAST_CANDIDATES = 100
@@ -61,27 +66,27 @@ _LEAST_CANDIDATES = 100
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What may be said of a search beside what it looks for; see ``LanceTable.search``."""
+    """The options of a search, besides its vector and text; see ``LanceTable.search``."""
 
     metric: str | None = None
-    """l2, cosine or dot, of bytes hamming; None for that of the index, or l2."""
+    """l2, cosine or dot; for bytes hamming; None for that of the index, or l2."""
     nprobes: int | None = None
-    """Partitions of an index that are looked into at least."""
+    """Minimum number of index partitions to search."""
     refine_factor: int | None = None
-    """So many times k candidates of an index are compared by their exact distances."""
+    """This many times k candidates of an index are compared by their exact distances."""
     ef: int | None = None
     """Candidates that a graph (HNSW) keeps at a time; at least k."""
     use_index: bool = True
     """False compares every vector."""
     prefilter: bool = True
-    """Whether the filter comes before the search; False filters the k rows that were found."""
+    """Whether the filter is applied before the search; False filters the k rows that were found."""
     fast: bool = False
-    """Whether to leave out rows that no index covers."""
+    """Whether to omit rows that no index covers."""
     rerank: str = "rrf"
     candidates: int | None = None
-    """Of a search by vector and text: rows of each that are ranked together."""
+    """For a search by vector and text: how many rows of each are ranked together."""
     text_column: str | Sequence[str] | Mapping[str, float] | None = None
-    """The columns for the text, where ``column`` is that of the vector."""
+    """The columns for the text, if ``column`` is that of the vector."""
     phrase: bool = False
     fuzziness: int = 0
     operator: str = "or"
@@ -90,7 +95,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class VectorPart:
-    """The vector of a search, or how each vector of a join is searched for."""
+    """The vector of a search, or the way a join searches for each of its vectors."""
 
     column: str | None
     values: Any
@@ -117,12 +122,12 @@ class SearchRequest:
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether rows are ranked by both."""
+        """Whether rows are ranked by both vector and text."""
         return self.vector is not None and self.text is not None
 
     @property
     def depth(self) -> int:
-        """Rows that each of the two contributes; of a search by one, how many rows come out."""
+        """How many rows each of the two contributes; in a search by one, the number of rows in the result."""
         if not self.is_hybrid:
             return self.k
         return max(self.k, self.options.candidates or max(_LEAST_CANDIDATES, 2 * self.k))
@@ -135,21 +140,21 @@ def parse_search(
     common: tuple[int, str | None, str | Sequence[str] | None],
     options: Mapping[str, Any],
 ) -> SearchRequest:
-    """The search that arguments ask for; ``common`` are k, filter and columns. Raises InvalidOption."""
+    """The search that arguments define; ``common`` are k, filter and columns. Raises InvalidOption."""
     chosen = parse_options(options)
     if vector is None and text is None:
-        raise InvalidOption("There is nothing to search for.", hint="Give vector=, text= or both.")
+        raise InvalidOption("The search has no vector and no text.", hint="Give vector=, text= or both.")
     boosts = _boosts(column)
     if vector is not None and not (column is None or isinstance(column, str)):
-        raise InvalidOption("A vector is searched for in one column.", hint="Name the columns for the text_column=.")
+        raise InvalidOption("A vector search takes one column.", hint="For the text, name columns in text_column=.")
     if chosen.text_column is not None and (vector is None or text is None):
         raise InvalidOption(
-            "text_column is of a search by vector and text.", hint="Give column= for a search by one of them."
+            "text_column= requires both vector= and text=.", hint="For a search by one of them, use column=."
         )
     boosts = boosts if vector is None else _boosts(chosen.text_column)
     wording = Wording(chosen.phrase, chosen.fuzziness, chosen.operator, chosen.slop)
     if text is None and wording != Wording():
-        raise InvalidOption("phrase, fuzziness, operator and slop are of text.", hint="Give text=, or leave them out.")
+        raise InvalidOption("phrase, fuzziness, operator and slop require text=.", hint="Give text=, or omit them.")
     return SearchRequest(
         *_common(*common),
         chosen,
@@ -166,7 +171,7 @@ def parse_join(
 
 
 def parse_options(given: Mapping[str, Any]) -> SearchOptions:
-    """Raises InvalidOption, with near names, for an option that there is not, and for values that cannot be."""
+    """The options. Raises InvalidOption for unknown names, with similar ones, and for invalid values."""
     _check_names(given)
     options = SearchOptions(**given)
     if isinstance(options.metric, str):
@@ -176,13 +181,13 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
         _check_positive(name, getattr(options, name))
     for name in ("use_index", "prefilter", "fast", "phrase"):
         if not isinstance(getattr(options, name), bool):
-            raise InvalidOption(f"{name} is {getattr(options, name)!r}, and has to be True or False.")
+            raise InvalidOption(f"{name} must be True or False, not {getattr(options, name)!r}.")
     if options.metric is not None and options.metric not in _METRICS:
         raise InvalidOption(f"There is no metric '{options.metric}'.", hint=meant(str(options.metric), _METRICS))
     if options.rerank not in RERANKS:
-        raise InvalidOption(f"There is no way to rank '{options.rerank}'.", hint=f"There is {', '.join(RERANKS)}.")
+        raise InvalidOption(f"Unknown rerank method '{options.rerank}'.", hint=f"Choose one of {', '.join(RERANKS)}.")
     if options.fast and not options.use_index:
-        raise InvalidOption("fast=True looks only into indexes, and use_index=False into none.")
+        raise InvalidOption("fast=True searches only indexes, and use_index=False searches none: omit one.")
     return options
 
 
@@ -202,23 +207,23 @@ def _common(
 
 
 def parse_shown(filter: object, columns: object) -> tuple[str, ...] | None:
-    """The columns that were named; None for all. Raises InvalidOption for these, and for a filter that is no text."""
+    """The named columns; None for all. Raises InvalidOption for invalid names, and unless the filter is text."""
     if filter is not None and not isinstance(filter, str):
-        raise InvalidOption(f"filter is {filter!r}, and has to be text.", hint="Such as \"lang = 'de'\": Lance's SQL.")
+        raise InvalidOption(f"filter must be text, not {filter!r}.", hint="Such as \"lang = 'de'\": Lance's SQL.")
     if filter is not None and not filter.strip():
-        raise InvalidOption("The filter is empty.", hint="Leave it out, or give one such as lang = 'de'.")
+        raise InvalidOption("The filter is empty.", hint="Omit it, or give one such as lang = 'de'.")
     return None if columns is None else _names("columns", columns)
 
 
 def _names(argument: str, given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
     if not all(isinstance(name, str) for name in names):
-        raise InvalidOption(f"{argument} is {given!r}, and has to be a name, or a list of names.")
+        raise InvalidOption(f"{argument} must be a name, or a list of names, not {given!r}.")
     return names
 
 
 def check_name(column: object) -> str:
-    """The name of a column. Raises InvalidOption for what is none."""
+    """The name of a column. Raises InvalidOption unless it is text."""
     if not isinstance(column, str):
         raise InvalidOption(f"A column is given by its name, not as {type(column).__name__}.")
     return column
@@ -228,9 +233,9 @@ def _check_positive(name: str, value: Any, missing: bool = True) -> None:
     if value is None and missing:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, 1 or more.")
+        raise InvalidOption(f"{name} must be a whole number, 1 or more, not {value!r}.")
     if value > _MOST:
-        raise InvalidOption(f"{name} is {value}, and can be {_MOST:,} at most.")
+        raise InvalidOption(f"{name} must be at most {_MOST:,}, not {value}.")
 
 
 def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[str, float] | None:
@@ -244,16 +249,16 @@ def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[s
     else:
         found = dict.fromkeys(_names("column", columns), 1.0)
     if not found:
-        raise InvalidOption("There is no column to search in.", hint="Name one, or leave column= out.")
+        raise InvalidOption("column= names no columns.", hint="Name one, or omit column=.")
     return found
 
 
-# --- Which column and which index a search means, and whether they fit what it looks for
+# --- The column and the index of a search
 # Pure.
 
 DISTANCE, SCORE, RELEVANCE = "_distance", "_score", "_relevance_score"
 QUERY_INDEX = "query_index"
-"""What pylance calls the place of a query among several."""
+"""pylance's name for the place of a query among several."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +270,7 @@ class ColumnIndex:
     segments: tuple[Segment, ...]
 
     def live(self, rows: Rows) -> tuple[str, ...]:
-        """The segments that cover rows that are there."""
+        """The segments that cover live rows."""
         return tuple(each.uuid for each in self.segments if any(rows.get(fragment) for fragment in each.fragments))
 
     def uncovered(self, rows: Rows) -> list[int]:
@@ -275,14 +280,14 @@ class ColumnIndex:
 
 
 def is_plain_text(type: pa.DataType) -> bool:
-    """Whether a column of that type holds a text in each row."""
+    """Whether a column of that type holds one text per row."""
     return bool(pt.is_string(type) or pt.is_large_string(type))
 
 
 def vector_index(
     indexes: Mapping[str, Sequence[Segment]], settings: Mapping[str, Mapping[str, Any]], column: str, metric: str | None
 ) -> ColumnIndex | None:
-    """The index of a column that answers for a metric: the first one by name. ``settings`` are by index."""
+    """The index of a column that serves a metric: the first one by name. ``settings`` are by index."""
     for name, segments in indexes.items():
         kind = described_kind(segments[0].index_type)
         fits = kind is not None and kind.is_vector and list(segments[0].columns) == [column]
@@ -303,7 +308,9 @@ def bound_text(schema: pa.Schema, query: TextQuery, indexed: Sequence[str]) -> T
     for column in columns_of(query):
         field = find_column(schema, str(column))
         if not _is_text(field.type):
-            raise SchemaMismatch(f"Column '{column}' is {field.type}, and holds no text.", hint=those("Text is", texts))
+            raise SchemaMismatch(
+                f"Column '{column}' is {field.type} and does not hold text.", hint=those("Text is", texts)
+            )
     return query
 
 
@@ -320,7 +327,7 @@ def text_indexes(
 
 
 def later_fragments(index: ColumnIndex, rows: Rows) -> list[int]:
-    """Fragments with rows whose segments were built for a later version than the first segments were."""
+    """Fragments with rows whose segments were built for a later version than the first segments."""
     built = {segment.uuid: segment.dataset_version or 0 for segment in index.segments}
     first = min(built.values())
     later = covered(segment for segment in index.segments if built[segment.uuid] > first)
@@ -328,12 +335,12 @@ def later_fragments(index: ColumnIndex, rows: Rows) -> list[int]:
 
 
 def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
-    """Raise InvalidOption for a phrase in a column whose index does not know where words are."""
+    """Raise InvalidOption for a phrase in a column whose index has no word positions."""
     for part in parts(query):
         index = indexes.get(str(part.column)) if isinstance(part, PhraseQuery) else None
         if index is not None and index.settings.get("with_position") is False:
             raise InvalidOption(
-                f"The index '{index.name}' does not know where in a text words are, which a phrase needs.",
+                f"The index '{index.name}' does not store word positions, which a phrase needs.",
                 hint=hints.create_index(
                     index.segments[0].columns[0], kind="inverted", with_position=True, replace=True
                 ),
@@ -341,7 +348,7 @@ def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
 
 
 def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
-    """Raise InvalidOption for words with fuzziness where pylance would not find all: it takes words from the index.
+    """Raise InvalidOption for fuzzy words if pylance would miss rows: it takes the words from the index.
 
     ``lacking`` are columns with rows that no index covers, and whether they have an index at all.
     """
@@ -351,34 +358,34 @@ def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
         index = lacking[part.column]
         make = hints.OPTIMIZE_INDEXES if index else hints.create_index(part.column, kind="inverted")
         raise InvalidOption(
-            f"Column '{part.column}' has rows that no index covers, and words with fuzziness are not found in these.",
+            f"Column '{part.column}' has rows that no index covers; a search with fuzziness would miss them.",
             hint=hints.of(make, " covers them", "; fast=True leaves them out." if index else "."),
         )
 
 
 def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:
-    """Raise SchemaMismatch for a column that has the name, and not the type, of what pylance adds."""
+    """Raise SchemaMismatch for a column with the name, but not the type, of a column that pylance adds."""
     for name in measures:
         if name in schema.names and schema.field(name).type != pa.float32():
             raise SchemaMismatch(
-                f"The table has a column '{name}', {schema.field(name).type}, as pylance calls what it adds.",
+                f"The table has a column '{name}', {schema.field(name).type}, a name that pylance needs itself.",
                 hint=hints.of("Rename it: ", hints.rename_column(name), "."),
             )
 
 
 def no_index(column: str, type: pa.DataType, family: str, metric: str | None = None) -> NotFound:
-    """The error for fast=True where there is no index of that family."""
+    """The error for fast=True without an index of that family."""
     of = f" for the metric {metric}" if metric else ""
     kinds = ", ".join(kind for kind in fitting_kinds(type) if KINDS[kind].family == family)
-    make = f"Make one: t.indexes.create('{column}', kind=...), of {kinds}; or leave" if kinds else "Leave"
+    make = f"Create one: t.indexes.create('{column}', kind=...), of {kinds}; or leave" if kinds else "Leave"
     return NotFound(
-        f"Column '{column}' has no {family} index{of} here, and fast=True looks into nothing else.",
+        f"Column '{column}' has no {family} index{of} here, and fast=True searches nothing else.",
         hint=f"{make} fast=True out.",
     )
 
 
 def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Sequence[str]) -> tuple[str, ...]:
-    """The columns that come out, without those that the search adds. Blobs only if nobody asks: they are left out.
+    """The columns of the result, without those that the search adds. By default, blobs are omitted.
 
     Raises NotFound, InvalidOption.
     """
@@ -391,7 +398,7 @@ def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Seq
         if name in blobs:
             raise InvalidOption(
                 f"Column '{name}' holds blobs, which a search does not fetch.",
-                hint="Take _rowid along, and read the blobs of these rows.",
+                hint="Include _rowid, and read the blobs of these rows.",
             )
         if name not in schema.names and name not in (ROW_ID, ROW_ADDRESS):
             raise unknown_column(name, [*schema.names, ROW_ID, ROW_ADDRESS])
@@ -400,7 +407,7 @@ def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Seq
     taken = [name for name in chosen if name in measures]
     if taken:
         raise InvalidOption(
-            f"Column '{taken[0]}' has the name of what the search adds.", hint="List other columns in columns=."
+            f"Column '{taken[0]}' has the name of a column that the search adds.", hint="List others in columns=."
         )
     return chosen
 
@@ -411,16 +418,16 @@ def _is_text(type: pa.DataType) -> bool:
     return is_plain_text(type)
 
 
-# --- Which column is meant where none was named
+# --- The default column
 # Pure.
 
 
 def the_only(names: Sequence[str], what: str) -> str:
-    """The one column that holds what is searched. Raises SchemaMismatch for none, InvalidOption for several."""
+    """The only column that can be searched. Raises SchemaMismatch if there is none, InvalidOption for several."""
     if len(names) == 1:
         return names[0]
     if not names:
-        raise SchemaMismatch(f"There is no column with {what} to search in.")
+        raise SchemaMismatch(f"The table has no column with {what} to search.")
     raise InvalidOption(
         f"{len(names)} columns hold {what}: {', '.join(names)}.", hint=f"Name one: column='{names[0]}'."
     )
@@ -431,15 +438,15 @@ def those(what: str, names: Sequence[str]) -> str:
     return f"{what} in {', '.join(names)}." if names else "There is no such column."
 
 
-# --- Which tasks answer a search
+# --- The tasks of a search
 # Pure.
 #
-# A vector is searched for in segments of an index, which give candidates with the distances that they know, and in
-# groups of fragments that no segment covers, which give exact ones. pylance does the same in one process; the tasks
-# together find what it finds there.
+# A vector is searched for in segments of an index, which yield candidates with approximate distances, and in groups of
+# fragments that no segment covers, which yield exact ones. pylance does the same in one process; the tasks together
+# find what it finds there.
 
 FLAT_BYTES = 64 * 2**20
-"""Vectors that are compared one by one: fewer bytes are not worth a task of their own."""
+"""Bytes of vectors per task that are compared one by one: fewer are not worth a task of their own."""
 SEGMENT_BYTES = 64 * 2**20
 """Segments of fewer bytes share a task."""
 
@@ -461,7 +468,7 @@ class FlatTask(NamedTuple):
 
 
 class TextTask(NamedTuple):
-    """The text, in all segments and fragments: how often words are in all texts decides about every score."""
+    """The text, in all segments and fragments: every score depends on word frequencies in all texts."""
 
 
 Task = WholeTask | SegmentTask | FlatTask | TextTask
@@ -470,7 +477,7 @@ Task = WholeTask | SegmentTask | FlatTask | TextTask
 def vector_tasks(
     segments: Sequence[Segment], flat: Collection[int], rows: Rows, width: float, side_by_side: int
 ) -> tuple[Task, ...]:
-    """The tasks for one vector. ``width`` is the bytes of a vector, ``flat`` what no segment covers."""
+    """The tasks for one vector. ``width`` is the bytes of a vector, ``flat`` the fragments that no segment covers."""
     live = [segment for segment in segments if any(rows.get(fragment) for fragment in segment.fragments)]
     tasks: list[Task] = [SegmentTask(names) for names in _packed(live, side_by_side)]
     amount = sum(rows[fragment] for fragment in flat) * width
@@ -480,7 +487,7 @@ def vector_tasks(
 
 
 def _packed(segments: Sequence[Segment], most: int) -> list[tuple[str, ...]]:
-    """Segments for each task, about as many bytes in each."""
+    """Segments for each task, about the same number of bytes in each."""
     sizes: Mapping[str, int] = {segment.uuid: segment.size_bytes or 0 for segment in segments}
     count = min(len(segments), most, max(1, sum(sizes.values()) // SEGMENT_BYTES))
     bins: list[list[str]] = [[] for _ in range(count)]
@@ -495,18 +502,18 @@ def _packed(segments: Sequence[Segment], most: int) -> list[tuple[str, ...]]:
 def bytes_to_look_at(segments: Sequence[Segment], flat_rows: int, width: float, filtered_rows: int) -> int:
     """About how many bytes a search reads.
 
-    An index is read in parts, and a filter without an index of its own has to be asked about every row.
+    An index is read in parts, and a filter without an index of its own must be evaluated for every row.
     """
     indexed = sum(segment.size_bytes or 0 for segment in segments) // 16
     return int(indexed + flat_rows * width + filtered_rows * 8)
 
 
-# --- From the answers of tasks to one answer
+# --- One answer from those of tasks
 # Pure: Arrow tables in and out.
 
 SOURCE, VALUE = "source", "value"
 APPROXIMATE, EXACT, FOUND = 0, 1, 2
-"""Distances as an index knows them, distances, scores of text."""
+"""Approximate distances from an index, exact distances, scores of text."""
 CANDIDATES = pa.schema(
     [
         pa.field(SOURCE, pa.int8(), nullable=False),
@@ -515,15 +522,15 @@ CANDIDATES = pa.schema(
         pa.field(VALUE, pa.float32(), nullable=False),
     ]
 )
-"""What tasks answer: rows, and how near or good they are."""
+"""The answer of a task: rows, and how near or good they are."""
 _RRF = 60
-"""What the first rank is divided by, minus one: as in the paper on reciprocal rank fusion, and in other tools."""
+"""Added to each rank before dividing: the constant of the paper on reciprocal rank fusion, and of other tools."""
 Rescore = Callable[[list[int]], npt.NDArray[np.float32]]
 """The exact distances of rows, by their ids."""
 
 
 def best(table: pa.Table, count: int, largest: bool = False) -> pa.Table:
-    """The first rows of CANDIDATES in order: by value, then by row id, as pylance orders. No row twice, no NaN."""
+    """The first rows of CANDIDATES in order: by value, then by row id, like pylance. No duplicates, no NaN."""
     table = table.filter(pc.is_finite(table[VALUE]))
     order = pc.sort_indices(table, sort_keys=[(VALUE, "descending" if largest else "ascending"), (ROW_ID, "ascending")])
     table = table.take(order)
@@ -536,8 +543,8 @@ def best(table: pa.Table, count: int, largest: bool = False) -> pa.Table:
 def nearest(table: pa.Table, count: int, kept: int, rescore: Rescore | None) -> pa.Table:
     """The nearest rows of all tasks.
 
-    Of what an index found ``kept`` rows stay; with ``rescore`` these are compared with the others by their exact
-    distances. Without, no other ones are there.
+    Of an index's candidates ``kept`` rows stay; ``rescore`` compares these with the others by their exact distances.
+    Without it, there are no others.
     """
     near = best(table.filter(pc.equal(table[SOURCE], APPROXIMATE)), kept)
     exact = table.filter(pc.equal(table[SOURCE], EXACT))
@@ -548,19 +555,19 @@ def nearest(table: pa.Table, count: int, kept: int, rescore: Rescore | None) -> 
 
 
 def found(table: pa.Table, count: int) -> pa.Table:
-    """The rows with the best scores of their text."""
+    """The rows with the best text scores."""
     return best(table.filter(pc.equal(table[SOURCE], FOUND)), count, largest=True)
 
 
 def measured(table: pa.Table, name: str) -> pa.Table:
-    """CANDIDATES as what comes out: ids, and the measure by its name."""
+    """CANDIDATES as output: ids, and the measure under its name."""
     return table.select([ROW_ID, ROW_ADDRESS, VALUE]).rename_columns([ROW_ID, ROW_ADDRESS, name])
 
 
 def fused(near: pa.Table, matching: pa.Table, count: int) -> pa.Table:
-    """Both lists as one, by reciprocal ranks: a row has 1 / (60 + rank) of each list that it is in.
+    """Both lists as one, by reciprocal ranks: a row gets 1 / (60 + rank) from each list that contains it.
 
-    Ties: the nearer row, then that with the better score, then by row id.
+    Ties: the nearer row, then the one with the better score, then by row id.
     """
     lists = [(near, DISTANCE), (matching, SCORE)]
     values: list[dict[int, float]] = []

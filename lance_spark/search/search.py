@@ -1,4 +1,7 @@
-"""Searches: a request against a version, checked before any task starts, then tasks, then one answer."""
+"""Searches of one version: checks the request before any task starts, plans tasks, and combines their answers.
+
+Also joins by nearest neighbor and searches for near duplicates, as far as they are checked and planned here.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from lance_spark.engine.local import LOCAL, Frame, Runner, Work
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
 from lance_spark.indexes.indexes import Look, look_at
-from lance_spark.indexes.lance import all_details
+from lance_spark.indexes.pylance import all_details
 from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
-from lance_spark.scan.lance import Scan, ScanColumns, check_filter
+from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, ReadPlan, plan_read, read_schema
 from lance_spark.search.duplicate_rules import Signer
-from lance_spark.search.duplicates_lance import DuplicatesWork
-from lance_spark.search.lance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
+from lance_spark.search.duplicates_pylance import DuplicatesWork
+from lance_spark.search.pylance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
 from lance_spark.search.rules import (
     CANDIDATES,
     DISTANCE,
@@ -63,29 +66,29 @@ from lance_spark.storage.datasets import open_pinned
 
 OPERATION = "search"
 _TEXT_WIDTH = 256
-"""A guess: bytes of a text."""
+"""Estimated bytes of a text."""
 
 
 @dataclass(frozen=True)
 class PreparedSearch:
-    """A search of one version that can be carried out."""
+    """A checked search of one version, ready to run."""
 
     work: SearchWork
     schema: pa.Schema
-    """What comes out, in the dataset's types."""
+    """The output columns, in the dataset's types."""
     look: Look
     index: ColumnIndex | None
-    """Of the vectors."""
+    """Bytes of a vector."""
     flat: tuple[int, ...]
     """Fragments whose vectors are compared one by one."""
     field: pa.Field | None
     """The column of vectors."""
     text_bytes: int = 0
-    """Of texts that no index covers."""
+    """Rows with texts that no index covers."""
 
     @property
     def size(self) -> Work:
-        """How much there is to look at."""
+        """The amount of data to look at."""
         rows = self.look.rows
         filtered = sum(rows.values()) if self.work.filter is not None else 0
         width = row_width([self.field]) if self.field is not None else 0.0
@@ -129,24 +132,24 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
 
 
 def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
-    """Check a search whose vectors come later. Raises as :func:`prepare_search`."""
+    """Check a search whose vectors come later. Raises the errors of :func:`prepare_search`."""
     prepared = prepare_search(location, pin, request)
     if QUERY_INDEX in prepared.look.schema.names:
         raise SchemaMismatch(
-            f"The table has a column '{QUERY_INDEX}', as pylance calls its own when it searches for many vectors.",
+            f"The table has a column '{QUERY_INDEX}', a name that pylance needs for a search for many vectors.",
             hint=hints.of("Rename it: ", hints.rename_column(QUERY_INDEX), "; or search for one vector at a time."),
         )
     assert prepared.field is not None
     check_alone(prepared.field)
-    # What a join finds is compared by exact distances in its own way.
+    # A join compares its candidates by exact distances in its own way.
     return replace(prepared, work=replace(prepared.work, rescored=False))
 
 
 def carry_out(prepared: PreparedSearch, wire: pa.Schema, runner: Runner) -> Frame:
-    """The rows that a search finds, in their order, in the types of ``wire``.
+    """The rows that a search finds, in order, in the types of ``wire``.
 
-    In this process pylance searches alone. On executors its index's segments and groups of other fragments are tasks,
-    and the text is one.
+    In this process pylance searches alone. On executors, the index's segments and groups of other fragments become
+    tasks; a text search is one task.
     """
     work = replace(prepared.work, wire=wire)
     if runner.name == LOCAL:
@@ -171,7 +174,7 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
         return _whole(work)
     assert prepared.field is not None
     if work.near.indexed and has_several(prepared.field):
-        return _whole(work)  # What segments guess cannot be compared.
+        return _whole(work)  # Approximate distances of different segments cannot be compared.
     segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
     tasks = vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
     return (*tasks, TextTask()) if work.text is not None else tasks
@@ -198,8 +201,8 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
     candidates = request.depth * (options.refine_factor or 1)
     if options.ef is not None and options.ef < candidates:
         raise InvalidOption(
-            f"ef is {options.ef}, and has to be at least the {candidates} candidates.",
-            hint="They are k times refine_factor; leave ef out, and pylance chooses it.",
+            f"ef is {options.ef}, but must be at least the {candidates} candidates.",
+            hint="There are k times refine_factor candidates. Omit ef to let pylance choose it.",
         )
     chosen = (options.nprobes, options.refine_factor, options.ef)
     near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
@@ -233,26 +236,26 @@ def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
 
 
 def _check_words(look: Look, index: ColumnIndex) -> None:
-    """Raise Refused for an index by which pylance 14.0.2 finds rows that were changed by words that they had.
+    """Raise Refused for an index with which pylance 14.0.2 finds changed rows by their former words.
 
-    With stable row ids a row that was changed is in a later segment, and under the same id in the earlier one.
+    With stable row ids, a changed row is in a later segment, and also under the same id in the earlier one.
     """
     later = later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
     if later and has_changed_rows(look.location, look.pin, later):
         raise Refused(
-            f"The index '{index.name}' was extended after rows may have been changed, and would find these by words "
-            "that they have no more.",
+            f"The index '{index.name}' was extended after rows may have been changed: it would still find these by "
+            "their former words.",
             hint=hints.of(
                 hints.create_index(index.segments[0].columns[0], kind="inverted", replace=True),
-                " builds it anew, as ",
+                " rebuilds it, as does ",
                 hints.OPTIMIZE_INDEXES,
-                " does each time; pylance's optimize_indices() does not.",
+                "; pylance's optimize_indices() does not.",
             ),
         )
 
 
 def _all_settings(look: Look) -> dict[str, dict[str, Any]]:
-    """What indexes were made with, as far as they tell."""
+    """The settings indexes were built with, as far as they are recorded."""
     found: dict[str, dict[str, Any]] = {}
     details = all_details(look.location, look.pin)
     for name, segments in look.indexes.items():
@@ -262,13 +265,13 @@ def _all_settings(look: Look) -> dict[str, dict[str, Any]]:
 
 
 def found_schema(schema: pa.Schema, columns: Sequence[str], measures: Sequence[str]) -> pa.Schema:
-    """What comes out of a search: columns, ids of rows and measures."""
+    """The output of a search: columns, ids of rows and measures."""
     ids = {name: pa.field(name, pa.int64(), nullable=False) for name in (ROW_ID, ROW_ADDRESS)}
     shown = [ids[name] if name in ids else schema.field(name) for name in columns]
     return pa.schema([*shown, *(pa.field(name, pa.float32()) for name in measures)])
 
 
-# --- Searches for near duplicates: a request against a version, checked before any task starts
+# --- Searches for near duplicates
 
 
 def prepare_duplicates(
@@ -278,7 +281,7 @@ def prepare_duplicates(
     signer: Signer,
     threshold: float,
 ) -> DuplicatesWork:
-    """Check what is asked for: the column, what is shown of rows, and a filter.
+    """Check the request: the text column, the columns to show, and a filter.
 
     Raises NotFound, SchemaMismatch and InvalidOption.
     """
@@ -287,11 +290,11 @@ def prepare_duplicates(
     if schema.get_field_index(column) < 0:
         raise unknown_column(column, schema.names)
     if not is_plain_text(schema.field(column).type):
-        raise SchemaMismatch(f"Column '{column}' is {schema.field(column).type}, and holds no text.")
+        raise SchemaMismatch(f"Column '{column}' is {schema.field(column).type} and does not hold text.")
     if where is not None:
         check_filter(Scan(location, pin, ScanColumns(()), where))
     if ROW_ADDRESS in columns:
-        raise InvalidOption(f"{ROW_ADDRESS} is not told of pairs.", hint=f"{ROW_ID} is, always.")
+        raise InvalidOption(f"Pairs have no {ROW_ADDRESS}.", hint=f"They always have {ROW_ID}.")
     names = tuple(name for name in shown_columns(schema, columns, ()) if name != ROW_ID)
     row = found_schema(schema, (ROW_ID, *names), ())
     return DuplicatesWork(location, pin, column, where, names, signer, threshold, row)

@@ -1,4 +1,4 @@
-"""What to look for in text, as values that cross to executors. Named as pylance's queries, which do not. Pure."""
+"""Text queries as values that can be sent to executors. Named like pylance's queries, which cannot. Pure."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class MatchQuery:
     column: str | None = None
     """None for the column of the search."""
     fuzziness: int = 0
-    """Letters by which words may differ: 0, 1 or 2. Rows that no index covers are not found then."""
+    """How many letters of a word may differ: 0, 1 or 2. With 1 or 2, rows that no index covers are not found."""
     operator: str = "or"
     boost: float = 1.0
-    """Factor of the score."""
+    """Factor for the score."""
     prefix_length: int = 0
-    """Letters at the begin that may not differ."""
+    """How many letters at the beginning must not differ."""
     max_expansions: int = 50
-    """Words of the index that a fuzzy word stands for at most."""
+    """Maximum number of words of the index that a fuzzy word stands for."""
 
 
 @dataclass(frozen=True)
 class PhraseQuery:
-    """Rows with the words next to one another, in this order. Its index has to have positions."""
+    """Rows with the words next to each other, in this order. The index needs positions."""
 
     query: str
     column: str | None = None
     slop: int = 0
-    """Words that may come in between."""
+    """How many words may come in between."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class MultiMatchQuery:
 
 @dataclass(frozen=True)
 class BoostQuery:
-    """Rows of one query; those of another one lose score."""
+    """Rows of one query; those that also match the other one lose score."""
 
     positive: TextQuery
     negative: TextQuery
@@ -68,7 +68,7 @@ class BoostQuery:
 
 @dataclass(frozen=True)
 class BooleanQuery:
-    """Rows that match all of ``must``, none of ``must_not``; ``should`` adds to the score."""
+    """Rows that match all of ``must`` and none of ``must_not``; ``should`` adds to the score."""
 
     must: tuple[TextQuery, ...] = ()
     should: tuple[TextQuery, ...] = ()
@@ -90,7 +90,7 @@ KINDS: tuple[type, ...] = (MatchQuery, PhraseQuery, MultiMatchQuery, BoostQuery,
 
 @dataclass(frozen=True)
 class Wording:
-    """How words that were given as plain text are looked for."""
+    """How to search for words that are given as plain text."""
 
     phrase: bool = False
     fuzziness: int = 0
@@ -99,15 +99,15 @@ class Wording:
 
 
 def text_query(given: object, columns: Mapping[str, float] | None, wording: Wording) -> TextQuery:
-    """The query that was meant: words and how to look for them, or a query of this module.
+    """The query: words with their wording, or a query of this module.
 
-    ``columns`` are names and factors, None where none was named. Raises InvalidOption.
+    ``columns`` are names and factors, None if none was named. Raises InvalidOption.
     """
     if isinstance(given, KINDS):
         if wording != Wording():
             raise InvalidOption(
-                "phrase, fuzziness, operator and slop are of words that are given as text.",
-                hint="Give them to the query, as in MatchQuery('late storm', fuzziness=1).",
+                "phrase, fuzziness, operator and slop apply only to words given as text.",
+                hint="Set them in the query, as in MatchQuery('late storm', fuzziness=1).",
             )
         _check_groups(given)  # type: ignore[arg-type]
         query = _in_columns(given, columns)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def text_query(given: object, columns: Mapping[str, float] | None, wording: Word
         query = _of_words(given, columns, wording)
     else:
         raise InvalidOption(
-            f"text= is {type(given).__name__}, and has to be text, or a query of lance_spark.search.text_rules.",
+            f"text= must be text, or a query of lance_spark.search.text_rules, not {type(given).__name__}.",
             hint="pylance's own queries cannot be sent to executors; those of that module have the same names.",
         )
     for part in parts(query):
@@ -124,7 +124,7 @@ def text_query(given: object, columns: Mapping[str, float] | None, wording: Word
 
 
 def parts(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | MultiMatchQuery]:
-    """The queries for words that a query is made of."""
+    """The word queries that make up a query."""
     if isinstance(query, BoostQuery):
         yield from parts(query.positive)
         yield from parts(query.negative)
@@ -144,7 +144,7 @@ def columns_of(query: TextQuery) -> list[str | None]:
 
 
 def on_column(query: TextQuery, column: str) -> TextQuery:
-    """The query with a column wherever it names none."""
+    """The query, with a column wherever it has none."""
     if isinstance(query, MatchQuery | PhraseQuery):
         return replace(query, column=query.column or column)
     if isinstance(query, BoostQuery):
@@ -157,19 +157,19 @@ def on_column(query: TextQuery, column: str) -> TextQuery:
 
 
 def _in_columns(query: TextQuery, columns: Mapping[str, float] | None) -> TextQuery:
-    """A query whose parts without a column are of the one that was named."""
+    """A query whose parts without a column get the named one."""
     if not columns:
         return query
     if len(columns) > 1 or any(boost != 1.0 for boost in columns.values()):
         raise InvalidOption(
-            "Several columns, and factors of columns, are of words that are given as text.",
-            hint="Give them to the query: MultiMatchQuery('late storm', ['title', 'text'], [3.0, 1.0]).",
+            "Several columns, and factors of columns, apply only to words given as text.",
+            hint="Set them in the query: MultiMatchQuery('late storm', ['title', 'text'], [3.0, 1.0]).",
         )
     (column,) = columns
     if None not in columns_of(query) and column not in columns_of(query):
         raise InvalidOption(
-            f"The query looks into {', '.join(map(str, columns_of(query)))}, and column= is '{column}'.",
-            hint="Leave column= out.",
+            f"The query searches {', '.join(map(str, columns_of(query)))}, but column= is '{column}'.",
+            hint="Omit column=.",
         )
     return on_column(query, column)
 
@@ -178,7 +178,7 @@ def _of_words(words: str, columns: Mapping[str, float] | None, wording: Wording)
     if columns is not None and (len(columns) > 1 or any(boost != 1.0 for boost in columns.values())):
         if wording.phrase or wording.fuzziness != 0:
             raise InvalidOption(
-                "A phrase, and words with fuzziness, are looked for in one column.",
+                "A phrase, or words with fuzziness, can be searched for in only one column.",
                 hint="Combine several: BooleanQuery(should=[PhraseQuery('late storm', 'title'), ...]).",
             )
         return MultiMatchQuery(words, tuple(columns), tuple(columns.values()), wording.operator)
@@ -194,19 +194,19 @@ def _check_groups(query: TextQuery) -> None:
         _check_groups(query.negative)
     elif isinstance(query, BooleanQuery):
         if not query.must and not query.should:
-            raise InvalidOption("A BooleanQuery looks for nothing.", hint="Give it must=[...] or should=[...].")
+            raise InvalidOption("The BooleanQuery is empty.", hint="Give it must=[...] or should=[...].")
         for inner in (*query.must, *query.should, *query.must_not):
             _check_groups(inner)
 
 
 def _check(part: MatchQuery | PhraseQuery | MultiMatchQuery) -> None:
     if not str(part.query).strip():
-        raise InvalidOption("There is no word to look for.", hint="Give some: text='late storm'.")
+        raise InvalidOption("The text has no words.", hint="Give some: text='late storm'.")
     if isinstance(part, PhraseQuery):
         _check_number("slop", part.slop)
         return
     if part.operator not in OPERATORS:
-        raise InvalidOption(f"operator is {part.operator!r}, and has to be 'or' or 'and'.")
+        raise InvalidOption(f"operator must be 'or' or 'and', not {part.operator!r}.")
     if isinstance(part, MultiMatchQuery):
         if not part.columns or (part.boosts and len(part.boosts) != len(part.columns)):
             raise InvalidOption("A query over several columns needs columns, and a factor for each or none.")
@@ -218,14 +218,14 @@ def _check(part: MatchQuery | PhraseQuery | MultiMatchQuery) -> None:
     _check_number("max_expansions", part.max_expansions, 1)
     _check_number("fuzziness", part.fuzziness)
     if part.fuzziness > _MOST_FUZZY:
-        raise InvalidOption(f"fuzziness is {part.fuzziness}, and can be {_MOST_FUZZY} at most.")
+        raise InvalidOption(f"fuzziness must be at most {_MOST_FUZZY}, not {part.fuzziness}.")
 
 
 def _check_boost(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
-        raise InvalidOption(f"A factor is {value!r}, and has to be a number, 0 or more.")
+        raise InvalidOption(f"A factor must be a number, 0 or more, not {value!r}.")
 
 
 def _check_number(name: str, value: Any, least: int = 0) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, {least} or more.")
+        raise InvalidOption(f"{name} must be a whole number, {least} or more, not {value!r}.")

@@ -1,1 +1,1 @@
-"""The only code that says ``pyspark``."""
+"""Small services for a Spark session: registering sources, refreshing caches, narrowing a query's read."""

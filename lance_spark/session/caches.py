@@ -1,7 +1,7 @@
-"""What Spark has cached of a table, read again after a verb of a handle, as after a statement of Spark's own.
+"""Spark's cached tables, refreshed after a verb of a handle, as after Spark's own statements.
 
-Newer versions of Spark find what is cached of a table by the table's name: without this, a query would get the rows
-from before the change.
+Newer versions of Spark find cached data by the table's name: without the refresh, a query would get the rows from
+before the change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 def refreshing(verb: _Verb) -> _Verb:
-    """A verb of a handle, which has ``spark`` and ``location``: no later query gets older rows out of a cache."""
+    """Wraps a verb of a handle with ``spark`` and ``location``, so that no later query gets older rows from a cache."""
 
     @wraps(verb)
     def refreshed(self: Any, *given: Any, **named: Any) -> Any:
@@ -33,7 +33,7 @@ def refreshing(verb: _Verb) -> _Verb:
 
 
 def refresh(spark: SparkSession | None, location: DatasetLocation) -> None:
-    """Let a session read again what it has cached by names of a dataset. DataFrames of paths stay as they are."""
+    """Refresh what a session has cached by names of a dataset. DataFrames of paths stay unchanged."""
     if spark is None:
         return
     from pyspark.errors import PySparkException
@@ -42,6 +42,6 @@ def refresh(spark: SparkSession | None, location: DatasetLocation) -> None:
 
     bridge = connected.get(spark)
     for name in () if bridge is None else bridge.names_of(location):
-        # The change is made: that a table was dropped, or that what was cached names a dropped column, is no failure.
+        # The change is made: a dropped table, or a cached query that names a dropped column, is not a failure.
         with suppress(PySparkException):
             spark.catalog.refreshTable(name)

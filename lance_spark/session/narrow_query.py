@@ -1,4 +1,4 @@
-"""A stand-in for a table, with its schema and no rows: a query over it can be explained, and cannot run."""
+"""Reads of no more than a query needs, found by explaining the query over an empty stand-in for the table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 PROBE = "lance_spark_probe"
-"""The format's name, and the table's in Spark's plans."""
+"""The format's name, and the table's name in Spark's plans."""
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
 class ProbeSource(DataSource):
-    """Needs a schema."""
+    """Requires a schema."""
 
     @classmethod
     def name(cls) -> str:
@@ -32,7 +32,7 @@ class ProbeSource(DataSource):
         return PROBE
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        """A reader that says why there are no rows."""
+        """A reader that only raises Refused."""
         return _NoRows()
 
 
@@ -42,7 +42,7 @@ class _NoRows(DataSourceReader):
 
         raise Refused(
             "This DataFrame only shows what a query needs; it has no rows.",
-            hint="The function that query() gets has to return a DataFrame, and to run and keep nothing.",
+            hint="The function passed to query() must return a DataFrame without running or caching anything.",
         )
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:  # noqa: ARG002 - Spark's signature
@@ -50,19 +50,19 @@ class _NoRows(DataSourceReader):
 
 
 def probe(spark: SparkSession, schema: StructType) -> DataFrame:
-    """The stand-in."""
+    """The stand-in: the table's schema, no rows; a query over it can be explained, but not run."""
     if spark not in _registered:
         register_class(spark, ProbeSource)
         _registered.add(spark)
     return spark.read.format(PROBE).schema(schema).load()
 
 
-# --- A query over no more of a table than it needs, in sessions where Spark does not tell the source
-# The function that makes the query is called over a stand-in first, to see in Spark's own plan what it needs, and then
-# over a read of that. Where the plan does not tell, it is called over the whole table: the answer is the same.
+# --- A narrowed read, in sessions where Spark does not pass what it needs to the source
+# The function that makes the query first runs over a stand-in, so that Spark's own plan reveals what it needs, and then
+# over a read of just that. If the plan does not reveal it, the read covers the whole table: the answer is the same.
 
 Query = Callable[["DataFrame"], "DataFrame"]
-"""Makes a query of a table's DataFrame; runs nothing."""
+"""Makes a query from a table's DataFrame; runs nothing."""
 _STAND_INS: Mapping[str, object] = {
     "boolean": False,
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double"), 0),
@@ -73,7 +73,7 @@ _STAND_INS: Mapping[str, object] = {
 
 
 def needs(spark: SparkSession, query: Query, spark_schema: StructType, schema: pa.Schema) -> Narrowing:
-    """What a query needs of a table with this schema, in Spark's types and in the dataset's own."""
+    """The part of a table that a query needs; the schema is given in Spark's types and in the dataset's own."""
 
     def explained() -> Narrowing:
         return narrowing(_explain(spark, query(probe(spark, spark_schema))), PROBE, schema)
@@ -81,7 +81,7 @@ def needs(spark: SparkSession, query: Query, spark_schema: StructType, schema: p
     try:
         found = explained()
         return confirmed(found, explained()) if found.unconfirmed else found
-    except Exception:  # noqa: BLE001 - the query meets it again over the table itself, if it is its own
+    except Exception:  # noqa: BLE001 - if the query causes it, it recurs over the table itself
         return EVERYTHING
 
 
@@ -90,7 +90,7 @@ def read_options(found: Narrowing, spark_schema: StructType) -> dict[str, object
     given: dict[str, object] = {}
     if found.columns is not None:
         names = _read(found.columns, spark_schema)
-        # A read has at least one column, and the row ids are in no file.
+        # A read has at least one column, and the row ids cost no file access.
         given["columns"] = ["`" + name.replace("`", "``") + "`" for name in names] or [ROW_ID]
     if found.filter is not None:
         given["filter"] = found.filter
@@ -100,7 +100,7 @@ def read_options(found: Narrowing, spark_schema: StructType) -> dict[str, object
 
 
 def with_all_columns(frame: DataFrame, found: Narrowing, spark_schema: StructType) -> DataFrame:
-    """The narrowed read with the schema of the whole: the query may still name what its plan no longer does."""
+    """The narrowed read with the schema of the whole: the query can still name columns that its plan dropped."""
     from pyspark.sql import functions as f
 
     if found.columns is None:
@@ -116,9 +116,9 @@ def with_all_columns(frame: DataFrame, found: Narrowing, spark_schema: StructTyp
 
 
 def _read(columns: Sequence[str], spark_schema: StructType) -> list[str]:
-    """The columns to read: also those that are never null and that nothing can stand in for.
+    """The columns to read, including non-nullable ones that no constant can replace.
 
-    Spark leaves out what follows from a column's never being null, as in ``count(x)``: null may not stand there.
+    Spark removes what follows from a column's non-nullability, as in ``count(x)``, so nulls cannot stand in for it.
     """
     return [
         field.name

@@ -1,4 +1,4 @@
-"""Makes a Python data source known to a session, on every Spark."""
+"""Registers a Python data source in a session, on every Spark."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def register_class(spark: SparkSession, source: type[DataSource]) -> None:
-    """Let a session know a data source, unless Spark finds it by itself."""
+    """Register a data source in a session, unless Spark finds it by itself."""
     from lance_spark.jvm.detection import expect_replacement
 
     expect_replacement(spark, source.name())
     try:
         spark.dataSource.register(source)
     except AnalysisException as problem:
-        # Spark 4.0 refuses a name that it finds by itself. Any Spark refuses one that is known to the session that is
-        # active, also if this one does not know it.
+        # Spark 4.0 refuses a name that it finds by itself. Any Spark refuses a name that the active session knows, even
+        # if this session does not know it.
         if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
         from lance_spark.jvm.detection import activity

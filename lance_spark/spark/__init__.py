@@ -1,1 +1,1 @@
-"""The only code that says ``pyspark``."""
+"""The public handles on tables and catalogs in PySpark, and ``register``, which makes Lance known to a session."""

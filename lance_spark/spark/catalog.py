@@ -1,4 +1,4 @@
-"""``LanceCatalog``: a directory of tables, by their names."""
+"""``LanceCatalog``: a directory of tables, by name; also writes to them, views on them, and their upkeep."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lance_spark.maintenance.report import MaintenanceReport
     from lance_spark.maintenance.spark import Policy
 
-# --- ``catalog.storage()`` and ``catalog.maintain()``: what all tables take, and looking after them
+# --- ``catalog.storage()`` and ``catalog.maintain()``: sizes and upkeep of all tables
 
 
 class CatalogUpkeep:
@@ -48,9 +48,9 @@ class CatalogUpkeep:
     _spark: SparkSession | None
 
     def storage(self, namespace: Name = "", where: Where = "auto") -> CatalogStorage:
-        """What each table takes: a row a table, the largest first; or those in a namespace and below it.
+        """The size of each table: one row per table, the largest first; or of those in a namespace and below it.
 
-        Executors look at tables where there are many, or where one is large. A table that cannot be looked at is a row
+        If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
         with its error. Raises NotFound, StorageFailure.
         """
         session = session_or_none(self._spark)  # threads of a pool have no active session
@@ -64,27 +64,28 @@ class CatalogUpkeep:
         where: Where = "auto",
         limit: str | timedelta | None = None,
     ) -> MaintenanceReport:
-        """Look after all tables side by side: check, compaction, indexes, expiry of refs, cleanup; then the catalog.
+        """Run upkeep of all tables side by side: check, compaction, indexes, expiry of refs, cleanup; the catalog last.
 
-        ``policy`` is a :class:`MaintenancePolicy`, or the words of a policy file as a dictionary. Without ``execute``
-        the report says what would be done. No step begins after ``limit``, such as ``"2h"``; then the most valuable
-        table comes first. What goes wrong is in the report. Raises InvalidOption, NotFound, StorageFailure.
+        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
+        ``execute`` the report lists what would be done. No step begins after ``limit``, such as ``"2h"``; with it the
+        most valuable table comes first. Failures are listed in the report. Raises InvalidOption, NotFound,
+        StorageFailure.
         """
         return maintain_tables_of(self._spark, self.catalog, policy, execute, where, limit)
 
 
-# --- ``LanceCatalog``: a directory of tables, by their names
+# --- ``LanceCatalog``
 
 
 class LanceCatalog(CatalogUpkeep, Shown):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
-    A name is ``"ns1.ns2.flights"``, with backticks around a part that holds a dot, or a list of its parts. Namespace
-    ``""`` is the root. Nothing is asked of the store before the first call.
+    A name is ``"ns1.ns2.flights"``, with backticks around a part that contains a dot, or a list of its parts. Namespace
+    ``""`` is the root. No request is sent before the first call.
 
-    It runs in the process that calls it. Spark is for ``write_table``, ``register_views``, and what handles of
-    ``table`` need it for; where None is given for the session, that is the active one, if there is one. It pickles
-    without the session: on an executor it can tell where tables are. No text shows storage options.
+    It runs in the calling process. Spark is needed for ``write_table``, ``register_views``, and by handles of
+    ``table``; None for the session means the active one, if there is one. It is pickled without the session: on an
+    executor it can still locate tables. Its text never shows storage options.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
     ) -> None:
         """``mode`` is ``v1`` (directories only), ``v2`` (``__manifest`` only) or both. Raises InvalidOption.
 
-        On Spark Connect a relative ``root`` is one: the server would look for it elsewhere.
+        A relative ``root`` on Spark Connect also raises it: the server would look for it elsewhere.
         """
         check_places(spark, root)
         self.catalog: Catalog = open_catalog(root, storage_options, mode)
@@ -113,20 +114,20 @@ class LanceCatalog(CatalogUpkeep, Shown):
 
     @property
     def spark(self) -> SparkSession:
-        """The session it was made with, or the active one. Raises Refused where there is none, as on executors."""
+        """The session it was created with, or the active one. Raises Refused if there is none, as on executors."""
         if self._spark is None:
-            self._spark = needed_session(None, "describe_table(name).location tells where a table is, and needs none.")
+            self._spark = needed_session(None, "describe_table(name).location locates a table without a session.")
         return self._spark
 
     def create_namespace(self, name: Name, properties: Mapping[str, str] | None = None, exist_ok: bool = False) -> bool:
-        """Create a namespace; False if ``exist_ok`` and it was there, which then keeps the properties it has.
+        """Create a namespace; False if it exists and ``exist_ok``: then it keeps its properties.
 
         Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
         """
         return lookup.create_namespace(self.catalog, name, properties, exist_ok)
 
     def namespace_exists(self, name: Name) -> bool:
-        """Whether there is such a namespace."""
+        """Whether the namespace exists."""
         return lookup.namespace_exists(self.catalog, name)
 
     def describe_namespace(self, name: Name = "") -> NamespaceInfo:
@@ -140,7 +141,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
         return tables.alter_namespace(self.catalog, name, put, unset)
 
     def drop_namespace(self, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
-        """Drop a namespace, and with ``cascade`` all that is in it; returns the tables that went.
+        """Drop a namespace, and with ``cascade`` everything in it; returns the dropped tables.
 
         Raises NotFound, and Refused for one that is not empty and, without ``force``, if clones read a table in it.
         """
@@ -149,20 +150,20 @@ class LanceCatalog(CatalogUpkeep, Shown):
     def list_namespaces(
         self, parent: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
     ) -> list[str]:
-        """Names of the namespaces in a namespace, or also of those in them; pages as of :meth:`list_tables`."""
+        """Names of the namespaces in a namespace, or also of nested ones; pages as in :meth:`list_tables`."""
         return _names(lookup.list_namespaces(self.catalog, parent, recursive, limit, _token(after)))
 
     def list_tables(
         self, namespace: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
     ) -> list[str]:
-        """Names of the tables in a namespace, or also of those in the namespaces in it.
+        """Names of the tables in a namespace, or also of those in nested namespaces.
 
-        For page after page give a ``limit``, and as ``after`` the last name of the page before. Raises NotFound.
+        To read page by page, give a ``limit``, and the last name of the previous page as ``after``. Raises NotFound.
         """
         return _names(lookup.list_tables(self.catalog, namespace, recursive, limit, _token(after)))
 
     def table_exists(self, name: Name) -> bool:
-        """Whether there is such a table, with data or only declared."""
+        """Whether the table exists, with data or only declared."""
         return lookup.table_exists(self.catalog, name)
 
     def describe_table(self, name: Name) -> TableInfo:
@@ -172,7 +173,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
     def alter_table(
         self, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
     ) -> TableInfo:
-        """Set and remove properties of a table. Raises NotFound, Refused for a table that is a directory only."""
+        """Set and remove properties of a table. Raises NotFound, Refused for a table that is only a directory."""
         return tables.alter_table(self.catalog, name, put, unset)
 
     def table(
@@ -183,10 +184,10 @@ class LanceCatalog(CatalogUpkeep, Shown):
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> LanceTable:
-        """A handle on a table, at a ref as of :meth:`LanceTable.checkout`.
+        """A handle on a table, at a ref as in :meth:`LanceTable.checkout`.
 
-        It stays with the directory: a rename does not disturb it, except for that of a table in the root, which moves.
-        Raises NotFound for an unknown table and for one that has no data yet.
+        It stays with the directory: a rename does not disturb it, unless the table is in the root and its directory
+        moves. Raises NotFound for an unknown table and for one that has no data yet.
         """
         location, _ = open_table(self.catalog, name, RefSpec())
         handle = LanceTable(self._spark, location)
@@ -195,9 +196,9 @@ class LanceCatalog(CatalogUpkeep, Shown):
     def write_table(self, frame: DataFrame, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:
         """Write a DataFrame as one version; executors write, the driver commits.
 
-        ``mode`` is errorifexists, ignore, append or overwrite; ``options`` are those of the data source, as branch and
-        create_branch. A new table is declared, written and committed; a failure takes its name back. Of several that
-        create it at once one does. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
+        ``mode`` is errorifexists, ignore, append or overwrite; ``options`` are those of the data source, such as branch
+        and create_branch. A new table is declared, written and committed; a failure releases its name. If several jobs
+        create it at once, one succeeds. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
         namespace.
         """
         write_table(self.catalog, frame, identify_table(name), mode, options)
@@ -211,29 +212,29 @@ class LanceCatalog(CatalogUpkeep, Shown):
         return self.describe_table(name)
 
     def rename_table(self, old: Name, new: Name) -> Renamed:
-        """Give a table another name, maybe in another namespace. Its data, properties and versions stay.
+        """Give a table another name, possibly in another namespace. Its data, properties and versions stay.
 
-        Raises NotFound, AlreadyExists, and Refused for a table whose directory has to move, but which branches or
-        clones read.
+        Raises NotFound, AlreadyExists, and Refused for a table whose directory must move although branches or clones
+        read it.
         """
         return removing.rename_table(self.catalog, old, new)
 
     def move_table(self, name: Name, namespace: Name) -> Renamed:
-        """Put a table into another namespace, under its own name. Errors as of :meth:`rename_table`."""
+        """Move a table to another namespace, under its own name. Raises the errors of :meth:`rename_table`."""
         return removing.move_table(self.catalog, name, namespace)
 
     def register_table(
         self, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
     ) -> TableInfo:
-        """Put a directory of the catalog that holds a table into it under a name.
+        """Register a directory of the catalog that holds a table under a name.
 
-        ``location`` is relative to the root, or a whole URI; it may be left out where one directory alone can be meant.
-        Raises NotFound, AlreadyExists, InvalidOption.
+        ``location`` is relative to the root, or a full URI. It can be omitted if only one directory matches. Raises
+        NotFound, AlreadyExists, InvalidOption.
         """
         return tables.register_table(self.catalog, name, location, properties)
 
     def deregister_table(self, name: Name) -> Removed:
-        """Take a table out of the catalog and keep its data; the result tells how to register it again."""
+        """Take a table out of the catalog and keep its data; the result has what is needed to register it again."""
         return tables.deregister_table(self.catalog, name)
 
     def drop_table(self, name: Name, force: bool = False) -> Removed:
@@ -243,16 +244,16 @@ class LanceCatalog(CatalogUpkeep, Shown):
     def register_views(
         self, spark: SparkSession | None = None, namespace: Name = "", recursive: bool = True, prefix: str = ""
     ) -> list[str]:
-        """Make a temporary view of each table in a namespace, so that SQL can ask it; returns the views' names.
+        """Create a temporary view of each table in a namespace, for queries in SQL; returns the views' names.
 
-        ``ns1.ns2.flights`` is view ``ns1_ns2_flights``, with the prefix in front of it. A view stays at the version
-        that is the newest now; the next call replaces it. Tables without data are left out; each other one takes some
-        0.1 s. Raises Refused for two tables whose views would be one; then no view was made.
+        ``ns1.ns2.flights`` becomes the view ``ns1_ns2_flights``, with the prefix in front of it. A view stays at the
+        version that is the newest now; the next call replaces it. Tables without data are left out; each other one
+        takes some 0.1 s. Raises Refused for two tables with the same view; then no view was created.
         """
         return register_views(spark or self.spark, self.catalog, namespace, recursive, prefix)
 
     def migrate(self, dry_run: bool = False) -> Migration:
-        """Write every table that is a directory only (V1) into ``__manifest`` (V2), in one commit.
+        """Give every table that is only a directory (V1) a row in ``__manifest`` (V2), in one commit.
 
         With ``dry_run`` nothing is changed. Afterwards the catalog can be opened with mode ``v2``.
         """
@@ -267,7 +268,7 @@ def _token(after: Name | None) -> str | None:
     return None if after is None else identify_table(after).object_id
 
 
-# --- Writes a DataFrame to a table of a catalog, through the data source
+# --- Writing a DataFrame to a table of a catalog, through the data source
 
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
@@ -275,9 +276,9 @@ SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 def write_table(
     catalog: Catalog, frame: DataFrame, table: Identifier, mode: SaveMode, options: Mapping[str, object]
 ) -> None:
-    """Write a DataFrame as one version. Raises this package's own errors where the data source did."""
+    """Write a DataFrame as one version. Raises this package's own errors if the data source did."""
     if mode not in get_args(SaveMode):
-        raise InvalidOption(f"{mode!r} is no save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
+        raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
     if mode == "ignore" and table_exists(catalog, table):
         return
     new = mode not in ("append", "overwrite")
@@ -301,10 +302,10 @@ def write_table(
 def register_views(
     spark: SparkSession, catalog: Catalog, namespace: Name = "", recursive: bool = True, prefix: str = ""
 ) -> list[str]:
-    """Make or replace a view for each table that has data; returns their names, in the tables' order.
+    """Create or replace a view for each table that has data; returns their names, in the tables' order.
 
-    All tables are opened before the first view is made, so that a bad one leaves the views as they were. Raises Refused
-    for two tables whose views would be one.
+    All tables are opened before the first view is created, so that a damaged one leaves the views unchanged. Raises
+    Refused for two tables with the same view.
     """
     frames = {}
     for table, view in view_names(list_tables(catalog, namespace, recursive), prefix).items():

@@ -31,7 +31,7 @@ _SESSION = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance co
 
 
 class ColumnVerbs:
-    """What a handle on a branch does to columns. Each verb is one version, or none."""
+    """Changes of columns on a handle's branch. Each verb commits one version, or nothing."""
 
     spark: SparkSession | None
     location: DatasetLocation
@@ -46,16 +46,16 @@ class ColumnVerbs:
         vector: Mapping[str, int] | None = None,
         **options: Any,
     ) -> BackfillResult:
-        """Add columns and compute their values on the executors; nobody sees a column before it is complete.
+        """Add columns and compute their values on the executors; a column is not visible before it is complete.
 
         ``values`` is one of three. A dict: Spark SQL over the row's columns, by new column. A function: from a
         ``pyarrow.RecordBatch`` with ``columns`` to a batch, a table or a dict of arrays with the columns of ``schema``
-        (DDL such as ``"emb array<float>"``), one value for each row; or a class, of which each Python worker makes one
-        object and calls that, so that a model is loaded once. A DataFrame: ``on`` names the key that it shares with the
-        table; rows that it does not have get nulls. ``vector`` gives the lengths of arrays that are vectors.
+        (DDL such as ``"emb array<float>"``), one value for each row; or a class, of which each Python worker creates
+        one object to call, so that a model is loaded once. A DataFrame: ``on`` names the key that it shares with the
+        table; rows missing from it get nulls. ``vector`` gives the lengths of arrays that are vectors.
 
-        ``options`` are incremental, new_rows, resume, batch_size, progress and message. Raises AlreadyExists for a
-        column that is there, SchemaMismatch for values that do not fit, Conflict, Refused.
+        ``options`` are incremental, new_rows, resume, batch_size, progress and message. Raises AlreadyExists for an
+        existing column, SchemaMismatch for values that do not fit, Conflict, Refused.
         """
         asked = Asked(values, on, schema, columns, vector)
         parsed = parse_backfill_options(options)
@@ -76,23 +76,23 @@ class ColumnVerbs:
         where: str | None = None,
         **options: Any,
     ) -> BackfillResult:
-        """Compute other values for columns in all rows, and let them take the place of the old ones in one version.
+        """Compute other values for columns in all rows, and replace the old ones in one version.
 
-        Arguments are as of :meth:`add_columns`, except that ``schema`` may be a list of columns, that rows which a
-        DataFrame does not have keep their values, and that there is no ``vector`` and no ``incremental``. Only the
-        files of these columns are written anew, for all rows. With ``where``, a condition in SQL over the table's
-        columns, only rows for which it is true get new values: a function is called with these rows and no others.
-        Indexes stay right. Raises NotFound for an unknown column, InvalidOption for what is no condition, Refused.
+        The arguments are those of :meth:`add_columns`, except that ``schema`` can be a list of columns, that rows
+        missing from a DataFrame keep their values, and that there is no ``vector`` and no ``incremental``. Only the
+        files of these columns are rewritten, for all rows. With ``where``, a condition in SQL over the table's columns,
+        only rows for which it is true get new values: a function is called with only these rows. Indexes stay correct.
+        Raises NotFound for an unknown column, InvalidOption for an invalid condition, Refused.
         """
         if where is not None and not where.strip():
-            raise InvalidOption("where is a condition in SQL.", hint='Such as where="day > 3"; for all rows none.')
+            raise InvalidOption("where must be a condition in SQL.", hint='Such as where="day > 3", or omit it.')
         parsed = parse_backfill_options(options, incremental=False)
         branch = self._moving_branch("update columns of")
         computed = self._values(branch, Asked(values, on, schema, columns, existing=True, where=where), parsed)
         return backfill.update_filled_columns(self.location, branch, computed, parsed)
 
     def drop_columns(self, columns: str | Sequence[str], message: str | None = None) -> AlterResult:
-        """Drop columns; ``a.b`` is a field inside of a struct. The values stay in older versions. Raises NotFound."""
+        """Drop columns; ``a.b`` is a field inside a struct. The values stay in older versions. Raises NotFound."""
         return self._altered([DropColumn(_path(name)) for name in names_of(columns)], message)
 
     def rename_columns(self, names: Mapping[str, str], message: str | None = None) -> AlterResult:
@@ -108,8 +108,8 @@ class ColumnVerbs:
     ) -> AlterResult:
         """Give columns wider types, comments ("" for none), or allow nulls in them, all in one version.
 
-        A type is a name in SQL, such as ``bigint``, or one of Arrow's or Spark's. Values are written anew only for
-        types. Raises NotFound, SchemaMismatch for a type that could lose values, Refused for NOT NULL.
+        A type is a name in SQL, such as ``bigint``, or one of Arrow's or Spark's. Only a change of type rewrites
+        values. Raises NotFound, SchemaMismatch for a type that could lose values, Refused for NOT NULL.
         """
         changes: list[ColumnChange] = [
             AlterColumn(_path(name), type=_type(kind)) for name, kind in (types or {}).items()
@@ -133,7 +133,7 @@ class ColumnVerbs:
         return values
 
     def _moving_branch(self, what: str) -> str | None:
-        """The handle's own."""
+        """The handle's own branch."""
         raise NotImplementedError
 
 
@@ -148,4 +148,4 @@ def _type(kind: Any) -> pa.DataType:
         return number_type(kind)
     if hasattr(kind, "simpleString"):
         return number_type(kind.simpleString())
-    raise InvalidOption(f"{kind!r} is no type.", hint="Write its name in SQL, such as 'bigint'.")
+    raise InvalidOption(f"{kind!r} is not a type.", hint="Write its name in SQL, such as 'bigint'.")

@@ -1,4 +1,4 @@
-"""``LanceTable.freeze``: training sets that stay as they are, split by hashes and in a reproducible order."""
+"""``LanceTable.freeze`` and ``t.frozen``: fixed training sets, split by hashes and in a reproducible order."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class FrozenSets(Shown):
     ) -> DataFrame:
         """The rows of a frozen set, or of one split, as a DataFrame whose partitions are in the set's order.
 
-        Nothing is joined: tasks look rows up by their ids at the version that was frozen. ``columns`` are whole
-        columns; blobs come as bytes. With ``with_position`` each row has ``_split`` and ``_position``, by which
-        ``orderBy("_position")`` restores the order after a shuffle. Raises NotFound, Conflict.
+        There is no join: tasks look rows up by their ids at the frozen version. ``columns`` are whole columns; blobs
+        are read as bytes. With ``with_position`` each row has ``_split`` and ``_position``; ``orderBy("_position")``
+        restores the order after a shuffle. Raises NotFound, Conflict.
         """
         from lance_spark.engine.session_spark import SparkRunner
 
@@ -72,7 +72,7 @@ class FrozenSets(Shown):
         columns: str | Sequence[str] | None = None,
         with_position: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The same rows in this process, without Spark, one batch after the other."""
+        """The same rows in this process, without Spark, batch by batch."""
         plan = needed_plan(self.location, name)
         reading = plan_reading(self.location, plan, columns, with_position)
         for task in tasks_of(reading, *plan.lineage.range_of(split)):
@@ -83,14 +83,14 @@ class FrozenSets(Shown):
         return list_frozen(self.location)
 
     def lineage(self, name: str) -> Lineage:
-        """Where a set comes from: version, filter, splits, columns, seed, code, rows of each split. Raises NotFound."""
+        """A set's origin: version, filter, splits, columns, seed, code, rows of each split. Raises NotFound."""
         return needed_plan(self.location, name).lineage
 
     def diff(self, before: str, after: str, key: str | Sequence[str] = ()) -> FrozenDiff:
-        """What differs between two sets: rows that were added, removed or moved to another split.
+        """The differences between two sets: rows that were added, removed or moved to another split.
 
-        Rows are the same if the columns of ``key`` say so; by default their ids if both sets are of one version, or
-        of one branch with stable row ids, else the table's key. Raises NotFound, and Refused if nothing tells.
+        The columns of ``key`` identify rows. By default, ids do if both sets are of one version, or of one branch with
+        stable row ids; otherwise the table's key does. Raises NotFound, and Refused if nothing identifies rows.
         """
         columns = names_of(key)
         found = diff_frozen(self.location, (before, after), columns, engine_of(self.spark))
@@ -134,13 +134,13 @@ class Freezing:
     ) -> Lineage:
         """Freeze the rows of this handle's version that pass the filter, split by hashes, in a shuffled order.
 
-        The version gets the tag ``name``, and branch ``frozen/name`` holds the plan: which row is in which split, and
-        where. Every cleanup keeps both. Rows that agree in the columns of ``by`` are in one split; the hash of these
-        values and ``seed`` decides, so that sizes are near the fractions of ``split``, and a group stays where it is
-        when others come. The same call gives the same rows on every machine. ``code`` is kept with the lineage.
+        The version gets the tag ``name``, and branch ``frozen/name`` holds the plan: the split and place of each row.
+        Every cleanup keeps both. Rows that agree in the columns of ``by`` are in one split. The hash of these values
+        and ``seed`` decides, so that sizes are close to the fractions of ``split``, and a group stays in its split when
+        others are added. The same call yields the same rows on every machine. ``code`` is kept with the lineage.
 
-        A second call with the same plan changes nothing, and finishes what a killed one began. Raises AlreadyExists
-        for another plan of that name, InvalidName, InvalidOption, NotFound, and Refused for rows whose ``by`` is null.
+        A second call with the same plan changes nothing, and finishes a killed call. Raises AlreadyExists for another
+        plan of that name, InvalidName, InvalidOption, NotFound, and Refused for rows whose ``by`` is null.
         """
         spec = make_spec(name, filter, split, by, seed, code)
         return freeze(self.location, self._pin(), spec, engine_of(self.spark))

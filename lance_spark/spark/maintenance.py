@@ -1,4 +1,4 @@
-"""``t.storage()``, ``t.fsck()`` and its repairs, ``t.maintain()``: what refs cost, and whether all is there."""
+"""Upkeep of a table: ``storage``, ``fsck`` and its repairs, ``maintain``, ``optimize``, and ``t.indexes``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from lance_spark.core.show import Card, Shown
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.engine.session_spark import SPARK, Progressing, check_places, engine_of, session_or_none
 from lance_spark.engine.types_spark import to_spark
-from lance_spark.fsck.fsck import FsckOptions, fsck
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.indexes import indexes
 from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats
@@ -47,16 +48,16 @@ if TYPE_CHECKING:
 
 
 class UpkeepVerbs(RefVerbs):
-    """Verbs of a table that look at all of its refs and files. On threads where that is quick."""
+    """Verbs of a table that cover all of its refs and files. They run on threads of this process if that is quick."""
 
     spark: SparkSession | None
     location: DatasetLocation
 
     def storage(self, clones: str | Sequence[str] = (), where: Where = "auto") -> StorageReport:
-        """What the whole dataset takes, main and all branches, and what each branch, tag and clone costs.
+        """The size of the whole dataset, main and all branches, and the cost of each branch, tag and clone.
 
-        ``clones`` are URIs of shallow clones that are not recorded. Where it runs is chosen as for
-        :meth:`plan_cleanup`. Raises CorruptData, NotFound and StorageFailure if what is there cannot be understood.
+        ``clones`` are URIs of shallow clones that are not recorded. ``where`` is as for :meth:`plan_cleanup`. Raises
+        CorruptData, NotFound and StorageFailure if the dataset cannot be read.
         """
         check_places(self.spark, *names_of(clones))
         report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, where))
@@ -72,13 +73,13 @@ class UpkeepVerbs(RefVerbs):
         *,
         progress: Progressing = None,
     ) -> FsckReport:
-        """Check the whole dataset, main, all branches and tags, and what clones read here.
+        """Check the whole dataset, main, all branches and tags, and the files that clones read here.
 
-        Every manifest has to be understood, and every file that a version names has to be there with its size. With
-        ``deep`` files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. What is damaged is
-        in ``findings``, not an exception. With ``repair=True`` the report's ``repair`` says what can be repaired;
-        nothing is changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` takes it back.
-        ``progress`` is told how far it is. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
+        Every manifest must be readable, and every file that a version names must exist with its size. With ``deep``,
+        files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. Damage is listed in
+        ``findings``, not raised. With ``repair=True`` the report's ``repair`` lists what can be repaired; nothing is
+        changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` reverts that. ``progress`` is
+        called with the progress. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
         StorageFailure if the store does not answer.
         """
         check_places(self.spark, *names_of(clones))
@@ -93,19 +94,19 @@ class UpkeepVerbs(RefVerbs):
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def undo_repair(self, record: str = "last") -> RepairResult:
-        """Take back a repair, by the id of its record.
+        """Revert a repair, by the id of its record.
 
-        Files are as they were, byte by byte; branches that got versions get one more, equal to that before. Raises
-        NotFound, and Refused if others changed what was repaired since; then nothing is taken back.
+        Restores files byte by byte; branches that got versions get one more, equal to the one before. Raises NotFound,
+        and Refused if others changed the repaired parts since; then nothing is reverted.
         """
         return undo(self.location, record)
 
     def maintain(self, policy: Policy | None = None, execute: bool = False, where: Where = "auto") -> MaintenanceReport:
-        """Look after the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
+        """Run upkeep of the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
 
-        ``policy`` is a :class:`MaintenancePolicy`, or the words of a policy file as a dictionary. Without ``execute``
-        the report says what would be done. What goes wrong is in the report. Raises InvalidOption for a policy that
-        cannot be, NotFound, StorageFailure.
+        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
+        ``execute`` the report lists what would be done. Failures are listed in the report. Raises InvalidOption for an
+        invalid policy, NotFound, StorageFailure.
         """
         return maintain_table(self.spark, self.location, policy, execute, where)
 
@@ -115,7 +116,7 @@ def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows, to_spark(rows.schema))
 
 
-# --- Cleanup of a table: on threads of this process if it is little work, else on Spark
+# --- Cleanup of a table: small ones on threads of this process, others on Spark
 
 
 def plan(
@@ -125,7 +126,7 @@ def plan(
     where: Where,
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
-    """A plan. "auto" is where the inventory is, if there is one: a DataFrame may be too large for this process."""
+    """A plan. "auto" follows the inventory, if there is one: a DataFrame may be too large for this process."""
     policy = policy or CleanupPolicy()
     check_places(spark, *policy.clones, *policy.clones_from)
     if inventory is not None and where == "auto":
@@ -147,7 +148,7 @@ def stored(spark: SparkSession | None, location: DatasetLocation, directory: str
 
 
 def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> CleanupPlan:
-    """The plan with candidates of one kind: whether they are a DataFrame must not depend on how many there are."""
+    """The plan with candidates of one type: whether they are a DataFrame must not depend on their number."""
     if where == "local" or spark is None or plan.runner.name == SPARK:
         return plan
     return replace(plan, shown=partial(_data_frame, spark))
@@ -157,7 +158,7 @@ def _data_frame(spark: SparkSession, candidates: pa.Table) -> DataFrame:
     return spark.createDataFrame(candidates, to_spark(candidates.schema))
 
 
-# --- The verbs of a table that compact it, and make it depend on nothing else
+# --- Compacting a table, and making it self-contained
 
 
 class OptimizeVerb:
@@ -180,17 +181,17 @@ class OptimizeVerb:
     ) -> OptimizeResult:
         """Rewrite small fragments, and those with many deleted rows, into fragments of ``target_rows`` rows.
 
-        No row changes, rows keep their order, and indexes follow. ``where`` (Lance SQL) takes only fragments with a row
-        that it is true for. A branch or shallow clone leaves alone what it inherited; ``own_only=False`` copies that,
-        too, and the indexes on it. There are at most ``partial_progress`` commits; each rewrites the indexes that cover
-        its fragments. Whoever was killed calls it again. ``dry_run`` only plans: see ``plan`` of the result.
-        ``progress`` is a function that is told how far it is after each commit.
+        No row changes, rows keep their order, and indexes follow. ``where`` (Lance SQL) selects only fragments with a
+        matching row. A branch or shallow clone leaves inherited fragments alone; ``own_only=False`` copies them, and
+        the indexes on them. There are at most ``partial_progress`` commits; each rewrites the indexes that cover its
+        fragments. To finish a killed call, call it again. ``dry_run`` only plans: see ``plan`` of the result.
+        ``progress`` is a function that is called with the progress after each commit.
 
-        ``sort_by`` and ``zorder`` give the rows another order, by columns or along a z-curve through several of them,
-        in one commit. Fragments whose order is good are left alone. Stable row ids stay. Indexes on columns that do not
-        follow are named in ``uncovered`` of the result, which says in ``depth`` how much the order helps.
+        ``sort_by`` and ``zorder`` reorder the rows, by columns or along a z-curve through several of them, in one
+        commit. Fragments whose order is good are left alone. Stable row ids stay. ``uncovered`` of the result names
+        indexes that do not follow; ``depth`` reports how much the order helps.
 
-        Commits made meanwhile are kept. Fragments that they changed are planned again once, then named in the result's
+        Concurrent commits are kept. Fragments that they changed are planned again once, then named in the result's
         ``conflicts``. Raises InvalidOption, Refused at a tag or version, Conflict, StorageFailure.
         """
         order = ordering_of(sort_by, zorder)
@@ -198,15 +199,15 @@ class OptimizeVerb:
         return optimize(self.location, self._moving_branch("optimize"), options, engine_of(self.spark))
 
     def flatten(self) -> FlattenResult:
-        """Copy all files that the branch or clone reads in other places, so that its newest version depends on none.
+        """Copy all files that the branch or clone reads elsewhere, so that its newest version is self-contained.
 
-        No row changes; older versions still read what they did. Raises Refused at a tag or version, and for files that
+        No row changes; older versions still read the same files. Raises Refused at a tag or version, and for files that
         were named by hand, CorruptData, Conflict, StorageFailure.
         """
         return flatten(self.location, self._moving_branch("flatten"), engine_of(self.spark))
 
     def _moving_branch(self, what: str) -> str | None:
-        """The handle's own."""
+        """The handle's own branch."""
         raise NotImplementedError
 
 
@@ -215,7 +216,7 @@ class OptimizeVerb:
 
 @dataclass(frozen=True, repr=False)
 class Indexes(Shown):
-    """The indexes of a dataset at a ref. A handle that stands at a tag or version can look, and change nothing."""
+    """The indexes of a dataset at a ref. A handle pinned to a tag or version can list them, but not change them."""
 
     location: DatasetLocation
     spark: SparkSession | None
@@ -232,37 +233,37 @@ class Indexes(Shown):
     def create(
         self, column: str, kind: str = "btree", name: str | None = None, replace: bool = False, **settings: Any
     ) -> IndexResult:
-        """Make an index on a column, built by the executors and committed as one version.
+        """Create an index on a column, built by the executors and committed as one version.
 
         ``kind`` is btree, bitmap, zonemap, bloomfilter, label_list, ngram, inverted (or fts), ivf_flat, ivf_sq, ivf_pq,
         ivf_rq, ivf_hnsw_flat, ivf_hnsw_sq or ivf_hnsw_pq; ``name`` is ``<column>_idx`` by default. On a branch, an
-        index that it inherited stays as it is, and only the rows that it does not cover are indexed.
+        inherited index stays as it is, and only the rows that it does not cover are indexed.
 
         ``settings`` depend on the kind. Vectors: metric (l2, cosine or dot), num_partitions, sample_rate (rows for each
         centroid), max_iters; num_sub_vectors and num_bits; m and ef_construction. Text: with_position, base_tokenizer,
-        language, stem and the like. All: num_segments, how many segments there are to be; message, for the log.
+        language, stem and the like. All: num_segments, the number of segments to build; message, for the log.
 
         Raises NotFound for an unknown column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column
         that the kind does not fit, AlreadyExists for a name that is taken (unless ``replace``), Refused for a handle at
         a tag or version, for no rows or too few to train on, and Conflict.
         """
         message = settings.pop("message", None)
-        branch = moving_branch(self.ref, "make an index on")
+        branch = moving_branch(self.ref, "create an index on")
         request = IndexRequest(column, kind, name, replace, settings, message)
         return indexes.create_index(self.location, branch, request, engine_of(self.spark))
 
     def optimize(self, name: str | None = None, message: str | None = None) -> list[IndexResult]:  # type: ignore[valid-type]
-        """Index the rows that are not covered, of one index (by name or column) or of all.
+        """Index the uncovered rows of one index (by name or column) or of all.
 
-        Small segments of the branch itself are built anew with them; inherited segments are not touched. Raises
+        Small segments of the branch itself are rebuilt together with them; inherited segments are not touched. Raises
         NotFound, Refused for a handle at a tag or version, and Conflict.
         """
-        branch = moving_branch(self.ref, "optimize on")
+        branch = moving_branch(self.ref, "optimize indexes of")
         return indexes.optimize_indexes(self.location, branch, name, engine_of(self.spark), message)
 
     def drop(self, name: str, message: str | None = None) -> IndexResult:
         """Drop an index, by its name or column; other branches and older versions keep it. Raises NotFound, Refused."""
-        return indexes.drop_index(self.location, moving_branch(self.ref, "drop from"), name, message)
+        return indexes.drop_index(self.location, moving_branch(self.ref, "drop an index of"), name, message)
 
     def _card(self) -> Card:
         return indexes.look_at_indexes(type(self).__name__, self.location, self.ref)

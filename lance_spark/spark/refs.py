@@ -1,4 +1,4 @@
-"""``table.branches`` and ``table.tags``."""
+"""``table.branches``, ``table.tags`` and ``table.remotes``; also ``expire_refs`` and ``reflog``."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class Branches(Shown):
         return branch_actions.find_branch(self.location, name) or made
 
     def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[BranchSettings]) -> Lifetime:
-        """Change how long a branch lives and who may write to it; returns what holds then. "main" is a name, too.
+        """Change a branch's lifetime, owner and protection; returns the resulting settings. "main" is valid.
 
         ``expire_after`` is a span (``"30d"``, a timedelta) from the newest version to when
         :meth:`LanceTable.expire_refs` deletes the branch; ``retain_versions`` how many versions every cleanup keeps;
-        ``owner`` a text. A ``protected`` branch takes merges and upkeep only, and is not deleted. What is left out
-        stays; ``unset`` removes settings by name.
-        Raises InvalidOption, NotFound, and Refused for main, which cannot expire.
+        ``owner`` a text. A ``protected`` branch accepts only merges and upkeep, and cannot be deleted. Omitted settings
+        stay; ``unset`` removes settings by name. Raises InvalidOption, NotFound, and Refused for main, which cannot
+        expire.
         """
         with unchanged():
             return alter_branch(self.location, branch_or_none(name), settings, unset)
@@ -86,16 +86,16 @@ class Branches(Shown):
     def delete(self, name: str, keep_files: bool = False) -> None:
         """Delete a branch and its own files. Refused while another branch or a tag needs it, or it is protected.
 
-        Its files go at once, and nothing can be restored, unlike after ``lance-git branch -d``. With ``keep_files``
-        they stay until :meth:`LanceTable.expire_refs` takes them, a week later by default, and :meth:`restore` brings
-        the branch back until then.
+        Its files are deleted at once, and it cannot be restored, unlike after ``lance-git branch -d``. With
+        ``keep_files`` they stay until :meth:`LanceTable.expire_refs` deletes them, a week later by default. Until then
+        :meth:`restore` restores the branch.
         """
         (branch_actions.set_aside_branch if keep_files else branch_actions.delete_branch)(self.location, name)
 
     def restore(self, name: str) -> Branch:
-        """Bring back a branch that was deleted with its files kept.
+        """Restore a branch that was deleted with its files kept.
 
-        Raises AlreadyExists if it is there, NotFound if nothing of it is left, Refused if files that it reads are gone.
+        Raises AlreadyExists if it exists, NotFound if nothing of it is left, Refused if files that it reads are gone.
         """
         restore_branch(self.location, name)
         found = branch_actions.find_branch(self.location, name)
@@ -117,9 +117,9 @@ class Branches(Shown):
     ) -> MergeResult:
         """Merge a branch into another one (main by default), as one version; executors copy many files.
 
-        Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
-        deleted. ``progress`` is a function that is told how far it is. Raises Conflict, naming what clashes, Refused
-        and NotFound; then nothing was changed.
+        Only files that the branch itself wrote are copied. With ``reference`` none are, and the branch cannot be
+        deleted. ``progress`` is a function that is called with the progress. Raises Conflict, with the conflicting
+        parts, Refused and NotFound; then nothing was changed.
         """
         options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
         source = resolve(self.location, spec_of(branch=name))
@@ -143,7 +143,7 @@ class Tags(Shown):
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
     ) -> None:
-        """Tag a version; the newest of the branch (main by default) where no version is given.
+        """Tag a version; by default the newest of the branch (main by default).
 
         ``settings`` are those of :meth:`alter`. Raises InvalidName with the broken rule, NotFound, and AlreadyExists:
         tags never move silently.
@@ -154,10 +154,10 @@ class Tags(Shown):
             alter_tag(self.location, name, settings)
 
     def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[TagSettings]) -> Lifetime:
-        """Change how long a tag lives; returns what holds then.
+        """Change a tag's lifetime and owner; returns the resulting settings.
 
-        ``expire_after`` is a span (``"30d"``, a timedelta) after the tag was made or moved, ``owner`` a text. What is
-        left out stays; ``unset`` removes settings by name. Raises InvalidOption, NotFound and Refused.
+        ``expire_after`` is a span (``"30d"``, a timedelta) after the tag was created or moved, ``owner`` a text.
+        Omitted settings stay; ``unset`` removes settings by name. Raises InvalidOption, NotFound and Refused.
         """
         with unchanged():
             return alter_tag(self.location, name, settings, unset)
@@ -167,17 +167,17 @@ class Tags(Shown):
         tag_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
 
     def delete(self, name: str, force: bool = False) -> None:
-        """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: :meth:`LanceTable.unfreeze` does that.
+        """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: :meth:`LanceTable.unfreeze` does it.
 
-        Tags that clones, merges and streams need are refused as well, unless ``force`` says that these are over.
+        Also refuses tags that clones, merges and streams need, unless ``force`` confirms that these are over.
         """
         tag_actions.delete_tag(self.location, name, force)
 
     def restore(self, name: str) -> None:
-        """Put a tag back to where it was before it was moved or deleted last.
+        """Put a tag back where it was before it was last moved or deleted.
 
-        Raises NotFound if no record tells or the version is gone, AlreadyExists for a deleted tag that was made again,
-        and Refused for one that something else moved since.
+        Raises NotFound if there is no record or the version is gone, AlreadyExists for a deleted tag that was created
+        again, and Refused for one that something else moved since.
         """
         restore_tag(self.location, name)
 
@@ -198,32 +198,32 @@ def spec_of(
 
 
 def moving_branch(ref: RefSpec, what: str) -> str | None:
-    """The branch, None for main. Raises Refused for a handle that stands still; ``what`` could not be done then."""
+    """The branch, None for main. Raises Refused for a pinned handle; ``what`` completes "Cannot ... this handle"."""
     if (ref.tag, ref.version, ref.as_of) != (None, None, None):
         raise Refused(
-            f"This handle stands at a tag or version: there is nothing to {what}.",
+            f"Cannot {what} this handle: it is pinned to a tag or version.",
             hint="Use the handle of a branch: checkout(branch=...).",
         )
     return ref.branch
 
 
-# --- ``t.expire_refs()`` and ``t.reflog()``: refs that have come to their end, and what they pointed at before
+# --- ``t.expire_refs()`` and ``t.reflog()``: expiry of refs, and their former positions
 
 
 class RefVerbs:
-    """Verbs of a table about the life of its refs."""
+    """Verbs of a table for the lifetime of its refs."""
 
     location: DatasetLocation
 
     def expire_refs(
         self, dry_run: bool = True, force: bool = False, warn: str | timedelta = "7d"
     ) -> ExpiryPlan | ExpiryReport:
-        """Delete branches and tags whose ``expire_after`` is over; by default only say what would happen.
+        """Delete branches and tags whose ``expire_after`` is over; by default only report what would happen.
 
-        A ref is warned of first: the end and the warning period ``warn`` must both be over. Branches with changes that
-        neither main nor their parent has stay, unless ``force``; so do protected ones, and what another ref or a clone
-        needs. Returns the plan, or with ``dry_run=False`` a report that has the plan. Raises InvalidOption, CorruptData
-        for a ref that cannot be understood, and StorageFailure.
+        A ref gets a warning first: its end and the warning period ``warn`` must both be over. Branches whose changes
+        are, or may be, missing from main and their parent stay, unless ``force``; so do protected ones, and refs that
+        another ref or a clone needs. Returns the plan, or with ``dry_run=False`` a report that has the plan. Raises
+        InvalidOption, CorruptData for a ref that cannot be decoded, and StorageFailure.
         """
         now = datetime.now(timezone.utc)
         span = warn if isinstance(warn, timedelta) else to_span("warn", warn)
@@ -233,21 +233,21 @@ class RefVerbs:
     def reflog(self, ref: str | None = None, count: int | None = DEFAULT_COUNT) -> RefLog:
         """What a branch or tag pointed at before: versions, moves, deletions; without a name, all recorded changes.
 
-        ``count`` is how many versions of a branch are listed, the newest; None for all. Tags and deleted branches are
-        known as far back as this package recorded their changes. Raises NotFound, CorruptData.
+        ``count`` limits the listed versions of a branch to the newest; None lists all. Tags and deleted branches are
+        known only as far back as this package recorded their changes. Raises NotFound, CorruptData.
         """
         return list_changes(self.location, ref, count)
 
 
-# --- ``table.remotes``: what a dataset gets from another place with the same history, and gives to it
+# --- ``table.remotes``: exchanging versions with other places that have the same history
 
 
 @dataclass(frozen=True, repr=False)
 class Remotes(Shown):
-    """The remotes of a dataset. A remote is named by its URI, or by the name under which it was fetched before.
+    """The remotes of a dataset. A remote is identified by its URI, or by the name under which it was fetched before.
 
-    Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. A
-    remote that needs storage options of its own is made with :meth:`at`.
+    Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. For a
+    remote that needs storage options of its own, use :meth:`at`.
     """
 
     location: DatasetLocation
@@ -255,11 +255,11 @@ class Remotes(Shown):
     ref: RefSpec
 
     def list(self) -> dict[str, str]:
-        """URIs of the remotes that were fetched from, by name."""
+        """URIs of the remotes that were ever fetched from, by name."""
         return known_remotes(refs.read_refs(self.location))
 
     def at(self, uri: str, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> Remote:
-        """The remote at a URI. Without a name it is the one under which it was fetched before, or origin.
+        """The remote at a URI. The default name is the one under which it was fetched before, or origin.
 
         Raises InvalidOption for a name that belongs to another URI. Without storage options it is opened with those of
         this table.
@@ -281,7 +281,7 @@ class Remotes(Shown):
     def fetch(
         self, remote: str | Remote = ORIGIN, branches: str | Sequence[str] | None = None, dry_run: bool = False
     ) -> FetchResult:
-        """Bring the branches that follow a remote's to what it has now; all, or those whose names are given.
+        """Update the branches that follow a remote's to its current state; all, or those with the given names.
 
         Metadata only: data files stay where they are. Raises NotFound, StorageFailure, Refused.
         """
@@ -302,8 +302,8 @@ class Remotes(Shown):
     ) -> PullResult:
         """Fetch a branch and merge it into this handle's, by default from the one of the same name.
 
-        With ``dry_run`` it fetches, and does not merge. ``progress`` is told how far it is. Raises Conflict, Refused
-        and NotFound, as fetch and merge do.
+        With ``dry_run`` it only fetches, without merging. ``progress`` is called with the progress. Raises Conflict,
+        Refused and NotFound, like fetch and merge.
         """
         into = moving_branch(self.ref, "pull into")
         source = into if branch is None else branch_or_none(branch)
@@ -321,10 +321,10 @@ class Remotes(Shown):
         *,
         progress: Progressing = None,
     ) -> PushResult:
-        """Give a remote what a branch has, by default this handle's, as one version; executors copy many files.
+        """Send a branch's changes, by default this handle's, to a remote, as one version; executors copy many files.
 
-        What is not there yet, the branch or the whole dataset, is created. ``progress`` is told how far it is. Raises
-        Refused where the remote has versions that the branch has not: pull first; then nothing was changed.
+        A missing branch, or the whole dataset if it is missing, is created. ``progress`` is called with the progress.
+        Raises Refused if the remote has versions that the branch does not have: pull first; then nothing was changed.
         """
         pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
         options = PushOptions(message=message, dry_run=dry_run)
@@ -339,6 +339,6 @@ class Remotes(Shown):
         known = self.list()
         if remote in known:
             return self.at(known[remote], remote)
-        if "/" not in remote:  # a misspelt name must not become a dataset in the working directory
+        if "/" not in remote:  # a misspelled name must not become a dataset in the working directory
             raise NotFound(f"There is no remote '{remote}'.", hint="Give its URI; for a path here write ./NAME.")
         return self.at(remote)

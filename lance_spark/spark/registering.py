@@ -1,4 +1,4 @@
-"""``register``: makes Lance known to a session. ``unregister`` takes it back."""
+"""``register`` makes Lance known to a session; ``unregister`` reverts that; ``capabilities`` describes the result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def register(
 ) -> None:
     """Make ``format("lance")`` known to a session and, in a classic one, let Spark plan into Lance and SQL find tables.
 
-    ``name`` is another name for the format, where the JVM connector answers to ``lance``. ``catalog`` is the name of a
-    catalog for SQL: of the tables below ``root`` or, without one, of tables by their paths. With neither there is
-    the catalog ``lance`` of paths, unless the session has one of that name. ``native=False`` switches the native way
-    off. On Spark Connect, and wherever Spark lacks something for the native way, the plain data source gives the same
-    answers (see ``capabilities``). Raises Refused for a catalog where there is no native way, and for a name that
-    another catalog has.
+    ``name`` is another name for the format, for sessions where the JVM connector owns ``lance``. ``catalog`` is the
+    name of a catalog for SQL: of the tables below ``root`` or, without one, of tables by their paths. With neither,
+    there is the catalog ``lance`` of paths, unless the session has one of that name. ``native=False`` disables native
+    planning. On Spark Connect, and wherever Spark lacks something for native planning, the plain data source gives the
+    same answers (see ``capabilities``). Raises Refused for a catalog without native planning, and for the name of
+    another catalog.
     """
     from lance_spark.native import session
 
@@ -53,12 +53,12 @@ def register(
     elif room is None and catalog is not None:
         raise Refused(
             f"The session cannot have a catalog: {capabilities(spark).reason}",
-            hint="LanceCatalog(spark, root).register_views(spark) makes views of its tables.",
+            hint="LanceCatalog(spark, root).register_views(spark) creates views of its tables.",
         )
 
 
 def register_handle(spark: SparkSession) -> None:
-    """What handles need of a session: their own name of the format, read natively where that is possible."""
+    """Register what handles need in a session: their own name of the format, read natively if possible."""
     _switch_on(spark, OWN_NAME)
 
 
@@ -75,7 +75,7 @@ def _switch_on(spark: SparkSession, name: str) -> Room | None:
 
 
 def unregister(spark: SparkSession) -> None:
-    """Take catalogs and native reading out of a session again; ``format("lance")`` stays as the plain data source."""
+    """Remove catalogs and native reading from a session; ``format("lance")`` stays as the plain data source."""
     from lance_spark.native import session
     from lance_spark.native.hooks import forget
 
@@ -84,7 +84,7 @@ def unregister(spark: SparkSession) -> None:
 
 
 def capabilities(spark: SparkSession) -> Capabilities:
-    """Which way reads of a session take, and why."""
+    """How this session executes reads, and why."""
     from lance_spark.native import session
 
     return session.describe(spark)

@@ -1,4 +1,4 @@
-"""The verbs of a table that change rows."""
+"""The verbs of a table that change rows, and ``changes``, the rows that changed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance cha
 class RowVerbs:
     """Changes of rows; each is one version of the handle's branch. Refused at a tag or version.
 
-    Commits made meanwhile are kept. Where they changed the same rows the change is a Conflict or, with ``retries``,
-    computed again on the newest version so many times. Conditions and values are Spark's SQL, or Columns.
+    Concurrent commits are kept. If they changed the same rows, the change is recomputed on the newest version, up to
+    ``retries`` times, and then raises Conflict. Conditions and values are Spark's SQL, or Columns.
     """
 
     spark: SparkSession | None
@@ -42,7 +42,7 @@ class RowVerbs:
 
     @refreshing
     def delete(self, where: str | Column, message: str | None = None, retries: int = 0) -> ChangeResult:
-        """Delete the rows that a condition is true for. Files are not written anew.
+        """Delete the rows for which a condition is true. Files are not rewritten.
 
         Raises InvalidOption for an empty condition, NotFound, Refused and Conflict; then nothing was changed.
         """
@@ -59,11 +59,11 @@ class RowVerbs:
         message: str | None = None,
         retries: int = 0,
     ) -> ChangeResult:
-        """Set columns, given as expressions by name, of the rows that a condition is true for, or of all.
+        """Set columns, given as expressions by name, of the rows for which a condition is true, or of all.
 
-        Values are cast to the column's type. Where narrow columns of much wider rows are set, only files with these
-        columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for a column that is not
-        there, Refused and Conflict; then nothing was changed.
+        Values are cast to the column's type. If the columns are narrow and the rows much wider, only files with these
+        columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for an unknown column,
+        Refused and Conflict; then nothing was changed.
         """
         from lance_spark.rows.spark import NarrowUpdate, change_rows, update
 
@@ -76,7 +76,7 @@ class RowVerbs:
         return change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
 
     def merge(self, source: DataFrame, on: str | Column | Sequence[str]) -> RowMerge:
-        """A merge of a DataFrame's rows into the table, to which clauses are added, and which ``execute()`` runs.
+        """A merge of a DataFrame's rows into the table. Add clauses to it, then run it with ``execute()``.
 
         ``on`` is a column that both have, a list of such columns, or a condition over ``target.`` and ``source.``.
         """
@@ -89,10 +89,10 @@ class RowVerbs:
     def write(
         self, frame: DataFrame, mode: str = "append", replace_where: str | None = None, **options: object
     ) -> ChangeResult | None:
-        """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version.
+        """Write a DataFrame to this handle's branch; options are those of the data source. Refused at a tag or version.
 
         With ``mode="overwrite"`` and ``replace_where`` only rows for which the condition is true are replaced, as one
-        version; the DataFrame's rows have to satisfy it, too. That gives what was changed.
+        version; the DataFrame's rows must also satisfy it. Such a write returns the result of the change.
         """
         if replace_where is not None:
             return self._replace_where(frame, mode, replace_where, options)
@@ -105,14 +105,14 @@ class RowVerbs:
         return None
 
     def _replace_where(self, frame: DataFrame, mode: str, where: str, options: Mapping[str, object]) -> ChangeResult:
-        """What ``write(df, mode="overwrite", replace_where=...)`` does."""
+        """Runs ``write(df, mode="overwrite", replace_where=...)``."""
         from lance_spark.rows.spark import change_rows, replacement
 
         if mode != "overwrite":
-            raise InvalidOption("replace_where replaces rows.", hint="Add mode='overwrite'.")
+            raise InvalidOption("replace_where requires mode='overwrite'.", hint="Add mode='overwrite'.")
         unknown = sorted(options.keys() - {"commit_message"})
         if unknown:
-            raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Leave one of them out.")
+            raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Omit one of them.")
         branch = moving_branch(self.ref, "write to")
         message = options.get("commit_message")
         register_handle(frame.sparkSession)
@@ -132,13 +132,13 @@ def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Col
     return tuple(on) if isinstance(on, list | tuple) else on  # type: ignore[return-value]
 
 
-# --- ``LanceTable.changes``: which rows changed between two versions, as a DataFrame
+# --- ``LanceTable.changes``: the rows that changed between two versions, as a DataFrame
 
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, lance-git diff --rows compares two versions."
 
 
 class ChangeFeed:
-    """What a handle says of changes."""
+    """The change feed of a handle."""
 
     if TYPE_CHECKING:
         spark: SparkSession | None
@@ -155,17 +155,17 @@ class ChangeFeed:
         net: bool = False,
         key: str | Sequence[str] = (),
     ) -> DataFrame:
-        """The rows that lead from version ``since`` to ``until``, by default this handle's version.
+        """The rows that changed from version ``since`` to ``until``, by default this handle's version.
 
         A version is a number, a ref (tag, branch, ``branch@7``) or a datetime. Rows have the columns of ``until``,
         ``_change_type`` (insert, delete, update_preimage, update_postimage), ``_commit_version``, ``_commit_timestamp``
-        and ``_commit_branch``. A row was updated if stable row ids or the columns of ``key``, by default the table's
-        key, tell that it is the same one; else it was deleted and inserted. ``images``: "update" shows it before and
-        after, "post" only after, "none" as a delete and an insert. With ``net`` each row is there once at most, with
-        all that happened to it put together. Only values of ``columns`` count as changes.
+        and ``_commit_branch``. Stable row ids or the columns of ``key``, by default the table's key, identify updated
+        rows; all others count as deleted and inserted. ``images``: "update" shows an updated row before and after,
+        "post" only after, "none" as a delete and an insert. With ``net`` each row appears at most once, with all its
+        changes combined. Only values of ``columns`` count as changes.
 
-        Manifests are read now, rows when Spark runs. Across branches, what ``since`` has beyond the last common version
-        is taken back first. Raises NotFound where a version in between is gone, Refused, InvalidOption.
+        Manifests are read now, rows when Spark runs. Across branches, the changes of ``since`` after the last common
+        version are reverted first. Raises NotFound if a version in between is gone, Refused, InvalidOption.
         """
         spark = needed_session(self.spark, _HINT)
         options = FeedOptions(None if columns is None else names_of(columns), images, net, names_of(key))

@@ -1,4 +1,4 @@
-"""``LanceTable.search``, ``nearest_join`` and ``near_duplicates``."""
+"""Searches of a handle: ``LanceTable.search``, ``nearest_join`` and ``near_duplicates``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, SchemaMismatch
 from lance_spark.format.schema import unknown_column
-from lance_spark.search.duplicates_lance import (
+from lance_spark.search.duplicates_pylance import (
     KEY,
     KEYS,
     ONE,
@@ -30,7 +30,7 @@ from lance_spark.search.duplicates_lance import (
     pair_rows,
     sign_texts,
 )
-from lance_spark.search.lance import JoinWork, join_nearest
+from lance_spark.search.pylance import JoinWork, join_nearest
 from lance_spark.search.rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
 from lance_spark.search.search import OPERATION, PreparedSearch, carry_out, plan_texts, prepare_join, prepare_search
 
@@ -43,7 +43,7 @@ Columns = str | Sequence[str] | None
 
 
 class Searching:
-    """Searches of the version a handle stands at now; later commits never change their DataFrames."""
+    """Searches of the version to which a handle currently points; later commits never change their DataFrames."""
 
     if TYPE_CHECKING:
         spark: SparkSession | None
@@ -61,22 +61,22 @@ class Searching:
         columns: Columns = None,
         **options: Any,
     ) -> DataFrame:
-        """The k rows nearest to a vector, those that match a text best, or both; in their order.
+        """The k rows nearest to a vector, those that match a text best, or both; in order.
 
-        ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each; it may
-        be left out where there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``.
-        ``filter`` is Lance's SQL. ``columns`` are what comes out, by default all but blobs; ``_rowid`` and ``_rowaddr``
-        may be among them. Added are ``_distance`` (with a vector), ``_score`` (with text: BM25) and
-        ``_relevance_score`` (with both). Rows that no index covers are found as well.
+        ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each. It can
+        be omitted if there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``. ``filter``
+        is Lance's SQL. ``columns`` selects the columns of the result, by default all but blobs; it can include
+        ``_rowid`` and ``_rowaddr``. The result also has ``_distance`` (with a vector), ``_score`` (with text: BM25) and
+        ``_relevance_score`` (with both). Rows that no index covers are also found.
 
-        ``vector`` is a list of numbers or a numpy array, also of bytes; several where rows have several.
+        ``vector`` is a list of numbers or a numpy array, possibly of bytes; several vectors if rows have several.
 
-        ``options`` for vectors: metric (l2, cosine or dot, of bytes hamming; by default that of the index), nprobes
-        (partitions of the index to look into at least), refine_factor (so many times k candidates are compared by
+        ``options`` for vectors: metric (l2, cosine or dot, for bytes hamming; by default that of the index), nprobes
+        (minimum number of index partitions to search), refine_factor (this many times k candidates are compared by
         exact distances), ef, use_index. For text: phrase, slop, fuzziness, operator ("or" or "and"). For both: rerank
-        ("rrf"), candidates (rows of each), text_column. For all: prefilter (default True: the filter comes first), fast
-        (only rows that an index covers), where ("auto": this process for little work, at once, else executors, when
-        Spark runs).
+        ("rrf"), candidates (rows of each), text_column. For all: prefilter (default True: the filter is applied first),
+        fast (only rows that an index covers), where ("auto": small searches run at once in this process, others on
+        executors when Spark runs).
 
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
         """
@@ -100,20 +100,21 @@ class Searching:
         columns: Columns = None,
         **options: Any,
     ) -> Callable[[DataFrame], DataFrame]:
-        """For ``queries.transform(...)``: each row of a DataFrame beside each of the k rows nearest to its vector.
+        """For ``queries.transform(...)``: each row of a DataFrame next to each of the k rows nearest to its vector.
 
-        ``query_column`` is the DataFrame's column of vectors; a row whose vector is null is left out. The others mean
-        what they mean in :meth:`search`, and so do the options for vectors, prefilter and fast. ``prefix`` is put
+        ``query_column`` is the DataFrame's column of vectors; rows whose vector is null are omitted. The other
+        arguments are those of :meth:`search`, as are the options for vectors, prefilter and fast. ``prefix`` is put
         before the names of this table's columns. ``tasks`` is how many tasks search side by side, by default one for
         each core.
 
-        Raises as :meth:`search`, InvalidOption for names that both have, and SchemaMismatch for a column without
-        vectors; for a vector of another length once Spark runs, unless the column says how long its vectors are.
+        Raises the errors of :meth:`search`, InvalidOption for names that both sides have, and SchemaMismatch for a
+        column without vectors. For a vector of another length it raises once Spark runs, unless the column's type has
+        the length.
         """
         needed_session(self.spark, _HINT)
         prefix, tasks = options.pop("prefix", ""), options.pop("tasks", None)
         if tasks is not None and (isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1):
-            raise InvalidOption(f"tasks is {tasks!r}, and has to be a whole number, 1 or more.")
+            raise InvalidOption(f"tasks must be a whole number, 1 or more, not {tasks!r}.")
         request = parse_join(column, (k, filter, columns), options)
         prepared = prepare_join(self.location, self._pin(), request)
         return NearestJoin(prepared, check_name(query_column), str(prefix), tasks)
@@ -128,19 +129,19 @@ class Searching:
         size: int = 3,
         **options: Any,
     ) -> DataFrame:
-        """Pairs of rows whose texts are at least so alike: ``left``, ``right`` (structs) and ``_similarity``.
+        """Pairs of rows whose texts are similar enough: ``left``, ``right`` (structs) and ``_similarity``.
 
-        Two texts are as alike as the share of runs of ``size`` words, or characters, that they have in common (Jaccard,
-        in lower case, without punctuation). Both structs have ``_rowid``, by which ``left`` is the smaller one, and
-        ``columns``. Every pair is right, as texts are compared; of pairs that are just as alike as ``threshold`` at
-        least 99.5% are found, of others more. A text without words is in no pair.
+        The similarity of two texts is the share of runs of ``size`` words, or characters, that both have (Jaccard, in
+        lower case, without punctuation). Both structs have ``_rowid`` (``left`` has the smaller one) and ``columns``.
+        Every pair is correct, since texts are compared. Of pairs exactly at ``threshold``, at least 99.5% are found; of
+        more similar ones, more. A text without words is in no pair.
 
-        ``options``: copies ("all" by default: equal rows are pairs as well, and n of them n * (n - 1) / 2; "first":
-        each is paired with the first of them only, which stands for them in other pairs), max_group (rows that may be
-        alike each with each at most, 5,000 by default, since pairs grow with its square).
+        ``options``: copies ("all", the default: equal rows also form pairs, n of them n * (n - 1) / 2; "first": each is
+        paired only with the first of them, which represents them in other pairs), max_group (maximum number of rows
+        that may all be alike, 5,000 by default, since the number of pairs grows with its square).
 
-        Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session; and once Spark runs, Refused for
-        more rows that may be alike than max_group.
+        Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session; and once Spark runs, Refused if
+        more rows than max_group may be alike.
         """
         from lance_spark.engine.types_spark import to_spark, wire_schema
         from lance_spark.search.duplicate_rules import Shingling, Signer, banding, parse_pairing
@@ -154,7 +155,7 @@ class Searching:
         return duplicates(spark, work._replace(row=wire_schema(to_spark(work.row)), pairing=pairing))
 
 
-# --- The join of a DataFrame's vectors with their neighbours in a table
+# --- Joining a DataFrame's vectors with their neighbors in a table
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class NearestJoin:
             with plainly():
                 yield from join_nearest(work, (plain(batch, given) for batch in batches))
 
-        # Queries are few and small beside what is done for each: one partition of them would be one task.
+        # Queries are few and small compared to the work for each: without this, one partition would become one task.
         tasks = self.tasks or SparkRunner(queries.sparkSession, "nearest_join").parallelism
         return with_metadata(queries.repartition(tasks).mapInArrow(run, whole), whole)
 
@@ -197,21 +198,21 @@ class NearestJoin:
         assert self.prepared.field is not None
         if not isinstance(field.dataType, ArrayType) or not isinstance(field.dataType.elementType, NumericType):
             raise SchemaMismatch(
-                f"Column '{self.column}' is {field.dataType.simpleString()}, and holds no vectors.",
+                f"Column '{self.column}' is {field.dataType.simpleString()} and does not hold vectors.",
                 hint="Vectors are arrays of numbers, such as array<float>.",
             )
         told, size = field.metadata.get(LIST_SIZE_KEY), self.prepared.field.type.list_size
         if told is not None and str(told) != str(size):
             raise SchemaMismatch(
-                f"Column '{self.column}' has vectors of {told} numbers, and '{self.prepared.field.name}' of {size}.",
-                hint="Embed the queries with the model that the column was made with.",
+                f"Column '{self.column}' has vectors of {told} numbers, but '{self.prepared.field.name}' of {size}.",
+                hint="Embed the queries with the model that was used for the column.",
             )
         mine = {name.lower() for name in fields}
         both = [name for name in map(self._name, self.prepared.schema.names) if name.lower() in mine]
         if both:
             raise InvalidOption(
                 f"Both sides have a column '{both[0]}'.",
-                hint="Give prefix='found_', or name the table's columns that are wanted: columns=[...].",
+                hint="Give prefix='found_', or select columns of the table: columns=[...].",
             )
 
 
@@ -221,14 +222,14 @@ class NearestJoin:
 def duplicates(spark: SparkSession, work: DuplicatesWork) -> DataFrame:
     """The pairs.
 
-    Texts are read once for their signatures. Then rows that share a key come together, and only the texts of these are
-    read again, by their ids. Rows with the same parts are compared as one.
+    Texts are read once for their signatures. Then rows that share a key are grouped, and only their texts are
+    read again, by id. Rows with the same parts are compared as one.
     """
     runner = SparkRunner(spark, "near_duplicates")
     plan = plan_texts(work, runner.parallelism)
     keys = runner.flat_map("sign texts", plan.partitions, partial(sign_texts, work, plan.scan), KEYS)
     together = keys.repartition(KEY).sortWithinPartitions(KEY)
     pairs = runner.map("find pairs", together, partial(pair_rows, work.pairing), PAIRS)
-    # Two rows share several keys; whichever it was, all rows with the same parts were there.
+    # Two rows can share several keys; under each of them, all rows with the same parts were present.
     once = pairs.groupBy(ONE, OTHER).agg(F.first(ONES).alias(ONES), F.first(OTHERS).alias(OTHERS))
     return runner.map("compare pairs", once, partial(compare_pairs, work), work.wire)

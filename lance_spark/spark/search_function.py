@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from lance_spark.catalog.rules import Catalog
     from lance_spark.core.location import DatasetLocation
     from lance_spark.core.refs import PinnedVersion
-    from lance_spark.search.lance import SearchWork
+    from lance_spark.search.pylance import SearchWork
     from lance_spark.spark.catalog import LanceCatalog
 
 _PER_ROW = ("vector",)
-"""What may be another one in each row of a lateral join."""
+"""The argument that may differ in each row of a lateral join."""
 
 
 @dataclass
 class AnalyzedSearch(AnalyzeResult):
-    """A search whose version stands fixed from its analysis on."""
+    """A search whose version is pinned by its analysis."""
 
     schema: StructType
     work: SearchWork | None = None
     field: pa.Field | None = None
-    """The column of vectors, where each row brings one."""
+    """The column of vectors, if each row brings one."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Where names lead."""
+    """Resolves names to tables."""
 
     catalogs: Mapping[str, Catalog]
     storage_options: Mapping[str, str]
 
     def find(self, name: str) -> tuple[DatasetLocation, PinnedVersion]:
-        """A table of a catalog, or a path, each with a ref behind ``@``. Raises NotFound and the like."""
+        """A table of a catalog, or a path, either with a ref after ``@``. Raises NotFound and similar errors."""
         head, dot, rest = name.partition(".")
         if dot and head in self.catalogs:
             read = read_name(self.catalogs[head], split_name(rest))
@@ -62,7 +62,7 @@ class Tables:
             path = read_path(name, self.storage_options)
         except NotFound as missing:
             if "/" in name or not dot or rest.partition("@")[0].endswith("lance"):
-                raise  # A path, at a ref maybe, which tells what is missing.
+                raise  # A path, possibly with a ref; the error already says what is missing.
             known = f"There are {', '.join(sorted(self.catalogs))}" if self.catalogs else "There is none"
             raise NotFound(
                 f"There is no catalog '{head}' here, and no Lance dataset at {name}.",
@@ -77,11 +77,11 @@ def register_search(
     catalogs: Mapping[str, LanceCatalog] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a table function for searches known to a session, on Spark Connect as well.
+    """Register a table function for searches in a session, including Spark Connect.
 
     ``SELECT * FROM lance_search('s3://bucket/t.lance@exp', text => 'late storm', k => 20)``. The first argument is a
-    path, or a table of one of ``catalogs`` by their names; those of a root that ``register`` made are known by
-    themselves. A ref may follow behind ``@``. The others are those of ``LanceTable.search``, by their names, and are
+    path, or a table of one of ``catalogs`` by their names; catalogs that ``register`` created with a root are known
+    already. A ref may follow after ``@``. The others are the arguments of ``LanceTable.search``, by name, and are
     constants; only ``vector`` may come from each row of a lateral join. One task searches.
     """
     tables = Tables({**_registered(spark), **_given(catalogs)}, dict(storage_options or {}))
@@ -108,15 +108,15 @@ def search_function(tables: Tables) -> type:
 
 
 def analyze_search(tables: Tables, table: AnalyzeArgument, given: Mapping[str, AnalyzeArgument]) -> AnalyzedSearch:
-    """Check a call. Raises as ``LanceTable.search``."""
+    """Check a call. Raises the errors of ``LanceTable.search``."""
     if not isinstance(table.value, str) or not table.value.strip():
         raise InvalidOption(
-            "The table of a search is its name or path, as a constant text.",
+            "The table of a search must be its name or path, as a constant text.",
             hint="lance_search('s3://bucket/t.lance@exp', text => 'late storm', k => 20)",
         )
     for name, argument in given.items():
         if argument.isTable or not (argument.isConstantExpression or name in _PER_ROW):
-            raise InvalidOption(f"'{name}' of a search has to be a constant.", hint="Only vector may come from rows.")
+            raise InvalidOption(f"'{name}' of a search must be a constant.", hint="Only vector may come from rows.")
     constants = {name: _plain(argument.value) for name, argument in given.items() if argument.isConstantExpression}
     per_row = "vector" in given and not given["vector"].isConstantExpression
     request = _request(constants, per_row)
@@ -136,7 +136,7 @@ def _request(given: Mapping[str, Any], per_row: bool) -> SearchRequest:
     if not per_row:
         return parse_search(vector, text, column, (k, where, columns), options)
     if text is not None:
-        raise InvalidOption("A search by text and vector takes a constant vector.", hint="Leave one of them out.")
+        raise InvalidOption("A search by text and vector takes a constant vector.", hint="Omit one of them.")
     return parse_join(column, (k, where, columns), options)
 
 
@@ -157,7 +157,7 @@ def _rows(analyzed: AnalyzedSearch, vector: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """A constant of SQL, in which numbers with a point are decimals."""
+    """A SQL constant; numbers with a point arrive as decimals."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return float(value) if isinstance(value, Decimal) else value

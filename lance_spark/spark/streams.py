@@ -1,4 +1,4 @@
-"""Upserts of a stream's batches, for ``foreachBatch``: exactly once, with the merge engine."""
+"""Upserts of a stream's batches, for ``foreachBatch``: exactly once, with the row merge engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lance_spark.spark.registering import register_handle
 from lance_spark.spark.table import LanceTable
 from lance_spark.storage.commits import check_writable, overtaken
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.streams.lance import look_for, put_tag
+from lance_spark.streams.pylance import look_for, put_tag
 from lance_spark.streams.sink import is_due, mark, settle, settle_again, tidy
 from lance_spark.streams.sink import query_id as found_query_id
 from lance_spark.streams.sink import resume_stream as actions_resume
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _ATTEMPTS = 5
-"""How often a batch is computed again where others change the same rows meanwhile."""
+"""How often a batch is recomputed if others change the same rows meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class UpsertBatches:
     storage: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Upsert a batch, unless that was done before. Raises as ``LanceTable.merge``, and Refused as the sink does."""
+        """Upsert a batch, unless it is already committed. Raises like ``LanceTable.merge``; Refused like the sink."""
         check_writable(self.location, self.branch)
         query = found_query_id(self.query, self.checkpoint, self.storage)
         batch = Batch(self.location.uri, self.branch, query, number)
@@ -70,7 +70,7 @@ class UpsertBatches:
             except Conflict:
                 if not left:
                     raise
-                continue  # others changed the same rows, or another driver was faster with this batch: look again
+                continue  # others changed the same rows, or another driver committed this batch first: check again
             return
         raise overtaken(self.branch)
 
@@ -94,10 +94,10 @@ class UpsertBatches:
 
 
 def resume_stream(table: LanceTable | str, query_id: str, last_batch: int, branch: str | None = None) -> PinnedVersion:
-    """Say by hand that all batches of a query up to ``last_batch`` are in, and no later one.
+    """Declare that all batches of a query up to ``last_batch`` are committed, and no later one.
 
-    The way on where a query was refused because that could not be known any more. Commits a version that says so, and
-    moves the query's tag there. Raises InvalidOption, NotFound and Conflict.
+    Use this after a query was refused because its progress was lost. Commits a version that records the declaration,
+    and moves the query's tag there. Raises InvalidOption, NotFound and Conflict.
     """
     location, at = _place(table, branch)
     return actions_resume(location, at, query_id, last_batch)
@@ -113,28 +113,30 @@ def upsert_batches(
 ) -> UpsertBatches:
     """A function for ``df.writeStream.foreachBatch(...)`` that upserts each batch exactly once.
 
-    Rows with a key that the table has replace its row, all others are inserted; each batch is one version of the
-    branch. ``table`` is a handle, which also says the branch, or a path or URI. ``checkpoint`` is the query's own
-    ``checkpointLocation``, where its id is read; where it cannot be read, give a ``query_id`` of your own.
-    ``optimize_every`` compacts small fragments after so many batches, before the next one.
+    Rows whose key is in the table replace its row, all others are inserted; each batch is one version of the
+    branch. ``table`` is a handle, which includes the branch, or a path or URI. ``checkpoint`` is the query's own
+    ``checkpointLocation``, from which its id is read. If that is not readable, give a ``query_id`` of your own.
+    ``optimize_every`` compacts small fragments after this many batches, before the next one.
 
-    Raises InvalidOption for what makes no sense, and NotFound without a table. A batch is to have one row for each key:
-    of several with the key of one row of the table, it is Refused which one counts.
+    Raises InvalidOption for invalid arguments, NotFound if the table does not exist, and Refused if several source rows
+    share the key of one row of the table: a batch must have one row for each key.
     """
     keys = names_of(key)
     if not keys:
-        raise InvalidOption("An upsert needs the columns that tell rows apart.", hint="Give key='id'.")
+        raise InvalidOption("An upsert needs the columns that identify rows.", hint="Give key='id'.")
     if checkpoint is None and query_id is None:
-        raise InvalidOption("Without a checkpoint nobody can tell which batches are in.", hint="Give checkpoint=....")
+        raise InvalidOption(
+            "A checkpoint or query_id is required to track committed batches.", hint="Give checkpoint=...."
+        )
     location, at = _place(table, branch)
     check_writable(location, at)
     return UpsertBatches(location, at, keys, query_id, checkpoint, optimize_every, dict(location.options))
 
 
 def _place(table: LanceTable | str, branch: str | None) -> tuple[DatasetLocation, str | None]:
-    """Where to write to: a handle's branch, or a path or URI with a branch."""
+    """The target: a handle's branch, or a path or URI with a branch."""
     if isinstance(table, str):
         return dataset_of(None, table, None), branch_or_none(branch)
     if branch is not None:
-        raise InvalidOption("A handle says the branch.", hint=f"Give table.checkout(branch={branch!r}).")
+        raise InvalidOption("A handle already has a branch.", hint=f"Give table.checkout(branch={branch!r}).")
     return table.location, moving_branch(table.ref, "write to")

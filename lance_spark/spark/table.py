@@ -1,8 +1,8 @@
-"""``LanceTable``: a dataset at a ref, for what is not a DataFrame.
+"""``LanceTable``: a dataset at a ref, for everything that is not a DataFrame.
 
-It mirrors pylance's verbs and runs them in the process that calls it, also on Spark Connect, where that process
-needs its own access to the store. Spark is for DataFrames (``to_df``, ``versions``, ``write``), for a filtered
-``count_rows``, and for copies and cleanups that are too much for the threads of one process.
+It mirrors pylance's verbs and runs them in the calling process. This also holds on Spark Connect, where that process
+needs its own access to the store. Spark runs DataFrames (``to_df``, ``versions``, ``write``), a filtered
+``count_rows``, and copies and cleanups that are too large for the threads of one process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lance_spark.merge.restore import restore
 from lance_spark.remotes.clone import CloneOptions
 from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
-from lance_spark.scan import lance
+from lance_spark.scan import pylance
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.session.narrow_query import Query, needs, read_options, with_all_columns
@@ -71,25 +71,25 @@ if TYPE_CHECKING:
     from lance_spark.merge.report import MergeResult
 
 Audit = Callable[["LanceTable"], bool]
-"""Looks at the table as it would be; False, or an exception, keeps it from being published."""
+"""Checks the resulting table; False, or an exception, prevents its publication."""
 _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
 class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, OptimizeVerb, UpkeepVerbs, Shown):
-    """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
+    """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
     spark: SparkSession | None
-    """None for a handle in a process without Spark; what needs a session takes the active one, if there is one."""
+    """None for a handle in a process without Spark; verbs that need a session use the active one, if there is one."""
     location: DatasetLocation
     ref: RefSpec = field(default_factory=RefSpec)
 
     @staticmethod
     def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
-        """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none.
+        """The dataset at a path or URI, at the newest version of main. Raises NotFound if there is none.
 
-        With None for the session everything works except for DataFrames, which raise Refused. On Spark Connect a
-        relative path is refused: InvalidOption.
+        With None for the session, everything works except for DataFrames, which raise Refused. On Spark Connect a
+        relative path raises InvalidOption.
         """
         location = dataset_of(spark, uri, storage_options)
         datasets.open_latest(location)
@@ -117,12 +117,12 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
 
     @property
     def branch(self) -> str:
-        """Name of the branch this handle is on."""
+        """Name of this handle's branch."""
         return self._pin().branch or MAIN
 
     @property
     def version(self) -> int:
-        """The version this handle stands at right now."""
+        """The version to which this handle currently points."""
         return self._pin().version
 
     @property
@@ -138,7 +138,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> LanceTable:
-        """The same dataset at another ref; arguments mean what the read options of these names mean.
+        """The same dataset at another ref; the arguments are the read options of these names.
 
         A tag, a version and a moment are resolved now. Raises InvalidOption for two refs at once, NotFound.
         """
@@ -148,7 +148,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
 
     def to_df(self, columns: Columns = None, filter: str | None = None, **options: object) -> DataFrame:
-        """A DataFrame of the version this handle stands at now; later commits never change it.
+        """A DataFrame of the version to which this handle currently points; later commits never change it.
 
         ``options`` are the other read options: limit, with_row_id, with_row_address, batch_size, split_size,
         blob_handling.
@@ -168,10 +168,10 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def query(self, query: Query) -> DataFrame:
         """``query(self.to_df())``, reading only the columns and rows that the query needs, on every kind of session.
 
-        Where Spark plans into Lance (see ``capabilities``) that is what happens anyway. Elsewhere, as on Spark Connect,
-        the function is called two or three times: over DataFrames without rows, to see what the query needs, then over
-        a read of that, or of everything where Spark's plan does not tell. So it has to make a DataFrame, and to
-        run and keep nothing. The DataFrame stays at the version this handle stands at now.
+        If Spark plans into Lance (see ``capabilities``), that happens anyway. Elsewhere, for example on Spark Connect,
+        the function is called two or three times: over DataFrames without rows, to find out what the query needs, then
+        over a read of just that, or of everything if Spark's plan does not tell. So it must only build a DataFrame,
+        without running or storing anything. The DataFrame stays at the version to which this handle currently points.
         """
         spark = needed_session(self.spark, _NEEDED)
         register_handle(spark)
@@ -186,17 +186,17 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def count_rows(self, filter: str | None = None) -> int:
         """Number of rows: from metadata in milliseconds without a filter, by a Spark job with one.
 
-        Where there is no session, this process counts.
+        Without a session, this process counts.
         """
         if filter is None or session_or_none(self.spark) is None:
-            return lance.count_rows(self.location, self._pin(), filter)
+            return pylance.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def log(self, count: int | None = 30, stat: bool = False, all: bool = False) -> History:
         """The newest versions, as ``lance-git log --graph`` shows them; in a notebook the graph is drawn.
 
-        They are those of this handle's branch, of its parents before its fork, and those that merges took in; with
-        ``all`` those of all branches. ``stat`` tells what each added and removed. Raises NotFound, CorruptData.
+        Shows versions of this handle's branch, of its parents before its fork, and those that merges took in; with
+        ``all`` those of all branches. ``stat`` shows what each added and removed. Raises NotFound, CorruptData.
         """
         return recent(self.location, self._pin(), count, stat, "all" if all else "merged")
 
@@ -211,34 +211,34 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def restore(self) -> LanceTable:
         """Make this version the newest of its branch again, as a new version; returns the branch's handle.
 
-        Raises Conflict, naming what it covered, when another commit came in between.
+        Raises Conflict, with the versions it covered, if another commit came in between.
         """
         pin = restore(self.location, self._pin(), engine_of(self.spark))
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
     @refreshing
     def cherry_pick(self, branch: str, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
-        """Commit to this handle's branch what one version of another branch changed.
+        """Apply the changes of one version of another branch to this handle's branch, as one commit.
 
         Raises Conflict, Refused and NotFound; then nothing was changed.
         """
         picked = resolve(self.location, spec_of(branch=branch, version=version))
-        into = self._moving_branch("pick to")
+        into = self._moving_branch("cherry-pick to")
         return merge.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
 
     @refreshing
     def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
-        """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
+        """Undo the changes of one version of this handle's branch, in a new commit. Raises like cherry_pick."""
         branch = self._moving_branch("revert on")
         pin = resolve(self.location, spec_of(branch=branch, version=version))
         return merge.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
 
     @contextmanager
     def transaction(self, message: str | None = None, audit: Audit | None = None) -> Iterator[LanceTable]:
-        """Everything written through the handle that ``with`` gives becomes one version, or nothing.
+        """Everything written through the handle of the ``with`` block becomes one version, or nothing.
 
-        It is a handle on a temporary branch, which is merged when the block ends and deleted in any case. An exception,
-        or an ``audit`` that returns False for that handle (Refused), publishes nothing.
+        It is a handle on a temporary branch, which is merged at the end of the block and deleted in any case. After an
+        exception, or if ``audit`` returns False for that handle (Refused), nothing is published.
         """
         check = None if audit is None else lambda ref: audit(replace(self, ref=ref))
         with transaction(self.location, self.ref, engine_of(self.spark), message, check) as ref:
@@ -250,13 +250,13 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     ) -> LanceTable:
         """A new dataset, in any store, that shares this version's files.
 
-        With ``record`` this dataset remembers the clone, by a tag and a note, so that no cleanup breaks it. Across
-        stores it always does, and the clone is as one of :meth:`clone`, without other branches.
+        With ``record`` this dataset records the clone, by a tag and a note, so that no cleanup breaks it. A clone in
+        another store is always recorded, and is like one of :meth:`clone`, without other branches.
         """
         target = self._target(target_uri, storage_options)
         if target.store != self.location.store:
             if not record:
-                raise Refused("A clone in another store is always recorded.", hint="Leave record=False out.")
+                raise Refused("A clone in another store is always recorded.", hint="Omit record=False.")
             return self._follower(target, CloneOptions(single_branch=True))
         clone.shallow_clone(self.location, self._pin(), target, record)
         return LanceTable(self.spark, target)
@@ -264,7 +264,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def deep_clone(
         self, target_uri: str, storage_options: Mapping[str, str] | None = None, *, progress: Progressing = None
     ) -> LanceTable:
-        """A new dataset with copies of this version's files, in any store. ``progress`` is told how far it is."""
+        """A new dataset with copies of this version's files, in any store. ``progress`` is called with the progress."""
         target = self._target(target_uri, storage_options)
         clone.deep_clone(self.location, self._pin(), target, to_tell(progress))
         return LanceTable(self.spark, target)
@@ -279,9 +279,9 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     ) -> LanceTable:
         """A new dataset, in any store, that follows this one: its remote ``origin``, see :attr:`remotes`.
 
-        It has main, all branches as ``origin/...``, and this handle's branch at this version; the handle returned is on
-        it. Files stay here, where tags protect them; with ``deep`` all are copied. A clone that was killed is
-        finished by the same call. ``progress`` is told how far it is. Raises AlreadyExists for another dataset at the
+        It has main, all branches as ``origin/...``, and this handle's branch at this version; the returned handle is on
+        that branch. Files stay here, where tags protect them; with ``deep`` all are copied. To finish a killed clone,
+        repeat the call. ``progress`` is called with the progress. Raises AlreadyExists for another dataset at the
         target.
         """
         return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep), progress)
@@ -289,8 +289,8 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def relocate(self, old: str | None = None, new: str | None = None, dry_run: bool = False) -> Relocation:
         """Let main and every branch read from here after the dataset was moved or copied.
 
-        A base path is repaired if all files that are read from it are here as well. ``old`` names a place where files
-        were, ``new`` where they are now, if that is not this dataset. Each branch gets up to three versions. Raises
+        Repairs a base path if all files that are read from it are also here. ``old`` is the former place of files,
+        ``new`` their current one, if that is not this dataset. Each branch gets up to three versions. Raises
         NotFound if nothing is read from ``old``, Refused if ``new`` lacks files, Conflict.
         """
         check_places(self.spark, *(place for place in (old, new) if place is not None))
@@ -303,12 +303,13 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         inventory: DataFrame | pa.Table | None = None,
         branches: Sequence[str] | str = (),
     ) -> CleanupPlan:
-        """What a cleanup of the whole dataset would delete, main and all branches; nothing is changed.
+        """The files that a cleanup of the whole dataset, main and all branches, would delete; changes nothing.
 
-        With ``branches``, names or patterns, only what these branches alone own: see ``CleanupPolicy.only_branches``.
-        It runs on threads of this process if that is quick, else on Spark; or as ``where`` says: "spark" or "local".
-        ``inventory`` has the columns path, size and last_modified, and is used instead of listing the store, except for
-        manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is missing.
+        With ``branches``, names or patterns, only files that these branches alone own: see
+        ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``where``
+        forces "spark" or "local". ``inventory`` has the columns path, size and last_modified, and replaces the listing
+        of the store, except for manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is
+        missing.
         """
         return maintenance.plan(self.spark, self.location, of_branches(policy, branches), where, inventory)
 
@@ -323,9 +324,9 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         where: Where = "auto",
         branches: Sequence[str] | str = (),
     ) -> CleanupReport:
-        """Plan a cleanup and, with ``execute``, carry it out. Without, the report says what would go.
+        """Plan a cleanup and, with ``execute``, carry it out. Without, the report lists what would be deleted.
 
-        ``branches`` are those that alone are cleaned, by their names or patterns: nothing is written elsewhere.
+        ``branches``, names or patterns, restricts the cleanup to these: nothing is written elsewhere.
         """
         plan = self.plan_cleanup(policy, where, branches=branches)
         try:
@@ -340,9 +341,9 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         retain_versions: int | None = None,
         commit_window: timedelta = DEFAULT_COMMIT_WINDOW,
     ) -> None:
-        """Let pylance clean this branch by itself after every ``interval``-th version, whoever commits it.
+        """Let pylance clean this branch itself after every ``interval``-th version, whichever process commits it.
 
-        Raises Refused where its hook would lose data: versions within the commit window, branches made through another
+        Raises Refused if its hook would lose data: versions within the commit window, branches created through another
         spelling of the URI, and clones.
         """
         auto.enable_auto_cleanup(
@@ -350,7 +351,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         )
 
     def disable_auto_cleanup(self) -> None:
-        """Switch that off for this branch."""
+        """Disable automatic cleanup for this branch."""
         auto.disable_auto_cleanup(self.location, self._pin().branch)
 
     def _card(self) -> Card:

@@ -1,4 +1,4 @@
-"""Procedures, as SQL calls them: ``CALL lake.system.create_branch(table => 'ns1.flights', name => 'exp')``.
+"""Procedures for SQL, ``CALL lake.system.create_branch(table => 'ns1.flights', name => 'exp')``, and SQL's tokens.
 
-Each is a plain value with the function that carries it out; one file per noun.
+Each procedure is a plain value with the function that runs it.
 """

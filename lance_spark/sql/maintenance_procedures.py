@@ -1,4 +1,4 @@
-"""The procedure that removes old versions, and files that nothing needs."""
+"""Procedures for upkeep: cleanup, optimize, indexes, fsck, disk usage, expiry; and all procedures by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
 from lance_spark.core.declared import at, sql_values
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import to_span
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.show import meant
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.disk_usage.report import USAGE
 from lance_spark.engine.local import Engine
 from lance_spark.errors import NotFound
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.indexes import create_index
 from lance_spark.indexes.rules import IndexRequest
@@ -59,7 +58,7 @@ def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
 
 
 def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engine, execute: bool) -> Rows:
-    """What a cleanup deletes, or would delete, by kind and reason. Raises as ``LanceTable.cleanup``."""
+    """The files that a cleanup deletes, or would delete, by kind and reason. Raises as ``LanceTable.cleanup``."""
     plan = plan_cleanup(location, policy, engine, time.time_ns())
     try:
         report = plan.apply() if execute else plan.report()
@@ -74,7 +73,7 @@ def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engin
 
 CLEANUP = Procedure(
     "cleanup",
-    "Remove old versions, and files that nothing needs; says what would go unless it is told to execute.",
+    "Remove old versions and files that nothing needs; only reports them unless execute is true.",
     (
         TABLE,
         *parameters_of(CleanupPolicy),
@@ -121,11 +120,11 @@ OPTIMIZE = Procedure(
         TABLE,
         Parameter("branch", "STRING", "the branch", default=MAIN),
         Parameter("target_rows", "BIGINT", "rows that a fragment should have", default=1_000_000),
-        Parameter("where", "STRING", "Lance SQL: only fragments with a row that it is true for"),
-        Parameter("own_only", "BOOLEAN", "false to rewrite what a branch or clone inherited, too", default=True),
-        Parameter("partial_progress", "BIGINT", "how many commits there are at most", default=10),
-        Parameter("sort_by", "STRING", "columns that rows are sorted by, with commas in between"),
-        Parameter("zorder", "STRING", "columns of a z-order, with commas in between"),
+        Parameter("where", "STRING", "Lance SQL: only fragments with a matching row"),
+        Parameter("own_only", "BOOLEAN", "false to also rewrite what a branch or clone inherited", default=True),
+        Parameter("partial_progress", "BIGINT", "the maximum number of commits", default=10),
+        Parameter("sort_by", "STRING", "comma-separated columns to sort rows by"),
+        Parameter("zorder", "STRING", "comma-separated columns of a z-order"),
         DRY_RUN,
     ),
     pa.schema(
@@ -171,14 +170,14 @@ def _create(context: Context, given: Mapping[str, Any]) -> Rows:
 
 CREATE_INDEX = Procedure(
     "create_index",
-    "Make an index on a branch, built by the executors; of an index that the branch inherited, what it does not cover.",
+    "Create an index on a branch, built by the executors; of an inherited index, only the part it does not cover.",
     (
         TABLE,
         Parameter("column", "STRING", "the column", required=True),
         Parameter("kind", "STRING", "the kind, such as 'btree', 'inverted' or 'ivf_pq'", default="btree"),
         Parameter("name", "STRING", "the index's name; the column's with '_idx'"),
         Parameter("branch", "STRING", "the branch", default=MAIN),
-        Parameter("replace", "BOOLEAN", "whether to build an index that is there anew", default=False),
+        Parameter("replace", "BOOLEAN", "whether to rebuild an existing index", default=False),
         Parameter("metric", "STRING", "of vectors: 'l2', 'cosine' or 'dot'"),
         Parameter("num_partitions", "BIGINT", "of vectors: how many partitions"),
         MESSAGE,
@@ -199,15 +198,16 @@ CREATE_INDEX = Procedure(
 )
 
 
-# --- The procedure that checks a table, and repairs what can be taken back
+# --- The procedure that checks and repairs a table
 
 STEP, RECORD = "step", "record"
 """Severities of the rows about a repair."""
 
 
 def _fsck(context: Context, given: Mapping[str, Any]) -> Rows:
-    repair = RepairOptions(given["on_main"], dry_run=not given["execute"])
-    location, options = context.table(given["table"]), FsckOptions(given["deep"])
+    repair = RepairOptions(**sql_values(at(RepairOptions, "sql"), given), dry_run=not given["execute"])
+    options = FsckOptions(**sql_values(at(FsckOptions, "sql"), given))
+    location = context.table(given["table"])
     report = fsck_and_repair(location, options, repair, context.engine, time.time_ns())
     return [*_findings(report), *(_steps(report) if given["repair"] or given["execute"] else ())]
 
@@ -243,13 +243,13 @@ def _steps(report: FsckReport) -> Rows:
 
 FSCK = Procedure(
     "fsck",
-    "Check that nothing that any version names is missing or damaged; repair what can be taken back.",
+    "Check for missing or damaged files of any version; make repairs that can be undone.",
     (
         TABLE,
-        Parameter("deep", "BOOLEAN", "whether files are opened as well", default=False),
-        Parameter("repair", "BOOLEAN", "whether to say what can be repaired", default=False),
-        Parameter("execute", "BOOLEAN", "whether to repair it", default=False),
-        Parameter("on_main", "BOOLEAN", "whether a repair may change branches themselves", default=False),
+        *parameters_of(FsckOptions),
+        Parameter("repair", "BOOLEAN", "whether to plan repairs", default=False),
+        Parameter("execute", "BOOLEAN", "whether to execute the planned repairs", default=False),
+        *parameters_of(RepairOptions),
     ),
     pa.schema(
         [
@@ -266,7 +266,7 @@ FSCK = Procedure(
 )
 
 
-# --- The procedures about what refs cost, and about refs whose time is over
+# --- The procedures for the cost of refs, and for expired refs
 
 
 def _storage(context: Context, given: Mapping[str, Any]) -> Rows:
@@ -276,7 +276,7 @@ def _storage(context: Context, given: Mapping[str, Any]) -> Rows:
 
 STORAGE = Procedure(
     "storage",
-    "Tell what each branch, tag and clone of a table costs, and what deleting it would free.",
+    "Report the cost of each branch, tag and clone of a table, and what deleting it would free.",
     (TABLE,),
     USAGE,
     _storage,
@@ -285,9 +285,7 @@ STORAGE = Procedure(
 
 def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
     location, now = context.table(given["table"]), datetime.now(timezone.utc)
-    options = ExpiryOptions(force=given["force"])
-    if given["warn"] is not None:
-        options = ExpiryOptions(to_span("warn", given["warn"]), force=given["force"])
+    options = ExpiryOptions(**sql_values(at(ExpiryOptions, "sql"), given))
     plan = plan_expiry(location, now, options)
     outcomes = {}
     if not given["dry_run"]:
@@ -309,13 +307,12 @@ def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
 
 EXPIRE_REFS = Procedure(
     "expire_refs",
-    "Warn of branches and tags whose time is over soon, and delete those that were warned of; says so unless told to.",
+    "Warn about branches and tags that expire soon, and delete those already warned about; a dry run by default.",
     (
         TABLE,
-        Parameter("warn", "STRING", "how long a warning stands before its ref goes, such as '7d', which it is"),
-        Parameter("force", "BOOLEAN", "whether branches go whose changes nothing else has", default=False),
+        *parameters_of(ExpiryOptions),
         Parameter(
-            "dry_run", "BOOLEAN", "false to warn and delete; else it only says what would become of refs", default=True
+            "dry_run", "BOOLEAN", "false to warn and delete; true to only report what would happen", default=True
         ),
     ),
     pa.schema(
@@ -359,7 +356,7 @@ PROCEDURES: Mapping[str, Procedure] = {
 
 
 def find_procedure(name: str) -> Procedure:
-    """The procedure of a name, in any case. Raises NotFound with near names."""
+    """The procedure of that name, ignoring case. Raises NotFound with near names."""
     found = PROCEDURES.get(name.lower())
     if found is None:
         raise NotFound(f"There is no procedure {name}.", hint=meant(name, sorted(PROCEDURES)))

@@ -1,4 +1,4 @@
-"""What a procedure is, what it is called with, and where."""
+"""Procedures as values, with their arguments and context: branches, tags, merges, restore, clone, migration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TYPES: Mapping[str, type] = {"STRING": str, "BIGINT": int, "BOOLEAN": bool}
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter. One that is not required is None, or its default, where it is not given."""
+    """One parameter. An optional one is None, or its default, if it is not given."""
 
     name: str
     type: SqlType
@@ -52,14 +52,14 @@ def parameters_of(kind: type) -> tuple[Parameter, ...]:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a procedure runs: in a catalog, or, without one, where tables are named by their paths."""
+    """Where a procedure runs: in a catalog, or without one, if tables are named by their paths."""
 
     engine: Engine
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def table(self, name: str) -> DatasetLocation:
-        """Where a table is. Raises NotFound, InvalidName, InvalidOption."""
+        """The location of a table. Raises NotFound, InvalidName, InvalidOption."""
         if self.catalog is not None:
             return locate_table(self.catalog, name)
         location = dataset_at(name, self.storage_options)
@@ -67,24 +67,24 @@ class Context:
         return location
 
     def place(self, uri: str) -> DatasetLocation:
-        """Where something may be made, by its path or URI, in the same store or with credentials of the process."""
+        """The location for a new dataset, by path or URI, in the same store or with credentials of the process."""
         options = self.storage_options if self.catalog is None else self.catalog.root.storage_options
         return dataset_at(uri, options)
 
     def need_catalog(self, doing: str) -> Catalog:
-        """The catalog. Raises Refused where tables are named by their paths."""
+        """The catalog. Raises Refused if tables are named by their paths."""
         if self.catalog is None:
             raise Refused(f"Cannot {doing}: these tables are in no catalog.", hint="Call it in a catalog with a root.")
         return self.catalog
 
 
 def spec_of(location: DatasetLocation, ref: str) -> RefSpec:
-    """The branch, tag or version that an argument names. Raises NotFound with near names, InvalidOption, Refused."""
+    """The branch, tag or version in an argument. Raises NotFound with near names, InvalidOption, Refused."""
     return find_spec(location, parse_version_text(ref))
 
 
 def pin_of(location: DatasetLocation, ref: str) -> PinnedVersion:
-    """The version that an argument names, right now. Raises as :func:`spec_of`, and NotFound for the version."""
+    """The version of an argument, now. Raises as :func:`spec_of`, and NotFound for the version."""
     return resolve(location, spec_of(location, ref))
 
 
@@ -93,25 +93,25 @@ Rows = Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Procedure:
-    """A procedure: its name, what it takes, what it returns, and what carries it out."""
+    """A procedure: its name, parameters, result and function."""
 
     name: str
     doc: str
     parameters: tuple[Parameter, ...]
     columns: pa.Schema
-    """Of the rows that it returns."""
+    """Schema of its rows."""
     run: Callable[[Context, Mapping[str, Any]], Rows]
-    """Is given a value for every parameter."""
+    """Gets a value for every parameter."""
 
     def call(self, context: Context, arguments: Mapping[str, Any]) -> pa.Table:
-        """Carry it out; returns its rows.
+        """Run it; returns its rows.
 
-        Raises InvalidOption for an unknown or missing argument and one of another type, and what the action raises.
+        Raises InvalidOption for an unknown or missing argument or one of another type, and the errors of the action.
         """
         return pa.Table.from_pylist(list(self.run(context, self.bind(arguments))), schema=self.columns)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A value for every parameter. Names are taken in any case, as in SQL. Raises InvalidOption."""
+        """A value for every parameter. Names are case-insensitive, as in SQL. Raises InvalidOption."""
         known = {parameter.name: parameter for parameter in self.parameters}
         given: dict[str, Any] = {}
         for key, value in arguments.items():
@@ -135,18 +135,18 @@ class Procedure:
         expected = _TYPES[parameter.type]
         if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
             raise InvalidOption(
-                f"Argument '{parameter.name}' of procedure {self.name} is {value!r}, and has to be {parameter.type}."
+                f"Argument '{parameter.name}' of procedure {self.name} is {value!r}, but it must be {parameter.type}."
             )
         return value
 
 
 TABLE = Parameter("table", "STRING", "the table's name, such as 'ns1.flights'", required=True)
-DRY_RUN = Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only say what would be done", default=False)
+DRY_RUN = Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only show the planned changes", default=False)
 MESSAGE = Parameter("message", "STRING", "a message for the log")
 REFS = "a branch, a tag, 'exp@7' or a version of main"
 
 
-# --- Procedures that make and delete branches
+# --- Procedures for branches
 
 _NAME = Parameter("name", "STRING", "the branch's name", required=True)
 
@@ -164,8 +164,8 @@ def _drop(context: Context, given: Mapping[str, Any]) -> Rows:
 
 CREATE_BRANCH = Procedure(
     "create_branch",
-    "Make a branch.",
-    (TABLE, _NAME, Parameter("from", "STRING", f"where it begins: {REFS}", default=MAIN)),
+    "Create a branch.",
+    (TABLE, _NAME, Parameter("from", "STRING", f"where it starts: {REFS}", default=MAIN)),
     pa.schema([("name", pa.string()), ("parent_branch", pa.string()), ("parent_version", pa.int64())]),
     _create,
 )
@@ -178,7 +178,7 @@ DROP_BRANCH = Procedure(
 )
 
 
-# --- Procedures that make and delete tags
+# --- Procedures for tags
 
 _TAG_NAME = Parameter("name", "STRING", "the tag's name", required=True)
 
@@ -197,7 +197,7 @@ def _drop_tag(context: Context, given: Mapping[str, Any]) -> Rows:
 
 CREATE_TAG = Procedure(
     "create_tag",
-    "Tag a version; a tag that is there is never moved.",
+    "Tag a version; an existing tag is never moved.",
     (TABLE, _TAG_NAME, Parameter("ref", "STRING", f"what to tag: {REFS}", default=MAIN)),
     pa.schema([("name", pa.string()), ("branch", pa.string()), ("version", pa.int64())]),
     _create_tag,
@@ -208,7 +208,7 @@ DROP_TAG = Procedure(
 )
 
 
-# --- Procedures that bring changes from one branch to another one, or take them back
+# --- Procedures that move changes between branches, or undo them
 
 _COLUMNS = pa.schema(
     [
@@ -266,7 +266,7 @@ MERGE_BRANCH = Procedure(
         TABLE,
         Parameter("branch", "STRING", "the branch to merge", required=True),
         _INTO,
-        Parameter("ff_only", "BOOLEAN", "whether to refuse what is no fast-forward", default=False),
+        Parameter("ff_only", "BOOLEAN", "whether to refuse anything but a fast-forward", default=False),
         Parameter("reference", "BOOLEAN", "whether to leave files where they are", default=False),
         MESSAGE,
         DRY_RUN,
@@ -276,17 +276,17 @@ MERGE_BRANCH = Procedure(
 )
 CHERRY_PICK = Procedure(
     "cherry_pick",
-    "Commit to a branch what one version of another one changed.",
+    "Commit the changes of one version of another branch to a branch.",
     (TABLE, Parameter("ref", "STRING", "the version, such as 'exp@7'", required=True), _INTO, MESSAGE, DRY_RUN),
     _COLUMNS,
     _cherry_pick,
 )
 REVERT = Procedure(
     "revert",
-    "Commit to a branch the opposite of what one of its versions changed.",
+    "Commit the inverse of one of a branch's versions to that branch.",
     (
         TABLE,
-        Parameter("version", "BIGINT", "the version to take back", required=True),
+        Parameter("version", "BIGINT", "the version to undo", required=True),
         Parameter("branch", "STRING", "the branch it is on", default=MAIN),
         MESSAGE,
         DRY_RUN,
@@ -296,7 +296,7 @@ REVERT = Procedure(
 )
 
 
-# --- The procedure that makes an older version the newest one again
+# --- The procedure that restores an older version
 
 
 def _restore(context: Context, given: Mapping[str, Any]) -> Rows:
@@ -305,7 +305,7 @@ def _restore(context: Context, given: Mapping[str, Any]) -> Rows:
 
 
 def restore_rows(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Rows:
-    """What a restore of a version made. Raises as ``restore_version``."""
+    """The result of a restore. Raises as ``restore_version``."""
     done = restore_version(location, pin, engine)
     yield {
         "branch": pin.branch or MAIN,
@@ -317,7 +317,7 @@ def restore_rows(location: DatasetLocation, pin: PinnedVersion, engine: Engine) 
 
 RESTORE = Procedure(
     "restore",
-    "Make a version the newest one of its branch again, as a new version.",
+    "Make an older version the newest one of its branch again, as a new version.",
     (TABLE, Parameter("ref", "STRING", "the version: a tag, 'exp@7' or a version of main", required=True)),
     pa.schema(
         [
@@ -331,7 +331,7 @@ RESTORE = Procedure(
 )
 
 
-# --- The procedure that makes a dataset which follows a table
+# --- The procedure that clones a table
 
 _CLONE_COLUMNS = pa.schema(
     [
@@ -359,11 +359,11 @@ def _clone(context: Context, given: Mapping[str, Any]) -> Rows:
 
 CLONE = Procedure(
     "clone",
-    "Make a dataset that follows a table, as its remote 'origin'.",
+    "Create a dataset that follows a table, as its remote 'origin'.",
     (
         TABLE,
         Parameter("target", "STRING", "the path or URI of the new dataset", required=True),
-        Parameter("ref", "STRING", f"the version that its branch begins with: {REFS}", default=MAIN),
+        Parameter("ref", "STRING", f"the version that its branch starts with: {REFS}", default=MAIN),
         Parameter("deep", "BOOLEAN", "whether to copy all files", default=False),
         DRY_RUN,
     ),
@@ -372,7 +372,7 @@ CLONE = Procedure(
 )
 
 
-# --- The procedure that gives tables which are directories only their rows in the catalog
+# --- The procedure that migrates a V1 catalog to V2
 
 
 def _migrate(context: Context, given: Mapping[str, Any]) -> Rows:
@@ -385,7 +385,7 @@ def _migrate(context: Context, given: Mapping[str, Any]) -> Rows:
 
 MIGRATE = Procedure(
     "migrate",
-    "Write all tables that are directories only (V1) into the catalog (V2), in one commit.",
+    "Record all tables that are only directories (V1) in the catalog (V2), in one commit.",
     (DRY_RUN,),
     pa.schema([("table", pa.string()), ("state", pa.string()), ("reason", pa.string())]),
     _migrate,

@@ -1,4 +1,4 @@
-"""The words of a statement in SQL, as Spark tells them apart: names, texts, numbers, parameters. Comments are none."""
+"""SQL statements as tokens and values, for statements that Spark's parser does not know. Comments are skipped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Token:
     kind: str
     """``word``, ``name`` (in backticks), ``text``, ``number``, ``parameter`` or ``sign``."""
     value: str
-    """What it stands for, without quotes."""
+    """Its value, without quotes."""
     start: int
     end: int
 
@@ -48,7 +48,7 @@ class Words:
     def __init__(
         self, text: str, tokens: Sequence[Token], args: Args = None, used: int = 0, form: tuple[str, str] = ("", "")
     ) -> None:
-        """``used`` parameters by position are in front; ``form`` is the statement's name and how it is written."""
+        """The first ``used`` positional parameters are already taken; ``form`` is the statement's name and syntax."""
         self.text, self.left, self.used = text, [*tokens], used
         self._args, self._form = args, form
         while self.left and self._is_sign(self.left[-1], ";"):
@@ -79,7 +79,7 @@ class Words:
             raise self.bad()
 
     def table(self) -> tuple[tuple[str, ...], bool] | None:
-        """The parts of a table's name, and whether it is a path in quotes; None for what is neither."""
+        """The parts of a table's name, and whether it is a quoted path; None if it is neither."""
         if len(self.left) > 3 and self.left[0].value.upper() == "IDENTIFIER" and self._is_sign(self.left[1], "("):
             del self.left[:2]
             name = self.value()
@@ -98,14 +98,14 @@ class Words:
         return [each.value.upper() for each in self.left[: len(words)] if each.kind == "word"] == [*words]
 
     def value(self) -> Any:
-        """A number, a text or the value of a parameter; None for none of them. Raises InvalidOption."""
+        """A number, a text or the value of a parameter; None for anything else. Raises InvalidOption."""
         if not self.left or self.left[0].kind not in ("number", "text", "parameter"):
             return None
         token = self.left.pop(0)
         return self._parameter(token.value) if token.kind == "parameter" else token.value
 
     def needed_value(self) -> str:
-        """That, as text. Raises InvalidOption where there is none."""
+        """The same as text. Raises InvalidOption if there is none."""
         found = self.value()
         if found is None:
             raise self.bad()
@@ -115,7 +115,7 @@ class Words:
         """A whole number. Raises InvalidOption."""
         text = self.needed_value()
         if not (text.isascii() and text.isdigit()):
-            raise InvalidOption(f"'{text}' is no whole number.", hint=self._hint())
+            raise InvalidOption(f"'{text}' is not a whole number.", hint=self._hint())
         return int(text)
 
     def span(self) -> timedelta:
@@ -125,7 +125,7 @@ class Words:
         try:
             return timedelta(**{_UNITS[unit]: float(text)})
         except (KeyError, ValueError, OverflowError):
-            raise InvalidOption(f"'{text} {unit}' is no span of time.", hint=self._hint()) from None
+            raise InvalidOption(f"'{text} {unit}' is not a span of time.", hint=self._hint()) from None
 
     def ref_name(self) -> str:
         """The name of a branch or a tag, with or without quotes; ``exp/a`` needs none. Raises InvalidOption."""
@@ -141,7 +141,7 @@ class Words:
         return self.text[taken[0].start : taken[-1].end]
 
     def source(self, stops: Callable[[], bool]) -> tuple[str, int]:
-        """The text up to where ``stops`` says so, and how many parameters by position were in front of it."""
+        """The text up to the point where ``stops`` is true, and the number of positional parameters before it."""
         if not self.left or stops():
             raise self.bad()
         before, start, end = self.used, self.left[0].start, self.left[0].end
@@ -152,7 +152,7 @@ class Words:
         return self.text[start:end], before
 
     def bad(self) -> InvalidOption:
-        """What to raise where something else was expected."""
+        """The error for an unexpected token."""
         where = f"at '{self.text[self.left[0].start : self.left[0].end]}'" if self.left else "at its end"
         return InvalidOption(f"The statement {self._form[0]} cannot be read {where}.", hint=self._hint())
 
@@ -181,7 +181,7 @@ class Words:
 
 
 def without_comments(text: str) -> str:
-    """The text from its first word on. Comments in brackets may hold others."""
+    """The text from its first word on. Bracketed comments can be nested."""
     rest = text.lstrip()
     while True:
         if rest.startswith("--"):
@@ -193,7 +193,7 @@ def without_comments(text: str) -> str:
 
 
 def tokens(text: str) -> list[Token]:
-    """The words of a statement."""
+    """The tokens of a statement."""
     found: list[Token] = []
     at = 0
     while match := _TOKEN.match(text, at):
@@ -225,12 +225,12 @@ def _unquoted(kind: str, said: str) -> str:
     return said
 
 
-# --- Statements of SQL that look after a table, in the words of Delta's and Iceberg's users
+# --- Maintenance statements in Delta's and Iceberg's syntax
 # From text to values.
 #
-# Spark's own parser knows none of them. Whether a table is ours is not known here, so this goes in two steps:
-# ``opened`` finds which table a statement is about, and leaves everything else to Spark; ``parse`` reads the rest and
-# is strict.
+# Spark's own parser knows none of them. Whether a table belongs to this package is unknown here, so there are two
+# steps: ``opened`` finds the table of a statement, and leaves everything else to Spark; ``parse`` strictly reads the
+# rest.
 
 Verb = Literal["DESCRIBE HISTORY", "OPTIMIZE", "VACUUM", "RESTORE", "ALTER TABLE"]
 _FIRST = re.compile(r"(DESC|DESCRIBE|OPTIMIZE|VACUUM|RESTORE|ALTER)\b", re.IGNORECASE)
@@ -252,17 +252,17 @@ _ALTERS = [
 
 @dataclass(frozen=True)
 class Opening:
-    """A statement of which only the table is known."""
+    """A statement with only its table parsed."""
 
     verb: Verb
     table: tuple[str, ...]
-    """The parts of its name; a path alone, where ``is_path``."""
+    """The parts of its name; a single path if ``is_path``."""
     text: str
     rest: tuple[Token, ...]
-    """What is behind the table's name."""
+    """The text after the table's name."""
     is_path: bool = False
     used: int = 0
-    """How many parameters by position are in front of the rest."""
+    """Number of positional parameters before the rest."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Optimize:
     where: str | None = None
     """The condition, in Spark's SQL."""
     used: int = 0
-    """How many parameters by position are in front of the condition."""
+    """Number of positional parameters before the condition."""
     zorder: tuple[str, ...] = ()
 
 
@@ -293,7 +293,7 @@ class Vacuum:
 
 @dataclass(frozen=True)
 class Restore:
-    """``RESTORE``, to one of both."""
+    """``RESTORE``, to one of the two."""
 
     version: str | None = None
     """A number, or any other ref, as text."""
@@ -310,7 +310,7 @@ class AlterRef:
     tag: bool
     name: str
     if_exists: bool = False
-    """``IF EXISTS`` of a drop, ``IF NOT EXISTS`` of a create: nothing is done where there is nothing to do."""
+    """``IF EXISTS`` of a drop, ``IF NOT EXISTS`` of a create: do nothing if there is nothing to do."""
     version: str | None = None
     expire_after: timedelta | None = None
     retain_versions: int | None = None
@@ -320,7 +320,7 @@ Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef
 
 
 def opened(text: str, args: Args = None) -> Opening | None:
-    """The table that such a statement is about; None for every other statement."""
+    """The table of such a statement; None for every other statement."""
     text = without_comments(text)
     if _FIRST.match(text) is None:
         return None
@@ -339,7 +339,7 @@ def opened(text: str, args: Args = None) -> Opening | None:
 
 
 def parse(opening: Opening, args: Args = None) -> Statement:
-    """The whole statement. Raises InvalidOption, with the statement's form, for what cannot be read."""
+    """The whole statement. Raises InvalidOption, with the statement's form, for a syntax error."""
     words = Words(opening.text, opening.rest, args, opening.used, (opening.verb, _FORMS[opening.verb]))
     read: Callable[[Words], Statement] = _READERS[opening.verb]
     found = read(words)
@@ -439,25 +439,25 @@ _READERS: Mapping[Verb, Callable[[Words], Statement]] = {
 }
 
 
-# --- What a session says of statements in SQL that change rows: UPDATE, DELETE and MERGE take no options themselves
+# --- Session settings for row-changing statements: UPDATE, DELETE and MERGE have no option syntax
 
 COMMIT_MESSAGE, RETRIES = "spark.lance.commit.message", "spark.lance.retries"
 SETTINGS = (COMMIT_MESSAGE, RETRIES)
-"""Settings of a session, as ``SET`` and ``spark.conf`` know them."""
+"""Settings of a session, for ``SET`` and ``spark.conf``."""
 
 
 @dataclass(frozen=True)
 class StatementOptions:
-    """How statements are committed."""
+    """How to commit statements."""
 
     message: str | None = None
     retries: int = 0
-    """How often a change is computed again after a conflict."""
+    """How often to recompute a change after a conflict."""
 
 
 def parse_statement_options(given: Mapping[str, str | None]) -> StatementOptions:
-    """The options from settings by their names, None for one that is not set. Raises InvalidOption."""
+    """The options from settings by name, None for unset ones. Raises InvalidOption."""
     retries = (given.get(RETRIES) or "0").strip()
     if not (retries.isascii() and retries.isdigit()):
-        raise InvalidOption(f"{RETRIES} is {retries!r}, and no whole number.", hint=f"SET {RETRIES} = 3")
+        raise InvalidOption(f"{RETRIES} is {retries!r}, which is not a whole number.", hint=f"SET {RETRIES} = 3")
     return StatementOptions((given.get(COMMIT_MESSAGE) or "").strip() or None, int(retries))

@@ -1,1 +1,1 @@
-"""The only code that says ``lance`` or ``fsspec``."""
+"""All access to stores: datasets through pylance, single files through fsspec; no other code imports fsspec."""

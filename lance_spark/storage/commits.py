@@ -1,4 +1,4 @@
-"""What may be committed to a protected branch. Pure."""
+"""Commits through pylance: what a branch accepts, how an own commit is recognized, what a denied one left behind."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _UPKEEP = frozenset({"CreateIndex", "Rewrite", "ReserveFragments", "UpdateBases"})
-"""Operations of pylance after which every reader finds the same rows, columns and values. Compactions and indexes of a
-protected branch are allowed: it is the one that many read, and forbidding its upkeep would only make it slow."""
+"""Operations of pylance that leave rows, columns and values unchanged for every reader. Compactions and indexes of a
+protected branch are allowed: it has many readers, and forbidding its upkeep would only make it slow."""
 _ALLOWED = frozenset({MERGE, RELOCATE})
-"""Actions of ours that are allowed, whichever operation carries them."""
+"""Actions of this package that are allowed, regardless of the operation that carries them."""
 
 
 def may_commit(operation: object, properties: Mapping[str, str]) -> bool:
-    """Whether a protected branch takes an operation of pylance with these transaction properties."""
+    """Whether a protected branch accepts an operation of pylance with these transaction properties."""
     upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
     return upkeep or properties.get(ACTION) in _ALLOWED
 
 
 def protected_refused(branch: str | None, what: str = "only merges write to it") -> Refused:
-    """The error for whoever changes a protected branch."""
+    """The error for a change of a protected branch."""
     name = branch or MAIN
     return Refused(
         f"Branch '{name}' is protected: {what}.",
         hint=hints.of(
-            "Write to another branch and merge it. If the protection has to go: ", hints.unprotect_branch(name), "."
+            "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."
         ),
     )
 
 
-# --- Fragments and places as pylance takes them in a commit
+# --- Fragments and places in the form of pylance's commit
 
 
 def base_path(root: Root, base_id: int = 0) -> lance.DatasetBasePath:
-    """A place as pylance registers it; 0 leaves the id to pylance. Places without a name would clash."""
+    """A place in pylance's form; 0 leaves the id to pylance. Places without a name would clash."""
     import lance
 
     return lance.DatasetBasePath(root.uri, sha256(root.uri.encode()).hexdigest()[:16], root.is_dataset, base_id)
 
 
 def fragments_from(fragments: Sequence[Any]) -> list[Any]:
-    """Fragments as pylance's commit takes them, from its JSON."""
+    """Fragments in the form of pylance's commit, from its JSON."""
     from lance.fragment import FragmentMetadata
 
     return [FragmentMetadata.from_json(json.dumps(entry)) for entry in fragments]
@@ -80,7 +80,7 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
     return result
 
 
-# --- Whether a branch is protected, looked up at the moment it matters
+# --- Protection of a branch, looked up when it matters
 
 
 def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
@@ -90,7 +90,7 @@ def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
 
 
 def protected_branches(location: DatasetLocation) -> list[str]:
-    """Names of the protected branches, main among them. Raises CorruptData for a ref that cannot be understood."""
+    """Names of the protected branches, including main. Raises CorruptData for an unreadable ref."""
     main = [MAIN] if read_lifetime(read_main(location)).protected else []
     return main + sorted(name for name, ref in read_branches(location).branches.items() if ref.lifetime.protected)
 
@@ -98,15 +98,15 @@ def protected_branches(location: DatasetLocation) -> list[str]:
 def check_commit(
     location: DatasetLocation, branch: str | None, operation: object, properties: Mapping[str, str]
 ) -> None:
-    """Raise Refused for an operation that a protected branch does not take; right before it is committed.
+    """Raise Refused for an operation that a protected branch does not accept; call it right before the commit.
 
-    A job may run for hours after it was planned. The protection may have come meanwhile.
+    A job might run for hours after it was planned, and the protection might be newer.
     """
     if not may_commit(operation, properties):
         check_unprotected(location, branch)
 
 
-# --- The key-value pairs that users keep with a dataset, through pylance; each change is a version
+# --- The users' key-value pairs of a dataset, through pylance; each change is a version
 
 
 def read_table_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str]:
@@ -117,21 +117,21 @@ def read_table_metadata(location: DatasetLocation, branch: str | None) -> dict[s
 
 
 def change_table_metadata(location: DatasetLocation, branch: str | None, values: Mapping[str, str | None]) -> None:
-    """Set pairs on a branch, and remove those whose value is None. Others stay as they are."""
+    """Set pairs on a branch, and remove those whose value is None. Others stay unchanged."""
     check_unprotected(location, branch)
     dataset = open_latest(location, branch)
     with translated(location, "changing the metadata"):
         dataset.update_metadata(dict(values))
 
 
-# --- Creates datasets, and versions, without rows, through pylance
+# --- Datasets and versions without rows
 
 
 def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: Any) -> int:
     """Create a dataset with these columns and no rows; returns its first version. Raises AlreadyExists.
 
-    ``arguments`` are pylance's. This is not atomic as a commit is: of two jobs that create the dataset at the same
-    time, the later one may win. The other's version stays in the history.
+    ``arguments`` are pylance's. Unlike a commit, this is not atomic: of two jobs that create the dataset at the same
+    time, the later one might win. The other's version stays in the history.
     """
     import lance
 
@@ -145,9 +145,9 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
 def overwrite_without_rows(
     location: DatasetLocation, start: PinnedVersion, schema: pa.Schema, message: str | None = None
 ) -> PinnedVersion:
-    """Commit a version with these columns and no rows on one that was read; older versions keep theirs.
+    """Commit a version with these columns and no rows on top of one that was read; older versions keep theirs.
 
-    Settings, metadata and tags stay, indexes go. Raises Conflict; then nothing was committed.
+    Settings, metadata and tags stay; indexes are dropped. Raises Conflict; then nothing was committed.
     """
     import lance
 
@@ -155,27 +155,27 @@ def overwrite_without_rows(
     return commit_on(location, start, operation, {MESSAGE: message} if message else None)
 
 
-# --- Tells a commit of one's own from those of others: one whose answer was lost ends as a conflict with itself
+# --- Recognizing one's own commit: a commit whose answer was lost ends as a conflict with itself
 
 CALL = "lance_spark.call"
-"""Property of a version: which call made it."""
+"""Property of a version: the call that made it."""
 
 
 def own_properties(message: str | None = None) -> dict[str, str]:
-    """Properties for all attempts of one call, by which its commit is known."""
+    """Properties for all attempts of one call, which identify its commit."""
     return {CALL: uuid4().hex, **({MESSAGE: message} if message else {})}
 
 
 def find_own(location: DatasetLocation, read: PinnedVersion, properties: Mapping[str, str]) -> PinnedVersion | None:
     """The version after ``read`` that a call with these properties made; None if there is none.
 
-    To be asked after a conflict: tried again, rows would be appended twice, or an update made on top of itself.
+    Call it after a conflict: a blind retry would append rows twice, or apply an update on top of itself.
     """
     return find_noted(location, read, CALL, properties[CALL])
 
 
 def find_noted(location: DatasetLocation, read: PinnedVersion, key: str, value: str) -> PinnedVersion | None:
-    """The version after ``read`` whose writer noted that value of a property; None if there is none."""
+    """The version after ``read`` that records that value of a property; None if there is none."""
     versions = [version for version, _ in newest_first(location, read.branch, above=read.version)]
     for version, transaction in read_transactions(location, read.branch, versions).items():
         if transaction is not None and transaction.properties.get(key) == value:
@@ -183,9 +183,9 @@ def find_noted(location: DatasetLocation, read: PinnedVersion, key: str, value: 
     return None
 
 
-# --- The one door for commits that replace rows, files or indexes: no version since the one that was read is unseen
-# pylance finds conflicts of such a commit in the versions between the one that was read and the newest one. A version
-# that a cleanup removed in between is silently skipped, and the rows that it deleted come back.
+# --- The entry of all commits that replace rows, files or indexes: every version since the read one must be visible
+# pylance finds conflicts of such a commit in the versions between the one that was read and the newest one. It silently
+# skips a version that a cleanup removed in between, and the rows that this version deleted come back.
 
 
 def commit_on(
@@ -197,11 +197,11 @@ def commit_on(
 ) -> PinnedVersion:
     """Commit an operation of pylance that was prepared on a version of a branch; returns the new version.
 
-    ``retries`` is how often pylance tries again when another commit took the number meanwhile.
+    ``retries`` is how often pylance retries if another commit took the number meanwhile.
 
-    Raises Refused for what a protected branch does not take, and Conflict when a version committed since then cannot be
-    combined with the operation, or is missing, or when the version that was read was replaced; then nothing was
-    committed.
+    Raises Refused for an operation that a protected branch does not accept, and Conflict if a version committed since
+    then cannot be combined with the operation, or is missing, or if the version that was read was replaced; then
+    nothing was committed.
     """
     import lance
     from lance.dataset import Transaction
@@ -221,9 +221,9 @@ def commit_on(
 
 
 def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
-    """Raise Conflict when the version that a job started from is gone, or now belongs to another dataset.
+    """Raise Conflict if the version that a job started from is gone, or now belongs to another dataset.
 
-    Into a dataset that was created again in the same place, pylance would commit files that went with the old dataset.
+    Into a dataset recreated at the same place, pylance would commit files that were deleted with the old dataset.
     """
     try:
         same = pin_version(location, start.branch, start.version) == start
@@ -231,21 +231,21 @@ def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
         same = False
     if not same:
         raise Conflict(
-            f"Version {start} of {location.uri}, which the job started from, is not there any more: it was cleaned "
-            "up, or its branch or the whole dataset was deleted.",
+            f"Version {start} of {location.uri}, which the job started from, no longer exists: it was cleaned up, or "
+            "its branch or the whole dataset was deleted.",
             hint="Run it again.",
         )
 
 
 def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> None:
-    """Raise Conflict if a version between the one that was read and the newest one is not there any more."""
+    """Raise Conflict if a version between the one that was read and the newest one no longer exists."""
     newer = [version for version, _ in newest_first(location, read.branch, above=read.version)]
     missing = sorted({*range(read.version + 1, max(newer, default=0))}.difference(newer))
     if missing:
         few = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise Conflict(
             f"Version {few} of branch '{read.branch or MAIN}' of {location.uri} was committed and cleaned up since "
-            f"version {read.version} was read: what it changed is not known. Nothing was changed.",
+            f"version {read.version} was read, so its changes are unknown. Nothing was changed.",
             hint=hints.of(
                 "Run it again. Let cleanups keep the versions of the longest job: ",
                 hints.COMMIT_WINDOW,
@@ -254,15 +254,15 @@ def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> Non
         )
 
 
-# --- How often a commit is tried again after another process was faster, and how long the pauses are
+# --- Retries after losing to another process, and the pauses between them
 
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
-"""Seconds; other processes are given the time to finish their commits."""
+"""Seconds in which other processes can finish their commits."""
 
 
 def attempts() -> Iterator[int]:
-    """How many more attempts there are, down to 0, with pauses in between."""
+    """The number of remaining attempts, down to 0, with pauses in between."""
     for attempt in range(_ATTEMPTS):
         yield _ATTEMPTS - 1 - attempt
         time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
@@ -275,10 +275,10 @@ def commit_once(
     left: int,
     commit: Callable[[], PinnedVersion],
 ) -> PinnedVersion | None:
-    """The version that ``commit`` made on top of ``head``; None if others were faster and it is to be tried again.
+    """The version that ``commit`` made on top of ``head``; None if another process was faster and a retry is due.
 
-    A commit whose answer was lost ends as a conflict with itself: ``properties`` tell it from those of others. Raises
-    Conflict after the last attempt, of which ``left`` is 0.
+    A commit whose answer was lost ends as a conflict with itself; ``properties`` identify it. Raises Conflict after the
+    last attempt, with ``left`` at 0.
     """
     try:
         return commit()
@@ -291,21 +291,19 @@ def commit_once(
 
 def overtaken(branch: str | None, outcome: str = "nothing was changed") -> Conflict:
     """The error after the last attempt."""
-    return Conflict(
-        f"Other processes committed to '{branch or MAIN}' again and again; {outcome}.", hint="Run it again."
-    )
+    return Conflict(f"Other processes kept committing to '{branch or MAIN}'; {outcome}.", hint="Run it again.")
 
 
-# --- What a verb says that was denied: that nothing was changed, or what is left and who takes it away
+# --- The outcome in the error of a denied verb: nothing changed, or leftovers and their removal
 
 UNCHANGED = "Nothing was changed."
 
 
 @contextmanager
 def unchanged() -> Iterator[None]:
-    """One change, before which nothing was changed: if it is denied, the error says that nothing was.
+    """Wraps one change that no other change precedes: if it is denied, the error reports that nothing was changed.
 
-    Not where something could not be read: that may have been after the change.
+    A denied read is not reported that way: it might have come after the change.
     """
     try:
         yield
@@ -314,10 +312,10 @@ def unchanged() -> Iterator[None]:
 
 
 def left_after(undo: Callable[[], object], what: str, until: str = "a cleanup takes them") -> str:
-    """Take back what was done before a step that was denied; returns what the error is to say of it.
+    """Undo the work before a denied step; returns the outcome for the error.
 
-    ``what`` names what stays if not even that is allowed, such as "files that were written", and ``until`` who takes it
-    then. It has to be something that no version names.
+    ``what`` names the leftovers if the undo is also denied, such as "files that were written", and ``until`` their
+    removal. No version may name them.
     """
     try:
         undo()
@@ -328,20 +326,20 @@ def left_after(undo: Callable[[], object], what: str, until: str = "a cleanup ta
     return UNCHANGED
 
 
-# --- Which remotes a dataset knows by the branches that follow them, and which branches only a fetch writes to
+# --- Remotes, by the branches that follow them, and the branches that only a fetch writes to
 
 ORIGIN = "origin"
-"""What people call the remote that a dataset was cloned from."""
+"""The conventional name of the remote that a dataset was cloned from."""
 
 
 def following(table: RefTable) -> dict[str, Follows]:
-    """What branches follow, by their own names."""
+    """The branches' remote counterparts, by the branches' names."""
     known = ((branch.name, read_follows(branch)) for branch in table.branches.values())
     return {name: follows for name, follows in known if follows is not None}
 
 
 def known_remotes(table: RefTable) -> dict[str, str]:
-    """URIs of the remotes that branches follow, by name: that of the branch with the newest version fetched."""
+    """URIs of the remotes that branches follow, by name: from the branch with the newest version fetched."""
     newest = sorted(following(table).values(), key=lambda follows: follows.stamp)
     return {follows.remote: follows.uri for follows in newest}
 
@@ -360,7 +358,7 @@ def check_writable(location: DatasetLocation, branch: str | None) -> None:
 
 
 def check_mergeable(location: DatasetLocation, branch: str | None) -> None:
-    """As check_writable, for merges and for upkeep that leaves all rows as they are: a protected branch takes those."""
+    """Like check_writable, for branch merges and upkeep that keeps all rows: a protected branch accepts those."""
     ref = None if branch is None else refs.read_branch(location, branch)
     if ref is None:
         check_branch(location, branch)
@@ -375,9 +373,9 @@ def _check_no_follower(branch: Branch) -> None:
 
 
 def follower_refused(follows: Follows, why: str) -> Refused:
-    """The error for whoever wants to work on a branch that follows a remote's branch."""
+    """The error for work on a branch that follows a remote's branch."""
     name, short = following_name(follows.remote, follows.branch), follows.branch or MAIN
     return Refused(
         f"'{name}' follows '{short}' of {follows.remote}: {why}.",
-        hint=hints.of(hints.own_branch(short, name), " goes to the branch of your own, or makes one."),
+        hint=hints.of(hints.own_branch(short, name), " gives you a branch of your own."),
     )

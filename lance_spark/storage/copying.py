@@ -1,4 +1,4 @@
-"""Copies files: inside of a store without reading them, between stores through this machine."""
+"""Copying files, inside a store without reading them or between stores through this machine; schemas of copies."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from lance.schema import LanceSchema
 
 _FRESH = 24 * 3600
-"""Seconds for which a file of an interrupted copy is used as it is. A cleanup may delete older ones."""
+"""Age in seconds up to which a copy is reused. A cleanup might delete older files of an interrupted copy."""
 
 
 _ONE_REQUEST = 5 * 1024**3
-"""Bytes that S3 copies at once."""
+"""Maximum bytes that S3 copies in one request."""
 
 
 def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str, size: int = 0) -> int:
-    """Copy one file, and return its size in bytes. A copy of that size from the last hours is left as it is.
+    """Copy one file, and return its size in bytes. A copy of that size from the last hours is reused.
 
     Paths are relative to the locations. ``size`` is the size in the manifest, 0 if the manifest does not record it.
-    Raises NotFound for a source that is gone.
+    Raises NotFound for a missing source.
     """
     with reachable(target), reachable(source, path):
-        # A copy inside of S3 fails if the source is gone; every other copy is checked by its size.
+        # A copy inside S3 fails if the source is gone; every other copy is checked by its size.
         if not size or not _inside_s3(source, target):
             original = _look(source, path)
             if original is None:
@@ -45,7 +45,7 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
         there = _look(target, target_path)
         if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
             return size
-        # The source could be looked at: what is refused from here on is the copy.
+        # The source was readable: a later denial concerns the copy.
         with reachable(target, target_path):
             if _inside_s3(source, target) and size <= _ONE_REQUEST:
                 _copy_inside_s3(source, path, target, target_path)
@@ -54,12 +54,12 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
         after = _look(target, target_path)
     found_size = None if after is None else after[0]
     if found_size != size:
-        raise StorageFailure(f"{target.uri}/{target_path} has {found_size} bytes after it was copied, not {size}.")
+        raise StorageFailure(f"The copy {target.uri}/{target_path} has {found_size} bytes, not {size}.")
     return size
 
 
 def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:
-    """Copy a file of a plan with its blobs, and return the bytes."""
+    """Copy a planned file with its blobs, and return the bytes."""
     size = copy_file(source, copy.path, target, copy.target, copy.size)
     if copy.sidecars:
         directory, beside = copy.path.removesuffix(".lance"), copy.target.removesuffix(".lance")
@@ -69,7 +69,7 @@ def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) ->
 
 
 def files_below(location: DatasetLocation, directory: str) -> Iterator[str]:
-    """Paths of all files in a directory, relative to the location; none where there is no such directory."""
+    """Paths of all files in a directory, relative to the location; none if it does not exist."""
     root = whole_path(location, "")
     with reachable(location):
         filesystem = open_filesystem(location)
@@ -81,11 +81,11 @@ def files_below(location: DatasetLocation, directory: str) -> Iterator[str]:
 
 
 def _look(location: DatasetLocation, path: str) -> tuple[int, float] | None:
-    """Size in bytes of a file and when it was modified, in seconds since 1970; None where there is none."""
+    """Size in bytes of a file and its time of modification, in seconds since 1970; None if it does not exist."""
     filesystem = open_filesystem(location)
     try:
         if location.uri.startswith("s3://"):
-            # One request; info() lists a directory of that name where there is no such file.
+            # One request; info() would list a directory of that name if the file is missing.
             bucket, prefix = bucket_and_prefix(location)
             head = filesystem.call_s3("head_object", Bucket=bucket, Key=prefix + path)
             return int(head["ContentLength"]), head["LastModified"].timestamp()
@@ -101,7 +101,7 @@ def _inside_s3(source: DatasetLocation, target: DatasetLocation) -> bool:
 
 
 def _copy_inside_s3(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
-    """Copy an object of up to 5 GiB: one request, which makes the whole object or none."""
+    """Copy an object of up to 5 GiB in one request, which creates the whole object or nothing."""
     (bucket, prefix), (from_bucket, from_prefix) = bucket_and_prefix(target), bucket_and_prefix(source)
     try:
         open_filesystem(target).call_s3(
@@ -115,7 +115,7 @@ def _copy_inside_s3(source: DatasetLocation, path: str, target: DatasetLocation,
 
 
 def _gone(source: DatasetLocation, path: str) -> NotFound:
-    return NotFound(f"{source.uri}/{path} is not there any more.", hint="Run it again.")
+    return NotFound(f"{source.uri}/{path} no longer exists.", hint="Run it again.")
 
 
 def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
@@ -123,7 +123,7 @@ def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_pa
     if target.is_local:
         directory = target_path.rpartition("/")[0]
         there.makedirs(directory, exist_ok=True)
-        # Under its final name a file is complete: what a killed copy leaves has a name that cleanups recognise.
+        # A file under its final name is complete: a killed copy leaves a name that cleanups recognize.
         part = f"{directory}/.tmp{uuid.uuid4().hex}"
         try:
             here.get_file(path, part)
@@ -146,21 +146,21 @@ def _scheme(location: DatasetLocation) -> str:
     return location.store.partition(":")[0]
 
 
-# --- Schemas with the field ids that pylance gives: made by pylance itself, on a table without rows
+# --- Schemas with pylance's field ids, made by pylance itself on a table without rows
 
 
 def composed(start: LanceSchema, contents: Contents, alter: Callable[[lance.LanceDataset], None]) -> LanceSchema:
-    """A schema after changes that ``alter`` makes to a dataset without rows, which has the columns of ``start``.
+    """A schema after the changes that ``alter`` makes to a dataset without rows, whose columns are those of ``start``.
 
-    Field ids of new columns are higher than any that files of the version have, also for columns that were dropped:
-    else the old values would come back under the new name. So the dataset first gets as many columns as it takes.
+    Field ids of new columns exceed all ids in the version's files, including those of dropped columns: otherwise the
+    old values would come back under the new name. So the dataset first gets as many columns as needed.
     """
     import lance
 
     with tempfile.TemporaryDirectory() as directory:
         columns = lance.LanceOperation.Overwrite(start, [])
         lance.LanceDataset.commit(directory, columns)
-        # A new dataset numbers fields by itself; a replaced one keeps the ids they have.
+        # A new dataset renumbers fields; a replaced one keeps their ids.
         scratch = lance.LanceDataset.commit(directory, columns, read_version=1)
         missing = highest_field_id(contents) - max((entry.id for entry in contents.fields), default=-1)
         spare = [f"__spare_{count}" for count in range(max(0, missing))]
@@ -173,14 +173,14 @@ def composed(start: LanceSchema, contents: Contents, alter: Callable[[lance.Lanc
 
 
 def highest_field_id(contents: Contents) -> int:
-    """The highest id of a field that a file of the version has; -1 where there is none."""
+    """The highest field id in the version's files; -1 if there is none."""
     return max((key for found in contents.fragments() for file in found.files for key in file.fields), default=-1)
 
 
 def without_dead_files(fragment: dict[str, Any], live: Collection[int]) -> dict[str, Any]:
-    """A fragment, as pylance's JSON, without the files of dropped columns, as pylance's own drop leaves it.
+    """A fragment, as pylance's JSON, without the files of dropped columns, like the result of pylance's own drop.
 
-    It finds others corrupt.
+    pylance treats a fragment with such files as corrupt.
     """
     in_use = [file for file in fragment["files"] if any(key in live for key in file["fields"])]
     return {**fragment, "files": in_use or fragment["files"][:1]}

@@ -1,4 +1,7 @@
-"""Opens datasets through pylance. ``lance`` is imported inside functions: Spark forks its Python workers."""
+"""Datasets through pylance: location, versions, configuration, permissions, columns of a new one.
+
+``lance`` is imported inside functions: Spark forks its Python workers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _lock = threading.Lock()
 
 
 def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.LanceDataset:
-    """The newest version of a branch. Raises NotFound when there is no dataset."""
+    """The newest version of a branch. Raises NotFound if there is no dataset."""
     import lance
 
     try:
@@ -45,12 +48,12 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
 
 
 def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
-    """The newest version of a branch, stamped. Raises NotFound when there is no dataset."""
+    """The newest version of a branch, stamped. Raises NotFound if there is no dataset."""
     return _remember(location, branch, open_latest(location, branch))
 
 
 def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion | None:
-    """The newest version of a branch, stamped; None where the store says there is no dataset."""
+    """The newest version of a branch, stamped; None if the store reports that there is no dataset."""
     try:
         return pin_latest(location, branch)
     except NotFound:
@@ -58,14 +61,14 @@ def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion 
 
 
 def pin_version(location: DatasetLocation, branch: str | None, version: int) -> PinnedVersion:
-    """One version of a branch, stamped. Raises NotFound, with the nearest versions, for one that is not there."""
+    """One version of a branch, stamped. Raises NotFound, with the nearest versions, if it does not exist."""
     return _remember(location, branch, _open_version(location, PinnedVersion(branch, version)))
 
 
 def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
     """A stamped version, opened once per process: later calls share the handle and its caches.
 
-    Raises NotFound for a version that is not there, and Conflict for one that now belongs to another dataset.
+    Raises NotFound for a missing version, and Conflict for one that now belongs to another dataset.
     """
     with _lock:
         if (location, pin) in _open:
@@ -78,7 +81,7 @@ def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDat
 
 
 def open_own(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
-    """A stamped version through a handle of its own: pylance lends a handle to one thread that builds an index.
+    """A stamped version through its own handle: pylance locks a handle to one thread while that builds an index.
 
     Raises as open_pinned.
     """
@@ -114,7 +117,7 @@ def summarise(location: DatasetLocation, pin: PinnedVersion) -> VersionInfo:
 
 
 def _stamp(dataset: lance.LanceDataset) -> int:
-    # The public versions() gives the same number, but reads the manifests of the whole history for it.
+    # The public versions() gives the same number, but reads the manifests of the whole history.
     return int(dataset._ds.current_version()["timestamp"])
 
 
@@ -133,7 +136,7 @@ def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceD
 
 
 def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.LanceDataset:
-    """The dataset, unless its manifest is empty: pylance takes a file of zeros for version 0 without a row."""
+    """The dataset, unless its manifest is empty: pylance reads a file of zeros as version 0 without rows."""
     if dataset.version > 0:
         return dataset
     raise CorruptData(
@@ -143,14 +146,14 @@ def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.Lanc
 
 
 def list_version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
-    """The version numbers a branch has, ascending; one listing, no manifest is read."""
+    """The version numbers of a branch, ascending; one listing, no manifest is read."""
     dataset = open_latest(location, branch)
     with translated(location, "listing versions"):
         return sorted(int(ref["version"]) for ref in dataset.version_refs())
 
 
 def list_versions(location: DatasetLocation, branch: str | None) -> list[VersionInfo]:
-    """A branch's history, oldest first. Reads every manifest, as pylance's ``versions`` does."""
+    """A branch's history, oldest first. Reads every manifest, like pylance's ``versions``."""
     dataset = open_latest(location, branch)
     with translated(location, "reading the version history"):
         versions = dataset.versions()
@@ -161,47 +164,47 @@ def list_versions(location: DatasetLocation, branch: str | None) -> list[Version
 
 
 def _utc(moment: datetime) -> datetime:
-    # pylance hands out local wall-clock time without a zone; compared as UTC it is hours off.
+    # pylance returns local wall-clock time without a zone; compared as UTC it is hours off.
     return moment.astimezone(timezone.utc)
 
 
 def restore(location: DatasetLocation, pin: PinnedVersion) -> int:
     """Commit the pinned version as the newest one of its branch; returns the new number."""
-    dataset = _open_version(location, pin)  # not the shared handle: restore moves the handle it is called on
+    dataset = _open_version(location, pin)  # not the shared handle: restore moves the handle that it is called on
     with translated(location, f"restoring {pin}"):
         dataset.restore()
     return int(dataset.version)
 
 
-# --- Turns what a user typed into a location
-# The only place that asks the local file system for a real path.
+# --- User input to a location
+# No other code asks the local file system for a real path.
 
 _SESSION = "SPARK_JOB_ARTIFACT_UUID"
-"""Where Spark tells a Python process of its own whose artifacts it works with; "default" in classic sessions."""
+"""Environment variable with the session whose artifacts a Python process uses; "default" in classic sessions."""
 
 
 def in_a_server() -> bool:
     """Whether this is a Python process of a Spark Connect server.
 
-    Spark lets it work in a temporary directory of the session. So it does for a classic one that was given artifacts.
+    Spark runs it in a temporary directory of the session. It does the same for a classic session with artifacts.
     """
     return os.environ.get(_SESSION, "default") != "default"
 
 
 def check_absolute(uri: str) -> None:
-    """Raise InvalidOption for a relative path on a server, whose directory nobody knows."""
+    """Raise InvalidOption for a relative path on a server, whose working directory is arbitrary."""
     if is_relative(uri) and in_a_server():
         raise refused_relative(uri)
 
 
 def check_typed(uri: str) -> None:
-    """Raise InvalidOption for what was typed and nobody would find: an unknown scheme, a relative path on a server."""
+    """Raise InvalidOption for input that leads nowhere: an unknown scheme, a relative path on a server."""
     check_scheme(uri)
     check_absolute(uri)
 
 
 def locate_typed(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
-    """The canonical location of what a user typed. Raises as :func:`check_typed` and :func:`locate`."""
+    """The canonical location of user input. Raises as :func:`check_typed` and :func:`locate`."""
     check_typed(uri)
     return locate(uri, storage_options)
 
@@ -212,7 +215,7 @@ def locate(uri: str, storage_options: Mapping[str, str] | None = None) -> Datase
     return DatasetLocation.at(canonical, settled_endpoint(options) if canonical.startswith("s3://") else options)
 
 
-# --- A dataset's configuration, changed through pylance; each change is a version
+# --- A dataset's configuration, through pylance; each change is a version
 
 
 def update_config(location: DatasetLocation, branch: str | None, values: Mapping[str, str]) -> None:
@@ -223,7 +226,7 @@ def update_config(location: DatasetLocation, branch: str | None, values: Mapping
 
 
 def delete_config(location: DatasetLocation, branch: str | None, keys: Iterable[str]) -> None:
-    """Remove those of the keys that are set on a branch."""
+    """Remove keys from a branch; keys that are not set do not matter."""
     dataset = open_latest(location, branch)
     with translated(location, "changing the configuration"):
         present = [key for key in keys if key in dataset.config()]
@@ -231,24 +234,24 @@ def delete_config(location: DatasetLocation, branch: str | None, keys: Iterable[
             dataset.delete_config_keys(present)
 
 
-# --- Asks a store whether a file may be written, without writing one
+# --- Checking permissions without writing a file
 
 _NEVER = "permission.manifest"
-"""A name that no version's manifest has."""
+"""A name that no version's manifest can have."""
 
 
 def check_may_commit(location: DatasetLocation, branch: str | None) -> None:
-    """Raise PermissionDenied if no version of a branch may be written, where the store can be asked: on S3.
+    """Raise PermissionDenied if no version of a branch can be written, if the store can answer that: on S3.
 
-    A verb that writes other files first asks this before, and leaves nothing behind.
+    A verb that writes other files before its commit calls this first, so a denial leaves nothing behind.
     """
     check_may_put(location, f"{versions_directory(branch)}/{_NEVER}")
 
 
 def check_may_put(location: DatasetLocation, path: str) -> None:
-    """Raise PermissionDenied if a file may not be written, where the store can be asked; a path below the location.
+    """Raise PermissionDenied if a file below the location cannot be written, if the store can answer that.
 
-    An upload in parts that is begun and given up needs the same permission as the file, and makes none.
+    Starting and aborting a multipart upload needs the same permission as the file, and creates none.
     """
     if not location.uri.startswith("s3://"):
         return
@@ -261,7 +264,7 @@ def check_may_put(location: DatasetLocation, path: str) -> None:
     except PermissionDenied:
         raise
     except (StorageFailure, FileNotFoundError):
-        return  # what is about to be done finds out, and says it in its own words
+        return  # the operation itself will fail, and report it with its own message
     with suppress(StorageFailure, FileNotFoundError), reachable(location, path):
-        # Where this is not allowed, an upload without any part stays, which holds nothing and is in no listing.
+        # If aborting is denied, an upload without parts remains, which holds nothing and appears in no listing.
         filesystem.call_s3("abort_multipart_upload", UploadId=begun["UploadId"], **target)

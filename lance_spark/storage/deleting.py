@@ -1,4 +1,4 @@
-"""Deletes files in bulk, and says of every single one what became of it."""
+"""Deletes files in bulk, and reports the outcome of every single one."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from lance_spark.storage.failures import clean, from_fsspec
 from lance_spark.storage.files import THREADS, bucket_and_prefix, open_filesystem, reachable, whole_path
 
 BATCH = 1000
-"""The most files in one batch: as many keys as S3 deletes in one request."""
+"""Maximum files in one batch: as many keys as S3 deletes in one request."""
 _TRIES = 6
 _BUSY = re.compile(r"SlowDown|InternalError|ServiceUnavailable|Throttl|TooManyRequests|RequestTimeout|5\d\d")
-"""Codes of a key's error with which trying again helps."""
+"""Error codes of a key that a retry can resolve."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that a request to delete many keys cannot carry, or an answer not give back."""
+"""Characters that a bulk deletion request cannot carry, or its answer cannot return."""
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """What became of the files of one batch; each is in exactly one of the three."""
+    """The outcome of one batch; each file is in exactly one of the three."""
 
     deleted: tuple[str, ...]
     gone: tuple[str, ...]
-    """Was not there: an earlier attempt or another process was faster."""
+    """Files that did not exist: an earlier attempt or another process was faster."""
     failed: tuple[tuple[str, str], ...]
-    """Path and the store's reason, without secrets. The file may still be there, or not."""
+    """Path and the store's reason, without secrets. The file may or may not still exist."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Fate:
     end: Literal["deleted", "gone", "failed"]
     reason: str = ""
     passing: bool = False
-    """Whether the reason may have passed by the next attempt."""
+    """Whether the reason might be gone by the next attempt."""
 
 
 _DELETED, _GONE = _Fate("deleted"), _Fate("gone")
@@ -52,13 +52,13 @@ def delete_batch(location: DatasetLocation, paths: Sequence[str]) -> Deleted:
     """Delete up to :data:`BATCH` files, by their paths relative to the dataset's root.
 
     A file that cannot be deleted does not stop the others, and no failure is raised: if the store denies everything or
-    cannot be reached, all files failed for that reason. S3 does not say which files were not there: such keys count as
-    deleted. In a bucket with versioning, deletion only hides the object.
+    cannot be reached, all files fail for that reason. S3 does not report missing files: such keys count as deleted. In
+    a bucket with versioning, deletion only hides the object.
 
     Raises ValueError for a longer batch, and for a path that does not lead to a file below the root.
     """
     if len(paths) > BATCH:
-        raise ValueError(f"{len(paths)} files are more than the {BATCH} of one batch.")
+        raise ValueError(f"{len(paths)} files exceed the {BATCH} of one batch.")
     unique = tuple(dict.fromkeys(_inside(path) for path in paths))
     if location.is_local:
         fates = _delete_on_disk(location, unique)
@@ -74,7 +74,7 @@ def delete_batch(location: DatasetLocation, paths: Sequence[str]) -> Deleted:
 
 
 def remove_empty_directories(location: DatasetLocation, directories: Sequence[str]) -> None:
-    """Remove those of the directories that are empty, deepest first; object stores have none.
+    """Remove the empty ones among the directories, deepest first; object stores have none.
 
     Raises ValueError as :func:`delete_batch`, StorageFailure for an empty directory that cannot be removed.
     """
@@ -96,7 +96,7 @@ def _inside(path: str) -> str:
     """The path, if it leads to a file below the root."""
     segments = path.split("/")
     if not segments[0] or not segments[-1] or "\0" in path or not {".", ".."}.isdisjoint(segments):
-        raise ValueError(f"{path!r} is no path of a file below the dataset's root.")
+        raise ValueError(f"{path!r} is not the path of a file below the dataset's root.")
     return path
 
 
@@ -123,7 +123,7 @@ def _unlinked(location: DatasetLocation, path: str) -> _Fate:
 
 
 def _is_in_place(root: str, relative: str) -> bool:
-    """Whether no symbolic link leads to a path below the root: files behind a link may be another dataset's."""
+    """Whether no symbolic link is on a path below the root: files behind a link might be another dataset's."""
     return os.path.realpath(os.path.join(root, relative)) == os.path.normpath(os.path.join(root, relative))
 
 
@@ -145,7 +145,7 @@ def _removed(location: DatasetLocation, filesystem: Any, path: str) -> _Fate:
 
 
 def _delete_on_s3(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
-    # One such key makes S3 refuse the whole request: 999 other files would never be deleted because of it.
+    # One such key makes S3 reject the whole request, so 999 other files would never be deleted.
     unspeakable = _Fate("failed", "Its name has characters that a request cannot carry.")
     fates = {path: unspeakable for path in paths if _NOT_IN_XML.search(path)}
     waiting = [path for path in paths if path not in fates]
@@ -160,7 +160,7 @@ def _delete_on_s3(location: DatasetLocation, paths: Sequence[str]) -> dict[str, 
 
 
 def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
-    """One request. s3fs and botocore have tried several times before it fails as a whole."""
+    """One request. s3fs and botocore retry several times before it fails as a whole."""
     bucket, prefix = bucket_and_prefix(location)
     asked = {"Objects": [{"Key": prefix + path} for path in paths], "Quiet": False}
     try:
@@ -185,7 +185,7 @@ def _refusal(entry: Mapping[str, str], location: DatasetLocation) -> _Fate:
     return _Fate("failed", reason, passing=bool(_BUSY.match(code)))
 
 
-# --- How fast to delete, and how long to wait for a store that is busy
+# --- The pace of deletion, and the delay before a retry
 # Pure: the caller has the clock and sleeps.
 
 _FIRST_DELAY = 0.5
@@ -193,7 +193,7 @@ _LONGEST_DELAY = 20.0
 
 
 class Pace:
-    """Keeps deletion at a number of keys per second: a token bucket that is never ahead by more than one batch."""
+    """Limits deletion to a number of keys per second: a token bucket that is never ahead by more than one batch."""
 
     def __init__(self, per_second: float | None) -> None:
         """``per_second`` is keys per second, None for no limit. Raises ValueError for a limit that is not positive."""
@@ -203,10 +203,9 @@ class Pace:
         self._paid_until = float("-inf")
 
     def wait(self, now: float, keys: int) -> float:
-        """Seconds to sleep before a batch of so many keys. ``now`` is a monotonic clock's time, in seconds.
+        """Seconds to sleep before a batch of that many keys. ``now`` is a monotonic clock's time, in seconds.
 
-        The batch counts as sent. Time in which nothing was deleted is not saved up: a store that was left alone for
-        an hour is throttled by a burst all the same.
+        The batch counts as sent. Idle time is not saved up: a burst throttles even a store that was idle for an hour.
         """
         if self._per_second is None:
             return 0.0
@@ -218,6 +217,6 @@ class Pace:
 def retry_delay(attempt: int, jitter: float) -> float:
     """Seconds to wait after a failed attempt (0, 1, ...): doubling, and spread by ``jitter`` (0 to 1) over a half.
 
-    Without the spread, all tasks that were throttled together would come back together.
+    Without the spread, all tasks that were throttled together would retry together.
     """
     return min(_FIRST_DELAY * 2.0**attempt, _LONGEST_DELAY) * (1 + jitter) / 2

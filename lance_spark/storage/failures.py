@@ -1,7 +1,7 @@
-"""What a refused request was for: which permission is missing, and where. From what stores and their clients say.
+"""From exceptions of stores and pylance to this package's errors, including the missing permission and its place.
 
-pylance and botocore say which request was refused; an answer of S3 itself may name the permission. Nothing here asks a
-store.
+pylance and botocore report which request was denied; an answer of S3 itself can name the permission. Nothing here
+contacts a store.
 """
 
 from __future__ import annotations
@@ -55,33 +55,33 @@ _COMMITTED = frozenset({"data", VERSIONS, "_transactions", "_deletions", "_indic
 
 
 class Denial(NamedTuple):
-    """A permission that is missing."""
+    """A missing permission."""
 
     verb: str
     """READ, LIST, WRITE or DELETE."""
     permission: str
-    """As the store calls it."""
+    """The permission's name in the store's terms."""
     place: str
     """URI of the directory, ending with a slash; of the bucket for a listing."""
     said: str = ""
-    """What the store said beside that."""
+    """The rest of the store's message."""
     asked_again: bool = False
-    """Whether this answers a further attempt: then an earlier one, whose answer was lost, may have arrived."""
+    """Whether this answers a retry: an earlier attempt, whose answer was lost, might have arrived."""
 
     def __str__(self) -> str:
-        """The permission and where it is missing."""
+        """The permission and its place."""
         return f"{self.permission} on {self.place}"
 
     @property
     def before_commit(self) -> bool:
-        """Whether it was a write of a version's files or manifest: then that version was never committed."""
+        """Whether it was a write of a version's files or manifest: that version was never committed."""
         return self.verb == WRITE and not self.asked_again and not _COMMITTED.isdisjoint(self.place.split("/"))
 
 
 def denial(text: str, location: DatasetLocation, path: str | None = None) -> Denial | None:
-    """What was refused; None if the text does not tell, or the store did not take the credentials at all.
+    """The denied request; None if the text does not show it, or the store rejected the credentials altogether.
 
-    ``text`` is without secrets. ``path`` is the file that the request was for, relative to the location, if known.
+    ``text`` contains no secrets. ``path`` is the requested file, relative to the location, if known.
     """
     words = _WORDS.get(_FAMILY.get(location.uri.partition("://")[0], ""))
     if words is None or _WHO_ARE_YOU.search(text) or not _NOT_ALLOWED.search(text):
@@ -99,14 +99,14 @@ def denial(text: str, location: DatasetLocation, path: str | None = None) -> Den
 
 
 def _said(text: str) -> str:
-    """The store's own words, if they tell more than that access was denied."""
+    """The store's own words, if they go beyond "access denied"."""
     found = _SAID.search(text)
     said = found[1].rstrip(".") if found else ""
     return "" if said.lower() == "access denied" else said
 
 
 def _request(text: str, location: DatasetLocation) -> tuple[str, str | None] | None:
-    """What was asked for, and the URI of the file if the text has it."""
+    """The kind of request, and the URI of the file if the text contains it."""
     if asked := _BY_PYLANCE.search(text):
         verb = _METHODS.get(asked[1].upper())
         query = urlsplit(asked[2]).query
@@ -129,7 +129,7 @@ def _request(text: str, location: DatasetLocation) -> tuple[str, str | None] | N
 
 
 def _directory(uri: str, verb: str) -> str:
-    """The directory of a file, without what a writer names by chance: an index's own, or that of a plan."""
+    """The directory of a file, without random parts of its name: an index's own directory, or a plan's."""
     scheme, _, rest = uri.partition("://")
     bucket, *segments = rest.split("/")
     if verb == LIST:
@@ -141,9 +141,9 @@ def _directory(uri: str, verb: str) -> str:
     return f"{scheme}://{'/'.join([bucket, *above])}/"
 
 
-# --- From what pylance raises to this package's errors
-# pylance raises OSError, ValueError and RuntimeError with a text; which one depends on the call, so the text decides.
-# Whatever is not recognised is a StorageFailure: "not recognised" must never be read as "absent".
+# --- From pylance's exceptions to this package's errors
+# pylance raises OSError, ValueError or RuntimeError with a text. The type depends on the call, so the text decides.
+# Everything unrecognized is a StorageFailure: "unrecognized" must never be read as "absent".
 
 _SOURCE_LINE = re.compile(r",? ?(?:location: )?/[^\s,]*\.rs:\d+(?::\d+)?")
 _DENIED = re.compile(
@@ -186,7 +186,7 @@ _UNSUPPORTED = re.compile(r"not supported|please upgrade|unsupported", re.I)
 
 @contextmanager
 def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
-    """Raise this package's error for whatever pylance raises inside; ``doing`` completes "while ..."."""
+    """Convert pylance's exceptions raised inside to this package's errors; ``doing`` completes "while ..."."""
     try:
         yield
     except LanceSparkError:
@@ -196,12 +196,12 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
     except BaseException as problem:
         if type(problem).__name__ != "PanicException":
             raise
-        # Rust code panicked over bytes that it did not expect; what it raises is not an Exception of Python.
+        # Rust code panicked over unexpected bytes; the panic is not an Exception in Python.
         raise _from_panic(clean(str(problem), location), f"{location.uri} while {doing}") from None
 
 
 def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> LanceSparkError:
-    """The error that an exception from pylance amounts to, with secrets and Rust source lines taken out."""
+    """The error for an exception from pylance, without secrets and Rust source lines."""
     text = clean(str(problem), location)
     told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"
@@ -215,11 +215,11 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
 
 
 def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | None = None) -> LanceSparkError:
-    """The error that an exception from fsspec or botocore amounts to; those have no base class in common.
+    """The error for an exception from fsspec or botocore; those have no common base class.
 
-    ``path`` is the file that was asked for, relative to the location, if it was one.
+    ``path`` is the requested file, if any, relative to the location.
     """
-    # s3fs keeps the store's error code only in what it raises from.
+    # s3fs keeps the store's error code only in the cause of its exception.
     text = clean(f"{type(problem).__name__}: {problem.__cause__ or problem}", location)
     told = _without_paths(text, location)
     if isinstance(problem, PermissionError) or _DENIED.search(told):
@@ -232,10 +232,10 @@ def _from_panic(text: str, where: str) -> LanceSparkError:
 
 
 def _no_answer(told: str, text: str, where: str) -> StorageFailure | None:
-    """The failure to ask the store at all; None when it answered."""
+    """The error if the store never answered; None if it did."""
     if _BAD_ENDPOINT.search(told):
         return StorageFailure(
-            f"The endpoint of {where} is no URL: {text}", hint="Give it with its scheme, e.g. http://host:9000."
+            f"The endpoint of {where} is not a URL: {text}", hint="Include the scheme, e.g. http://host:9000."
         )
     if _NO_CREDENTIALS.search(told):
         return StorageFailure(
@@ -264,12 +264,12 @@ def _denied(text: str, where: str, missing: Denial | None) -> PermissionDenied:
 
 
 def _blames_user(told: str) -> bool:
-    """Whether pylance complains about what the user typed; then words of a filter are in the text, too."""
+    """Whether pylance rejects the user's input; the text then also contains words of a filter."""
     return told.lower().startswith("invalid user input")
 
 
 def _refusal(told: str, text: str, where: str, location: DatasetLocation) -> LanceSparkError | None:
-    """The error for a request that pylance or the store refused; None when the text tells of something else."""
+    """The error for a request that pylance or the store refused; None for any other text."""
     if _blames_user(told):
         return InvalidOption(f"{text} ({where})")
     if _DENIED.search(told):
@@ -316,7 +316,7 @@ def _absent(text: str, where: str, doing: str) -> NotFound:
 
 
 def _without_paths(text: str, location: DatasetLocation) -> str:
-    """The text without its paths: a directory called 'connection' or '403' must not look like a failure."""
+    """The text without its paths: a directory named 'connection' or '403' must not look like a failure."""
     whole = location.uri.partition("://")[2] or location.uri.lstrip("/")
     key = "" if location.is_local else whole.partition("/")[2]
     for root in (whole, key):
@@ -326,14 +326,14 @@ def _without_paths(text: str, location: DatasetLocation) -> str:
 
 
 OPENING = "opening the dataset"
-"""The only step in which "not found" means the dataset itself, as its ``doing``."""
+"""The only step whose "not found" means the dataset itself; a value of ``doing``."""
 
 
 def clean(text: str, location: DatasetLocation) -> str:
     """The text without Rust source positions and without secrets.
 
-    Secrets are the values of storage options that may be secret, a URL's user and password, and what a store's XML
-    says beside its code and message: S3 repeats the whole session token in an "expired token" answer.
+    Secrets are the values of storage options that might be secret, a URL's user and password, and everything in a
+    store's XML except its code and message: S3 repeats the whole session token in an "expired token" answer.
     """
     for key, value in location.options:
         if len(value) > 3 and re.search(r"key|secret|token|password|credential|sas", key, re.I):

@@ -1,4 +1,7 @@
-"""fsspec's file system of a location, paths on it, and its failures. The only place that says ``fsspec``."""
+"""Files of a dataset through fsspec: single files, many small requests at once, listings of key ranges.
+
+No other module imports ``fsspec``.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 
 _S3_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
 _CONNECTIONS = 32
-"""How many requests to one store are under way at once; botocore's own limit is ten."""
+"""How many requests to one store run at once; botocore's own limit is ten."""
 
 
 def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
-    """The file system of a location, with its storage options; no request is sent yet."""
+    """The file system of a location, with its storage options; sends no request."""
     import fsspec
 
     if location.is_local:
@@ -36,13 +39,13 @@ def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
     if parts.scheme != "s3":
         return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
     filesystem = fsspec.filesystem("s3", use_listings_cache=False, **_with_s3_manners(arguments, parts.netloc))
-    if filesystem.session is None:  # not as an argument: then fsspec would make a new file system for each call
+    if filesystem.session is None:  # not as an argument: fsspec would make a new file system for each call
         filesystem.session = _quick_session()
     return filesystem
 
 
 def whole_path(location: DatasetLocation, relative: str) -> str:
-    """A path below the root (the root for ""), as the file system names it: nothing percent-encoded, no slash last."""
+    """A path below the root (the root for "") in the file system's form: not percent-encoded, no trailing slash."""
     if location.is_local:
         return f"{location.uri}/{relative}".rstrip("/")
     parts = urlsplit(location.uri)
@@ -50,22 +53,22 @@ def whole_path(location: DatasetLocation, relative: str) -> str:
 
 
 def bucket_and_prefix(location: DatasetLocation) -> tuple[str, str]:
-    """The bucket of a location and what the keys of all its files begin with; that is empty or ends with a slash."""
+    """The bucket of a location and the prefix of all its files' keys, which is empty or ends with a slash."""
     bucket, _, key = whole_path(location, "").partition("/")
     return bucket, f"{key}/" if key else ""
 
 
 def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]:
-    """What is in a directory, as (name, whether it is a directory); nothing for one that is not there.
+    """The entries of a directory, as (name, whether it is a directory); nothing if it does not exist.
 
-    Raises StorageFailure for whatever could not be listed.
+    Raises StorageFailure for anything that could not be listed.
     """
     with reachable(location, directory):
         try:
             if location.uri.startswith("s3://"):
                 return list(_entries_on_s3(location, directory))
             if location.is_local:
-                # fsspec asks for the size and time of every entry: ten times as long, with 10,000 versions.
+                # fsspec would request the size and time of every entry: ten times as long, with 10,000 versions.
                 with os.scandir(whole_path(location, directory)) as directory_entries:
                     return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in directory_entries]
             listed = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
@@ -75,7 +78,7 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
 
 
 def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[str, bool]]:
-    """One request for each 1,000 entries; s3fs asks again for the directory above where it finds nothing."""
+    """One request per 1,000 entries; s3fs would also ask for the parent directory if it finds nothing."""
     bucket, prefix = bucket_and_prefix(location)
     prefix += f"{directory}/" if directory else ""
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
@@ -91,27 +94,27 @@ def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[
 
 
 def checked_page(location: DatasetLocation, page: dict[str, Any]) -> dict[str, Any]:
-    """A page, if it is one of a listing: another XML page of a gateway would be read as an empty listing."""
+    """The page, if it is a listing: any other XML page of a gateway would pass for an empty listing."""
     if not isinstance(page.get("IsTruncated"), bool) or (page["IsTruncated"] and not page.get("NextContinuationToken")):
-        raise StorageFailure(f"The store of {location.uri} answered with something that is no listing.")
+        raise StorageFailure(f"The store of {location.uri} answered with something that is not a listing.")
     return page
 
 
 @contextmanager
 def reachable(location: DatasetLocation, path: str | None = None) -> Iterator[None]:
-    """Every failure except for "not there" becomes a StorageFailure; ``path`` is the one that is asked for."""
+    """Convert every failure except "not found" to a StorageFailure; ``path`` is the requested one."""
     try:
         yield
     except (LanceSparkError, FileNotFoundError, NotADirectoryError):
         raise
-    except Exception as problem:  # noqa: BLE001 - turned into an error that says so, never swallowed
+    except Exception as problem:  # noqa: BLE001 - converted to an error that reports it, never swallowed
         raise from_fsspec(problem, location, path) from None
 
 
 def _quick_session() -> Any:
-    """A session of botocore with a quick parser for the times of S3.
+    """A botocore session with a fast parser for S3's times.
 
-    botocore uses dateutil, which parses times in any style and takes two thirds of the time of a page of a listing.
+    botocore uses dateutil, which parses times in any style and takes two thirds of the time of a listing's page.
     """
     from aiobotocore.session import AioSession
 
@@ -121,7 +124,7 @@ def _quick_session() -> Any:
 
 
 def s3_time(text: Any) -> datetime:
-    """A time as S3 lists it, ``2026-11-22T08:13:28.000Z``; botocore reads all others."""
+    """A time in S3's listing format, ``2026-11-22T08:13:28.000Z``; botocore parses all others."""
     if isinstance(text, str) and _S3_TIME.fullmatch(text):
         return datetime.fromisoformat(f"{text[:-1]}+00:00")
     from botocore.utils import parse_timestamp
@@ -131,9 +134,9 @@ def s3_time(text: Any) -> datetime:
 
 
 def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
-    """How s3fs sends requests: one per file, with few retries, and with virtual hosts as pylance understands them.
+    """s3fs's arguments: one request per file, few retries, and virtual hosts in pylance's sense.
 
-    botocore tries five times, s3fs five times around that: half a minute for one throttled listing.
+    botocore tries five times, and s3fs five times around that: half a minute for one throttled listing.
     """
     config = {
         **arguments.get("config_kwargs", {}),
@@ -142,25 +145,25 @@ def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
     }
     client = dict(arguments.get("client_kwargs", {}))
     if config.get("s3") == {"addressing_style": "virtual"}:
-        # For pylance a virtual host's endpoint names the bucket already; botocore would add the bucket again.
+        # To pylance, a virtual host's endpoint already names the bucket; botocore would add the bucket again.
         client["endpoint_url"] = client["endpoint_url"].replace(f"://{bucket}.", "://", 1)
-    # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure does not say why.
+    # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure gives no reason.
     return {**arguments, "client_kwargs": client, "config_kwargs": config, "max_concurrency": 1}
 
 
-# --- Many small requests at once, where a store answers each only after tens of milliseconds
+# --- Many small requests at once, to a store that answers each only after tens of milliseconds
 
 THREADS = 16
-"""How many requests of one task are under way at once."""
+"""How many requests of one task run at once."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The answer for each of the items, in their order.
+    """The answer for each of the items, in order.
 
-    One after the other on a local disk: there, starting a thread takes longer than the answer.
+    One after the other on a local disk, where starting a thread takes longer than the answer.
     """
     requests = list(items)
     if location.is_local or len(requests) < 2:
@@ -169,11 +172,11 @@ def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iter
         return list(pool.map(ask, requests))
 
 
-# --- Single files of a dataset, through fsspec: list, read, delete
+# --- Single files of a dataset: list, read, delete
 
 
 def list_names(location: DatasetLocation, directory: str) -> list[str]:
-    """Names of the entries of a directory below the root, sorted; empty where there is no such directory."""
+    """Names of the entries of a directory below the root, sorted; empty if it does not exist."""
     return sorted(name for name, _ in entries(location, directory))
 
 
@@ -188,7 +191,7 @@ def list_files(location: DatasetLocation) -> list[str]:
 
 
 def read(location: DatasetLocation, path: str) -> bytes | None:
-    """The content of a file below the root; None where the store says it is not there."""
+    """The content of a file below the root; None if the store reports that it does not exist."""
     with reachable(location, path):
         try:
             if location.is_local:
@@ -201,9 +204,9 @@ def read(location: DatasetLocation, path: str) -> bytes | None:
 
 
 def read_many(location: DatasetLocation, paths: Sequence[str]) -> list[bytes | None]:
-    """The contents of files below the root, in their order; None for a file that the store says is not there.
+    """The contents of files below the root, in order; None for a file that the store reports as missing.
 
-    On S3 without a thread for each file, which would cost more than waiting for the file.
+    On S3 without a thread per file, which would cost more than waiting for the file.
     """
     if not location.uri.startswith("s3://"):
         return each(location, partial(read, location), paths)
@@ -222,7 +225,7 @@ def _content(answer: bytes | Exception) -> bytes | None:
 
 
 def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
-    """Delete files and directories below the root; those that are already gone do not matter."""
+    """Delete files and directories below the root; missing ones do not matter."""
     filesystem = open_filesystem(location)
     for path in paths:
         whole = whole_path(location, path)
@@ -231,7 +234,7 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
                 if location.is_local:
                     filesystem.rm(whole, recursive=True)
                     continue
-                # Not rm(): on object stores it takes '*' and '[' in a key for a pattern.
+                # Not rm(): on object stores it reads '*' and '[' in a key as a pattern.
                 for file in filesystem.find(whole):
                     filesystem.rm_file(file)
             except (FileNotFoundError, NotADirectoryError):
@@ -239,7 +242,7 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
 
 
 def exists(location: DatasetLocation, path: str = "") -> bool:
-    """Whether anything is at a path below the root."""
+    """Whether anything exists at a path below the root."""
     with reachable(location):
         filesystem = open_filesystem(location)
         filesystem.invalidate_cache()

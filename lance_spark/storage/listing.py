@@ -24,17 +24,17 @@ from lance_spark.storage.files import bucket_and_prefix, checked_page, open_file
 LISTING = pa.schema(
     [("path", pa.string()), ("size", pa.int64()), ("last_modified", pa.timestamp("us", "UTC"))],
 )
-"""Path relative to the dataset's root with '/' between its parts, size in bytes, and when it was last modified; null
-where the store does not say."""
+"""Path relative to the dataset's root with '/' between its parts, size in bytes, and time of last modification; null
+if the store does not report it."""
 
 BATCH_ROWS = 50_000
 _PAGE_KEYS = 1000
-"""The most keys that S3 lists in one answer."""
+"""Maximum number of keys in one answer of S3."""
 _TIMES = ("last_modified", "updated", "LastModified", "mtime", "created")
-"""Where fsspec's file systems put the time of the last modification. The time of creation comes last: it is earlier,
-and a file that looks older than it is may be deleted too soon."""
+"""Keys for the time of last modification in fsspec's file systems. The time of creation comes last: it is earlier, and
+a file that looks older than it is might be deleted too soon."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-"""What Python makes of the bytes of a name that is not UTF-8."""
+"""Python's stand-ins for bytes of a name that is not UTF-8."""
 _NO_NAMES = frozenset({"", ".", ".."})
 
 _Row = tuple[str, "int | None", "int | None"]
@@ -45,11 +45,11 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
     """The files of a dataset within a range, as batches of :data:`LISTING` with up to 50,000 rows each.
 
     On S3 they come in ascending order, with one request per 1,000 keys; elsewhere in no particular order. Symbolic
-    links to directories are not followed. A root that is not there has no files. The empty objects with which some
-    tools mark directories are listed like others; their paths end with a slash.
+    links to directories are not followed. A missing root has no files. The empty objects with which some tools mark
+    directories are listed like others; their paths end with a slash.
 
-    Raises StorageFailure (PermissionDenied where that is the reason) for whatever could not be listed, NotFound for
-    a bucket that does not exist.
+    Raises StorageFailure (PermissionDenied if that is the reason) for anything that could not be listed, NotFound for a
+    missing bucket.
     """
     rows = _rows(location, part)
     while block := list(islice(rows, BATCH_ROWS)):
@@ -60,7 +60,7 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
 
 
 def list_paths(location: DatasetLocation, part: KeyRange) -> Iterator[str]:
-    """The paths within a range, in the order of :func:`list_range`. Pages are requested as they are needed."""
+    """The paths within a range, in the order of :func:`list_range`. Pages are requested on demand."""
     return (path for path, _, _ in _rows(location, part))
 
 
@@ -74,7 +74,7 @@ def _rows(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 
 def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
     bucket, prefix = bucket_and_prefix(location)
-    # With a shorter prefix, each range would read a page beyond its end.
+    # With a shorter prefix, each range would request a page beyond its end.
     within = prefix + part.prefix
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": within, "MaxKeys": _PAGE_KEYS}
     if part.after is not None:
@@ -89,7 +89,7 @@ def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
             if not key.startswith(prefix) or key <= last:
                 raise StorageFailure(
                     f"The store of {location.uri} does not list keys in the order of their bytes.",
-                    hint="Directory buckets (S3 Express One Zone) do not; such a listing cannot be divided.",
+                    hint="Directory buckets (S3 Express One Zone) do not; their listings cannot be divided.",
                 )
             last, path = key, key[len(prefix) :]
             if not part.holds(path):
@@ -127,10 +127,10 @@ def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 
 
 def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
-    """The directory that holds all paths of a range, with a slash at its end; none if it is behind a link."""
+    """The directory that holds all paths of a range, with a trailing slash; none if it is behind a link."""
     names = part.prefix.split("/")[:-1]
     if not _NO_NAMES.isdisjoint(names):
-        return []  # keys can be like that, paths of files are not
+        return []  # keys can have this form, paths of files cannot
     above = ["/".join(names[: count + 1]) for count in range(len(names))]
     if any(os.path.islink(os.path.join(location.uri, directory)) for directory in above):
         return []
@@ -138,7 +138,7 @@ def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
-    """The entries of a directory; none of one that is gone."""
+    """The entries of a directory; none if it is gone."""
     try:
         with os.scandir(directory) as entries:
             yield from entries
@@ -193,7 +193,7 @@ def _last_modified(entry: dict[str, Any]) -> int | None:
 
 
 def _microseconds(time: object) -> int | None:
-    """Microseconds since 1970, from a time with a zone, ISO 8601 text or a number of seconds; else None."""
+    """Microseconds since 1970, from a time with a zone, ISO 8601 text or a number of seconds; otherwise None."""
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time.replace("Z", "+00:00"))

@@ -1,4 +1,4 @@
-"""Reads branches and tags from their ref files, makes and changes them through pylance; see also store.dropping."""
+"""Branches and tags: read from their ref files, changed through pylance, removed, and recorded when they change."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def read_refs(location: DatasetLocation) -> RefTable:
 
 
 def read_ref_files(location: DatasetLocation) -> RefTable:
-    """All branches and tags, without checking that there is a dataset. Raises CorruptData."""
+    """All branches and tags, without checking that a dataset exists. Raises CorruptData."""
     branches, tags = each(location, partial(list_ref_names, location), [BRANCHES, TAGS])
     return RefTable(_each(location, read_branch, branches), read_tags(location, tags))
 
 
 def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
-    """All branches or some, without the tags, of which there may be many. Does not check that there is a dataset."""
+    """All branches or some, without the tags, which can be many. Does not check that a dataset exists."""
     chosen = list_ref_names(location, BRANCHES) if names is None else names
     return RefTable(_each(location, read_branch, chosen), {})
 
 
 def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]:
-    """Some tags, by name; those that do not exist are left out."""
+    """Some tags, by name; missing ones are omitted."""
     return _each(location, read_tag, names)
 
 
@@ -67,7 +67,7 @@ def _each(
     location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
 ) -> dict[str, _Ref]:
     contents = each(location, partial(read, location), names)
-    # A ref that vanished between the listing and the read was deleted meanwhile.
+    # A ref that vanished between the listing and the read was deleted.
     return {name: ref for name, ref in zip(names, contents, strict=True) if ref is not None}
 
 
@@ -78,20 +78,20 @@ def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
 
 
 def read_branch(location: DatasetLocation, name: str) -> Branch | None:
-    """One branch; None where it does not exist."""
+    """One branch; None if it does not exist."""
     content = files.read(location, ref_file(BRANCHES, name))
     return None if content is None else parse_branch(name, content)
 
 
 def read_tag(location: DatasetLocation, name: str) -> Tag | None:
-    """One tag; None where it does not exist."""
+    """One tag; None if it does not exist."""
     content = files.read(location, ref_file(TAGS, name))
     return None if content is None else parse_tag(name, content)
 
 
 def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -> None:
     """Create a branch at a version: its first manifest, then its ref file."""
-    dataset = open_latest(location)  # a handle of its own: creating a branch locks it
+    dataset = open_latest(location)  # its own handle: creating a branch locks it
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
 
@@ -114,7 +114,7 @@ def branch_starts(location: DatasetLocation, name: str) -> list[int]:
 
 
 class TagWriter:
-    """Changes tags of a dataset, which is opened once, when the first tag is changed."""
+    """Changes tags of a dataset, which is opened once, for the first change."""
 
     def __init__(self, location: DatasetLocation) -> None:
         self.location = location
@@ -158,21 +158,21 @@ def delete_tag(location: DatasetLocation, name: str) -> None:
 
 
 def read_main(location: DatasetLocation) -> dict[str, str]:
-    """The metadata of main; empty where nothing was said. Raises CorruptData."""
+    """The metadata of main; empty if none was set. Raises CorruptData."""
     content = files.read(location, MAIN_FILE)
     return {} if content is None else parse_main(content)
 
 
 def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of main."""
-    from lance_spark.storage.small_files import write_file  # pulls in pyarrow, for which commands do not wait
+    from lance_spark.storage.small_files import write_file  # imports pyarrow, which commands do not wait for
 
     directory, _, name = MAIN_FILE.rpartition("/")
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, main_file(metadata))
 
 
 def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str] | None:
-    """The metadata of a branch (None for main); None where there is no such branch. Raises CorruptData."""
+    """The metadata of a branch (None for main); None if it does not exist. Raises CorruptData."""
     if branch is None:
         return read_main(location)
     found = read_branch(location, branch)
@@ -193,28 +193,28 @@ def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[s
         dataset.branches.replace_metadata(branch, dict(metadata))
 
 
-# --- Removes a branch: its ref file, then its own files, its manifests first
-# Not through pylance. Before and after it removes a branch's ref file, pylance reads those of all other branches. It
-# fails when one of them disappears at that moment: either nothing was removed, or the branch's directory stays without
-# a ref, and the name cannot be used again. With the last branch that is listed below ``exp/``, pylance also removes the
-# whole directory ``tree/exp``, even if another job is creating the branch ``exp/new``, whose manifest comes first.
+# --- Removing a branch: its ref file, then its own files, manifests first
+# Not through pylance. Before and after removing a branch's ref file, pylance reads those of all other branches. It
+# fails if one of them disappears at that time: either nothing was removed, or the branch's directory stays without a
+# ref, and the name cannot be used again. With the last listed branch below ``exp/``, pylance also removes the whole
+# directory ``tree/exp``, even if another job is creating the branch ``exp/new``, whose manifest comes first.
 
 
 def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and its own files; those of branches below it stay. Safe to repeat.
 
-    Whether it may be removed is decided in lance_spark.refs.rules. ``check`` is called once the ref file is gone, when
-    no branch or tag can be created from it any more; if it raises, the ref file is put back.
+    lance_spark.refs.rules decides whether it can be removed. ``check`` is called once the ref file is gone, when no
+    branch or tag can be created from the branch anymore; if it raises, the ref file is restored.
 
-    Raises PermissionDenied if the ref file may not be removed, and StorageFailure if files of the branch could not be
-    removed; then the ref file is gone already.
+    Raises PermissionDenied if the ref file cannot be removed, and StorageFailure if files of the branch could not be
+    removed; by then, the ref file is gone.
     """
     drop_ref(location, name, check)
     drop_files(location, name)
 
 
 def drop_files(location: DatasetLocation, name: str) -> None:
-    """Remove the own files of a branch whose ref file is gone; those of branches below it stay. Safe to repeat.
+    """Remove a branch's own files once its ref file is gone; those of branches below it stay. Safe to repeat.
 
     Raises StorageFailure if files could not be removed.
     """
@@ -250,7 +250,7 @@ def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | N
 
 
 def _own_files(location: DatasetLocation, name: str) -> list[str]:
-    """Manifests first: a version without its data must not be opened."""
+    """Manifests first: a version without its data must not be openable."""
     from lance_spark.storage.listing import list_paths
 
     root = branch_root(name)
@@ -263,7 +263,7 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
 
 
 def _directories(path: str, top: str) -> Iterator[str]:
-    """The directories that a file lies in, down to the branch's own."""
+    """The directories that enclose a file, down to the branch's own."""
     above = path.rpartition("/")[0]
     while above.startswith(f"{top}/"):
         yield above
@@ -276,23 +276,23 @@ def _raise_failed(location: DatasetLocation, name: str, failed: Sequence[tuple[s
     raise StorageFailure(
         f"Branch '{name}' of {location.uri} is deleted, but {len(failed)} of its files could not be removed, such as "
         f"{path}: {reason}",
-        hint=f"Remove {location.branch_uri(name)} once the cause is mended.",
+        hint=f"Remove {location.branch_uri(name)} once the cause is fixed.",
     )
 
 
-# --- What a killed creation of a branch leaves behind: the branch's first manifest, and no ref file
+# --- Leftovers of a killed creation of a branch: its first manifest, without a ref file
 
 GRACE = 60
-"""Seconds for which another process may still be about to write the ref file: it takes a few requests."""
+"""Seconds in which another process might still write the ref file: it takes a few requests."""
 
 
 def clear_unfinished(location: DatasetLocation, name: str) -> bool:
-    """Remove what a killed creation left of a branch that has no ref file; False where it may be something else.
+    """Remove the leftovers of a killed creation of a branch without a ref file; False if they might be something else.
 
-    That is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything else may
+    Leftovers are one manifest and transactions, which hold nothing that the branch's parent lacks. Anything else might
     be data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
     """
-    from lance_spark.storage.listing import list_range  # pulls in pyarrow, for which commands do not wait
+    from lance_spark.storage.listing import list_range  # imports pyarrow, which commands do not wait for
 
     root = branch_root(name)
     files_there: list[tuple[str, int | None]] = []
@@ -307,19 +307,19 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
         return False
     if sum(path.endswith(".manifest") for path, _ in own) > 1:
         return False
-    # The manifest goes first: without it the rest does not look like a branch, should this process be killed as well.
+    # The manifest goes first: without it, the rest does not look like a branch if this process is also killed.
     files.delete(location, [root + path for path, _ in sorted(own, reverse=True)])
     return True
 
 
-# --- Stores the records of changed refs, one small file each
+# --- Records of changed refs, one small file each
 
 _SUFFIX = ".json"
 
 
 def write_change(location: DatasetLocation, change: RefChange) -> None:
-    """Write a record, or write it again; it is safe on the disk when this returns."""
-    from lance_spark.storage.small_files import write_file  # pulls in pyarrow, for which commands do not wait
+    """Write or rewrite a record; it is durable when this returns."""
+    from lance_spark.storage.small_files import write_file  # imports pyarrow, which commands do not wait for
 
     write_file(DatasetLocation(f"{location.uri}/{LOG}", location.options), f"{change.id}{_SUFFIX}", encode(change))
 
@@ -338,5 +338,5 @@ def read_changes(location: DatasetLocation) -> tuple[RefChange, ...]:
 
 
 def remove_change(location: DatasetLocation, change: RefChange) -> None:
-    """Remove a record; nothing happens if it is gone."""
+    """Remove a record; a missing one does not matter."""
     files.delete(location, [f"{LOG}/{change.id}{_SUFFIX}"])

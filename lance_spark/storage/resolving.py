@@ -1,4 +1,4 @@
-"""Which dataset, or which workspace, a local directory belongs to."""
+"""From user input to a dataset and a pinned version: directories, workspaces, options, refs, paths with refs."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ _BRANCHES = "/tree/"
 
 
 def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
-    """What a command works on in a directory: the workspace or the dataset that is nearest, upwards.
+    """The target of a command in a directory: the nearest workspace or dataset, upwards.
 
-    In one directory a workspace counts before a dataset. Above a dataset only a workspace for this very dataset
-    counts: otherwise whoever goes into the dataset's directory would leave the current branch without knowing.
+    In one directory a workspace wins over a dataset. Above a dataset, only a workspace for that dataset counts:
+    otherwise entering the dataset's directory would silently leave the current branch.
 
-    Raises NotFound for a directory that is gone, InvalidOption for a workspace's file that makes no sense,
-    StorageFailure for what cannot be read.
+    Raises NotFound for a directory that is gone, InvalidOption for an invalid workspace file, StorageFailure for
+    anything unreadable.
     """
     dataset: PlainDataset | None = None
     for directory in _upwards(start):
@@ -89,7 +89,7 @@ def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
 
 
 def is_directory(path: str) -> bool:
-    """Whether there is a directory. One that cannot be looked at is taken for one: what reads it says why."""
+    """Whether a directory exists. An inaccessible one counts: reading it reports the reason."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -104,7 +104,7 @@ def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
 
 
 def dataset_around(directory: str) -> PlainDataset | None:
-    """The dataset that a directory is the root of, or lies in. It may not exist yet. Raises as find_here does."""
+    """The dataset whose root is the directory or encloses it. It might not exist yet. Raises as find_here does."""
     datasets = (_dataset_in(place) for place in _upwards(directory))
     return next((dataset for dataset in datasets if dataset is not None), None)
 
@@ -112,7 +112,7 @@ def dataset_around(directory: str) -> PlainDataset | None:
 def branch_of_directory(location: DatasetLocation) -> tuple[str, str] | None:
     """Root and name of the branch whose own directory, ``<root>/tree/<branch>``, this is; None for any other one.
 
-    The root is a URI, the name is as the dataset's refs have it.
+    The root is a URI; the name is spelled as in the dataset's refs.
     """
     for root, name in _splits(location.uri):
         branch = name if location.is_local else unquote(name)
@@ -122,7 +122,7 @@ def branch_of_directory(location: DatasetLocation) -> tuple[str, str] | None:
 
 
 def _upwards(start: str) -> Iterator[str]:
-    """The real path of a directory, and all those above it."""
+    """The real path of a directory, and all its ancestors."""
     try:
         directory = os.path.realpath(start)
     except FileNotFoundError:
@@ -135,24 +135,24 @@ def _upwards(start: str) -> Iterator[str]:
 
 
 def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
-    """Whether to use a workspace that is above a dataset's directory, or between the directory and its root."""
+    """Whether to use a workspace above a dataset's directory, or between the directory and its root."""
     return is_within(workspace.directory, dataset.uri) or is_for(workspace, dataset.uri)
 
 
 def _dataset_in(directory: str) -> PlainDataset | None:
-    """The dataset that has its root, or a branch's root, in just this directory; None where there is none."""
+    """The dataset with its root, or a branch's root, in exactly this directory; None if there is none."""
     branch = branch_of_directory(DatasetLocation.at(directory))
     if branch is not None:
         return PlainDataset(*branch)
     if not _has_versions(directory):
         return None
-    # The rest of a deleted branch looks like a dataset, and pylance takes it for one: its tags land on main.
+    # The remains of a deleted branch look like a dataset, and pylance opens them as one: its tags land on main.
     left = (PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
     return next(left, PlainDataset(directory))
 
 
 def _splits(uri: str) -> Iterator[tuple[str, str]]:
-    """What may be the root of a dataset and the name of a branch of it, with the shortest root first."""
+    """Possible splits into the root of a dataset and the name of its branch, the shortest root first."""
     root, divider, name = uri.partition(_BRANCHES)
     while divider:
         yield root, name
@@ -164,13 +164,13 @@ def _has_versions(directory: str) -> bool:
     return any(name.endswith(".manifest") for name, _ in entries(DatasetLocation.at(directory), "_versions"))
 
 
-# --- Reads the file of a workspace, and writes it: whole, or not at all
+# --- The file of a workspace, written whole or not at all
 
 
 def open_workspace(directory: str) -> OpenWorkspace | None:
-    """The workspace of just this directory; None where it has none.
+    """The workspace of exactly this directory; None if it has none.
 
-    Raises InvalidOption for a file that makes no sense, StorageFailure for one that cannot be read.
+    Raises InvalidOption for an invalid file, StorageFailure for an unreadable one.
     """
     whole = os.path.realpath(directory)
     text = _read(whole)
@@ -182,17 +182,17 @@ def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
     whole = os.path.realpath(directory)
     if _read(whole) is not None:
         raise AlreadyExists(
-            f"There is a workspace in {whole} already.", hint=f"Choose another directory, or edit {CONFIG} there."
+            f"{whole} already has a workspace.", hint=f"Choose another directory, or edit {CONFIG} there."
         )
     _write(whole, render_workspace(workspace))
     return OpenWorkspace(whole, workspace)
 
 
 def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> Workspace:
-    """Replace the file's text, at once: a reader sees the old file or the new one.
+    """Replace the file's text atomically: a reader sees the old file or the new one.
 
-    With ``dry_run`` it is only checked that the change can be made. Of two changes in the same moment the later one
-    wins; people do not share a workspace.
+    ``dry_run`` only checks that the change is possible. Of two simultaneous changes the later one wins; a workspace is
+    not shared.
     """
     text = _read(directory)
     if text is None:
@@ -205,16 +205,16 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
 
 
 def remove_workspace(directory: str) -> None:
-    """Remove a workspace that was just made, because the operation that it was made for failed."""
+    """Remove a workspace that was just created for an operation that failed."""
     for path, remove in ((CONFIG, os.remove), (DIRECTORY, os.rmdir), ("", os.rmdir)):
         try:
             remove(os.path.join(directory, path))
-        except OSError:  # gone already, or the directory holds other files, which must stay
+        except OSError:  # already gone, or the directory holds other files, which must stay
             return
 
 
 def is_free(directory: str) -> bool:
-    """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be found out."""
+    """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be determined."""
     try:
         return not os.listdir(directory)
     except FileNotFoundError:
@@ -226,9 +226,9 @@ def is_free(directory: str) -> bool:
 
 
 def remove_with_content(directory: str) -> None:
-    """Remove a directory that was just made, with everything in it. The workspace goes last.
+    """Remove a directory that was just created, with its content. The workspace goes last.
 
-    So a directory that is only half removed still says what it was made for. Raises StorageFailure.
+    So a half-removed directory still shows what it was for. Raises StorageFailure.
     """
     try:
         for entry in os.scandir(directory):
@@ -277,33 +277,33 @@ def _failure(problem: OSError, path: str, what: str) -> StorageFailure:
     return kind(f"{path} cannot be {what}: {problem.strerror}.")
 
 
-# --- The door of every read and write: which dataset the options name, by a path or by a catalog
+# --- The entry of every read and write: the dataset that the options name, by a path or by a catalog
 
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table of a catalog, by its name. Plain values: reading a path loads nothing of catalogs."""
+    """A table of a catalog, by name. Plain values, so reading a path loads no catalog code."""
 
     root: DatasetLocation
     """The catalog's directory."""
     name: str
     mode: str | None = None
-    """How the catalog is to be read, unchecked; None for its default."""
+    """How to read the catalog, unchecked; None for its default."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the options of a read or a write name. It may not exist."""
+    """The place that the options of a read or a write name. It might not exist."""
 
     place: DatasetLocation | NamedTable
     options: dict[str, str]
-    """The options that are left, for the read or the write itself."""
+    """The remaining options, for the read or the write itself."""
     typed: str = ""
-    """The path, as it was typed, where it may name a ref as well: behind an ``@``."""
+    """The path as typed, if it might also name a ref, behind an ``@``."""
 
 
 def take_target(options: Mapping[str, str], call: str) -> Target:
-    """What ``path``, ``catalog`` and the storage options name.
+    """The place that ``path``, ``catalog`` and the storage options name.
 
     ``call`` is ``load`` or ``save``, for errors. Raises InvalidOption.
     """
@@ -319,21 +319,21 @@ def take_target(options: Mapping[str, str], call: str) -> Target:
 
 
 def check_target(options: Mapping[str, str]) -> None:
-    """Raise InvalidOption for options that name a dataset or a catalog by a relative path, in a server."""
+    """Raise InvalidOption for options that name a dataset or a catalog by a relative path, on a server."""
     given = {key.lower(): value for key, value in options.items()}
     check_absolute(given.get("catalog") or given.get("path") or "/")
 
 
 def located(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
-    """The canonical location of whatever is, or may be, at a URI. No store is asked. Raises InvalidOption."""
+    """The canonical location of a URI, whether or not anything exists there. Sends no request. Raises InvalidOption."""
     return locate_typed(uri, storage_options)
 
 
 def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
     """The dataset at a URI. Raises InvalidOption for a branch's own directory, ``<root>/tree/<branch>``.
 
-    pylance opens it, but then takes the branch for a dataset of its own: a tag made there lands on main, and a
-    branch made there in a place where it is never seen.
+    pylance opens it, but treats the branch as a separate dataset: a tag made there lands on main, and a branch made
+    there in a place that nothing reads.
     """
     location = locate_typed(uri, storage_options)
     directory = branch_of_directory(location)
@@ -346,11 +346,11 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
     return location
 
 
-# --- From a ref the user named to one pinned version, reading only the refs that are needed
+# --- From a user's ref to one pinned version, reading only the refs that are needed
 
 
 def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
-    """The version the spec names, right now. Raises NotFound, with near matches, for what is not there."""
+    """The version that the spec names now. Raises NotFound, with near matches, if it does not exist."""
     if spec.tag is not None:
         return resolve_tag(location, spec.tag)
     check_branch(location, spec.branch)
@@ -363,7 +363,7 @@ def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
 
 
 def all_refs(location: DatasetLocation) -> RefTable:
-    """All branches and tags. Raises NotFound without a dataset, CorruptData for a ref file that cannot be read."""
+    """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
     return refs.read_refs(location)
 
 
@@ -378,7 +378,7 @@ def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
 
 
 def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
-    """The version a tag points at. Raises NotFound for an unknown tag, or no dataset at all."""
+    """The version that a tag points at. Raises NotFound for an unknown tag, or if there is no dataset."""
     tag = refs.read_tag(location, name)
     if tag is None:
         datasets.open_latest(location)
@@ -389,14 +389,14 @@ def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
 def check_branch(location: DatasetLocation, branch: str | None) -> None:
     """Raise NotFound unless the branch has a ref file.
 
-    pylance itself checks out any directory below ``tree/``, also what a deleted branch left behind.
+    pylance itself checks out any directory below ``tree/``, including the remains of a deleted branch.
     """
     if branch is not None and refs.read_branch(location, branch) is None:
         _raise_missing(location, branch)
 
 
 def check_listed(location: DatasetLocation, table: RefTable, branch: str | None) -> None:
-    """As check_branch, of branches that were read before."""
+    """Like check_branch, for branches that were already read."""
     if branch is not None and branch not in table.branches:
         _raise_missing(location, branch)
 
@@ -406,30 +406,30 @@ def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
     raise missing("branch", branch, [MAIN, *refs.list_ref_names(location, BRANCHES)])
 
 
-# --- From what was typed for a ref to one version of a dataset
-# Reads only the refs that are named.
+# --- From a typed expression to one version of a dataset
+# Reads only the named refs.
 
 
 @dataclass(frozen=True)
 class KnownRef:
-    """What a name stands for."""
+    """The branch or tag that a name stands for."""
 
     kind: Kind
     name: str
     """``main`` for the main branch."""
     branch: str | None
-    """Branch to look for versions on; None for main."""
+    """Branch that holds the versions; None for main."""
     version: int | None
-    """The version a tag points at; None for a branch, which follows its newest."""
+    """The version that a tag points at; None for a branch, which follows its newest."""
 
 
 def resolve_expression(
     location: DatasetLocation, expression: RefExpression | str, current: str | None
 ) -> PinnedVersion:
-    """The version that was typed, right now. ``current`` is the branch that HEAD means, None for main.
+    """The version of an expression, now. ``current`` is the branch of HEAD, None for main.
 
-    Raises InvalidOption for what is no ref, NotFound with near names, and Refused for a name that is both a branch
-    and a tag.
+    Raises InvalidOption for text that is not a ref, NotFound with near names, and Refused for a name that is both a
+    branch and a tag.
     """
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     ref = find_ref(location, typed, current)
@@ -455,7 +455,7 @@ def resolve_range(
 
 
 def find_ref(location: DatasetLocation, expression: RefExpression | str, current: str | None) -> KnownRef:
-    """The branch or tag that was named, without its ``@`` and ``~``.
+    """The branch or tag of an expression, without its ``@`` and ``~``.
 
     Raises NotFound with near names, and Refused for a name that is both.
     """
@@ -481,12 +481,12 @@ def _current(location: DatasetLocation, current: str | None) -> str | None:
     try:
         check_branch(location, current)
     except NotFound as absent:
-        raise NotFound(f"The current branch '{current}' is not there.", hint=absent.hint) from None
+        raise NotFound(f"The current branch '{current}' does not exist.", hint=absent.hint) from None
     return current
 
 
 def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
-    """The branch or tag of that name; None where there is none, or where the name could belong to none."""
+    """The branch or tag of that name; None if there is none, or if neither can have that name."""
     try:
         if kind == "tag":
             check_tag_name(name)
@@ -502,7 +502,7 @@ def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
 
 
 def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> KnownRef:
-    """Raise the error for a name that nothing has: it breaks a rule, there is no dataset, or what is near."""
+    """Raise the error for an unused name: it breaks a rule, there is no dataset, or similar names exist."""
     datasets.open_latest(location)
     branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]
     tags = refs.list_ref_names(location, TAGS)
@@ -510,7 +510,7 @@ def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | N
         kind, short = explicit
         raise missing(kind, short, branches if kind == "branch" else tags)
     if name.isdigit():
-        raise NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name} write @{name}.")
+        raise NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name}, write @{name}.")
     if name.lower() == HEAD.lower():
         raise NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
     check_branch_name(name)
@@ -520,9 +520,9 @@ def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | N
 def _steps_back(
     location: DatasetLocation, branch: str | None, version: int | None, typed: RefExpression
 ) -> PinnedVersion:
-    """The version some steps before one on its own branch; numbers of versions that were cleaned up do not count.
+    """The version some steps before one on its own branch; versions that were cleaned up do not count.
 
-    It does not go on in the branch below: whoever restores ``exp~3`` should never change main.
+    It does not continue into the parent branch: restoring ``exp~3`` must never change main.
     """
     known = datasets.list_version_numbers(location, branch)
     start = known[-1] if version is None else version
@@ -543,27 +543,27 @@ def _where_it_began(location: DatasetLocation, branch: str | None, oldest: int) 
     if made is None:
         return f"Its oldest version is {oldest}."
     fork = PinnedVersion(made.parent_branch, made.parent_version)
-    return f"Its oldest version is {oldest}; it was made from {fork}, so write {fork}~1 for what was before that."
+    return f"Its oldest version is {oldest}; it was made from {fork}, so write {fork}~1 for earlier versions."
 
 
-# --- From what SQL says about a version, in a table's name or behind it, to a spec that is there
+# --- From a version in SQL, in a table's name or after it, to an existing spec
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table that a name may mean, and the ref that the rest of the name is then."""
+    """A table that a name might mean, and the rest of the name as a ref."""
 
     name: str
-    """The part of the name that is the table's own."""
+    """The part of the name that is the table's."""
     location: DatasetLocation
     ref: TypedRef = DEFAULT
 
 
 def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, RefSpec]:
-    """The one candidate whose ref is there, and its spec; ``travel`` is what stands behind the name.
+    """The one candidate whose ref exists, and its spec; ``travel`` is what follows the name.
 
-    A table that is created as ``flights@exp`` must not change what readers of branch ``exp`` get. So Refused
-    is raised where a name means both, with a spelling for each. Raises NotFound and what :func:`find_spec` raises.
+    Creating a table named ``flights@exp`` must not change what readers of branch ``exp`` get. So a name that means both
+    raises Refused, with a spelling for each. Raises NotFound and the errors of :func:`find_spec`.
     """
     held: list[tuple[Candidate, RefSpec]] = []
     absent: list[NotFound] = []
@@ -580,7 +580,7 @@ def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tup
 
 
 def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
-    """The branch, tag, version or moment that was typed; its name is known to be there, its version is not looked for.
+    """The typed branch, tag, version or moment. Its name is checked, its version is not.
 
     Raises NotFound with near names, InvalidOption for a version of a tag, and Refused for a name that is both a branch
     and a tag.
@@ -591,10 +591,10 @@ def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
     version = typed.expression.version if typed.version is None else typed.version
     if found.kind == "tag" and (version is not None or typed.as_of is not None):
         at = PinnedVersion(found.branch, found.version or 0)
-        raise InvalidOption(f"Tag '{found.name}' is one version, so it takes no other one.", hint=f"It is at {at}.")
+        raise InvalidOption(f"Tag '{found.name}' is one version; it cannot take another one.", hint=f"It is at {at}.")
     if typed.expression.back:
         if typed.version is not None or typed.as_of is not None:
-            raise InvalidOption(f"'{typed.expression}' chooses a version already.", hint="Take out '~', or AS OF.")
+            raise InvalidOption(f"'{typed.expression}' already chooses a version.", hint="Remove '~', or AS OF.")
         pin = resolve_expression(location, typed.expression, None)
         return RefSpec(branch=pin.branch, version=pin.version)
     return RefSpec(tag=found.name) if found.kind == "tag" else spec_of_branch(branch_or_none(found.branch), typed)
@@ -609,12 +609,12 @@ def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> Refused
         )
     tables = " and ".join(f"'{candidate.name}'" for candidate, _ in held)
     return Refused(
-        f"'{typed}' can mean more than one table: {tables}, with what is behind '{MARK}' as a ref.",
+        f"'{typed}' can mean more than one table: {tables}, with the part behind '{MARK}' as a ref.",
         hint=f"Write {' or '.join(ways)}.",
     )
 
 
-# --- From a path with a ref in it, ``s3://bucket/flights.lance@exp``, to a dataset and a ref that are there
+# --- From a path with a ref, ``s3://bucket/flights.lance@exp``, to an existing dataset and ref
 
 
 @dataclass(frozen=True)
@@ -629,7 +629,7 @@ class PathRef:
 def read_path_name(
     parts: Sequence[str], storage_options: Mapping[str, str] | None = None, travel: TypedRef = DEFAULT
 ) -> PathRef:
-    """What a name in SQL means whose first part is a path: the dataset, or one of its metadata tables.
+    """The meaning of an SQL name whose first part is a path: the dataset, or one of its metadata tables.
 
     Raises NotFound for any other name, and as :func:`read_path`.
     """
@@ -639,20 +639,20 @@ def read_path_name(
         return replace(read_path(parts[0], storage_options, travel), metadata_table=parts[1].lower())
     raise NotFound(
         f"There is no table {'.'.join(parts)}.",
-        hint="Write the path as one part, in backticks, and behind it, maybe, " + ", ".join(METADATA_TABLES) + ".",
+        hint="Write the path as one part, in backticks, optionally followed by " + ", ".join(METADATA_TABLES) + ".",
     )
 
 
 @dataclass(frozen=True)
 class NamedPlace:
-    """The dataset that the path of a read or write names, and the ref of that path; None for one without a ref."""
+    """The dataset in the path of a read or write, and that path's ref; None for a path without a ref."""
 
     location: DatasetLocation
     spec: RefSpec | None
 
 
 def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
-    """What the path of a target means. A path with ``@`` where there is no dataset yet is that of a new one.
+    """The meaning of a target's path. A path with ``@`` is that of a new dataset if none exists yet.
 
     Raises as :func:`read_path`: NotFound for a ref that a dataset does not have; and InvalidOption for a second ref in
     the options.
@@ -665,7 +665,7 @@ def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
     storage = place.storage_options
     named = next((key for key in target.options if key.lower() in ("branch", "tag")), None)
     if named is not None and find_latest(place, None) is not None:
-        return NamedPlace(place, None)  # handles name the branch of whatever dataset they are at
+        return NamedPlace(place, None)  # handles name the branch of any dataset they point to
     try:
         found = read_path(target.typed, storage, travel)
     except NotFound:
@@ -690,16 +690,16 @@ def _is_dataset(path: str, storage_options: Mapping[str, str]) -> bool:
 
 
 def read_path(text: str, storage_options: Mapping[str, str] | None = None, travel: TypedRef = DEFAULT) -> PathRef:
-    """What a path or URI means: a dataset, or one at a ref behind an ``@``. Directories may have ``@`` in their names.
+    """The meaning of a path or URI: a dataset, or one at a ref behind an ``@``. Directory names can contain ``@``.
 
-    Raises NotFound, InvalidOption, and Refused where a path means both a dataset and a ref of another one.
+    Raises NotFound, InvalidOption, and Refused if a path means both a dataset and a ref of another one.
     """
     ways = tuple(split_refs(text))
     if not ways:
         location = dataset_at(text, storage_options)
         open_latest(location)
         return PathRef(location, find_spec(location, travel))
-    check_typed(text)  # what follows takes an InvalidOption for one way to read the text that does not fit
+    check_typed(text)  # first: the code below treats an InvalidOption as one reading of the text that does not fit
     candidates = []
     for path, ref in ((text, DEFAULT), *ways):
         try:

@@ -19,8 +19,8 @@ _KNOWN = "Give a Parquet, Arrow (Feather) or CSV file, or a Lance dataset."
 def read_schema_of(source: DatasetLocation) -> pa.Schema:
     """The columns of a Parquet, Arrow, Feather or CSV file, of a directory of Parquet files, or of a Lance dataset.
 
-    Reads a footer, or the first block of a CSV file. Columns of a CSV file without any value become text. Raises
-    NotFound, StorageFailure, and InvalidOption for anything else.
+    Reads a footer, or the first block of a CSV file. CSV columns without any value become text. Raises NotFound,
+    StorageFailure, and InvalidOption for anything else.
     """
     directory = _is_directory(source)
     inside = dict(entries(source, "")) if directory else {}
@@ -29,7 +29,7 @@ def read_schema_of(source: DatasetLocation) -> pa.Schema:
         return schema
     part = next((name for name in sorted(inside) if name.endswith(".parquet")), None)
     if directory and part is None:
-        raise InvalidOption(f"The directory {source.uri} holds no table.", hint=_KNOWN)
+        raise InvalidOption(f"The directory {source.uri} contains no table.", hint=_KNOWN)
     return _plain(_read(source, part or ""))
 
 
@@ -63,9 +63,9 @@ def _schema_in(file: Any, path: str, local: bool) -> pa.Schema:
         raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
     except OSError as problem:
         if not local:
-            raise  # the store failed, which says nothing about the file
+            raise  # the store failed, which does not mean that the file is invalid
         raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
-    raise InvalidOption(f"{path} is no table that can be read here.", hint=_KNOWN)
+    raise InvalidOption(f"{path} is not a readable table.", hint=_KNOWN)
 
 
 def _csv_schema(file: Any, path: str) -> pa.Schema:
@@ -77,7 +77,7 @@ def _csv_schema(file: Any, path: str) -> pa.Schema:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The metadata without the notes of pandas or Spark, which are about the file and not about the data."""
+    """The metadata without the notes of pandas or Spark, which describe the file rather than the data."""
     return pa.schema([field.with_metadata(_kept(field)) for field in schema])
 
 

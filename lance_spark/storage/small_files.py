@@ -1,4 +1,4 @@
-"""Writes small files at once: nobody sees half of one, and on local disks they survive a power cut."""
+"""Atomic writes of small files: readers never see half of one, and on local disks they survive a power cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_spark.storage.files import open_filesystem, reachable, whole_path
 
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
-    """Write a small file at once; on local disks it is on the disk before this returns."""
+    """Write a small file atomically; on local disks it is durable before this returns."""
     with reachable(directory, name):
         filesystem = open_filesystem(directory)
         if not directory.is_local:
@@ -25,19 +25,19 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
 
 
 def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
-    """Write a report to a path or a URI, at once. Raises StorageFailure."""
+    """Write a report to a path or a URI, atomically. Raises StorageFailure."""
     directory, name = _place_of(path, storage_options)
     write_file(directory, name, report.encode())
 
 
 def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:
-    """What was written to a path or a URI; None where nothing was. Raises StorageFailure, CorruptData."""
+    """The report at a path or a URI; None if there is none. Raises StorageFailure, CorruptData."""
     directory, name = _place_of(path, storage_options)
     content = files.read(directory, name)
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
-        raise CorruptData(f"{path} is no text.") from None
+        raise CorruptData(f"{path} is not a text file.") from None
 
 
 def _place_of(path: str, storage_options: Mapping[str, str]) -> tuple[DatasetLocation, str]:
@@ -56,6 +56,6 @@ def _write_durably(path: str, content: bytes) -> None:
     os.replace(temporary, path)
     directory = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        os.fsync(directory)  # or a power cut may lose the name of a file whose content is safe
+        os.fsync(directory)  # otherwise a power cut can lose the name of a file whose content is safe
     finally:
         os.close(directory)

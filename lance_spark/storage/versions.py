@@ -1,4 +1,4 @@
-"""Which versions a branch has, by the names of their manifests. No manifest is read."""
+"""The versions of a branch: listed by the names of their manifests, read, and cached."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lance_spark.storage.files import each
 
 
 def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
-    """The versions of a branch, ascending, and the paths of their manifests. One listing."""
+    """The versions of a branch, ascending, with the paths of their manifests. One listing."""
     directory = versions_directory(branch)
     names = files.list_names(location, directory)
     return dict(sorted(_versions(f"{directory}/{name}" for name in names)))
@@ -41,20 +41,20 @@ def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
 
 
 def has_version(location: DatasetLocation, pin: PinnedVersion) -> bool:
-    """Whether a version is there. No listing: one request in all but the oldest datasets."""
+    """Whether a version exists. No listing: one request in all but the oldest datasets."""
     return any(files.exists(location, path) for path in manifest_paths(pin.branch, pin.version))
 
 
 def newest_first(
     location: DatasetLocation, branch: str | None, newest: int | None = None, above: int | None = None
 ) -> Iterator[tuple[int, str]]:
-    """(version, path of its manifest) of a branch, descending, from ``newest`` or the newest one on, down to ``above``.
+    """(version, path of its manifest) of a branch, descending, from ``newest`` or the newest one, down to ``above``.
 
-    S3 is asked for a page of names when the first path of the page is taken, and for none beyond the bounds. Elsewhere,
-    and with names of the older scheme, which tell nothing of their order, all versions are listed.
+    S3 gets a request for a page of names when the first path of that page is taken, and none beyond the bounds.
+    Elsewhere, and with names of the older scheme, which do not sort by version, all versions are listed.
     """
     if location.uri.startswith("s3://"):
-        from lance_spark.storage.listing import list_paths  # pulls in pyarrow, for which commands do not wait
+        from lance_spark.storage.listing import list_paths  # imports pyarrow, which commands do not wait for
 
         directory = versions_directory(branch)
         after = f"{directory}/" if newest is None else manifest_paths(branch, newest)[0].removesuffix(".manifest")
@@ -80,20 +80,20 @@ def _versions(paths: Iterable[str]) -> Iterator[tuple[int, str]]:
             yield name.version, path
 
 
-# --- Reads what versions say: their manifests, and their transactions without the fragments
+# --- Manifests, and transactions without the fragments
 
 _AT_ONCE = 16
-"""How many manifests are on their way at once: a store answers each only after tens of milliseconds."""
+"""Maximum number of concurrent requests for manifests: a store answers each only after tens of milliseconds."""
 
 
 def find_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
-    """A version's manifest file; None where there is none. One request in all but the oldest datasets."""
+    """A version's manifest file; None if there is none. One request in all but the oldest datasets."""
     contents = (files.read(location, path) for path in manifest_paths(pin.branch, pin.version))
     return next((content for content in contents if content is not None), None)
 
 
 def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
-    """A version's manifest file. Raises NotFound, with the nearest versions, where there is none."""
+    """A version's manifest file. Raises NotFound, with the nearest versions, if there is none."""
     content = find_manifest(location, pin)
     if content is None:
         open_latest(location)
@@ -102,7 +102,7 @@ def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
 
 
 def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[bytes | None]:
-    """The contents of manifests, by paths relative to the dataset; None for a manifest that is not there."""
+    """The contents of manifests, by paths relative to the dataset; None for a missing manifest."""
     if location.is_local:
         yield from (files.read(location, path) for path in paths)
         return
@@ -111,12 +111,12 @@ def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[
 
 
 def read_contents(location: DatasetLocation, pin: PinnedVersion) -> Contents:
-    """A version, decoded. Raises NotFound, CorruptData, and Refused for one this package does not understand."""
+    """A version, decoded. Raises NotFound, CorruptData, and Refused for a version in an unknown format."""
     return contents_of(location, pin, read_manifest(location, pin))
 
 
 def contents_of(location: DatasetLocation, pin: PinnedVersion, manifest: bytes) -> Contents:
-    """A version whose manifest was read before, in the same way."""
+    """A version, decoded from a manifest that was already read. Raises in the same way."""
     contents = decode_contents(manifest)
     if contents.head.version != pin.version:
         raise CorruptData(f"The manifest of version {pin} of {location.uri} holds version {contents.head.version}.")
@@ -124,12 +124,12 @@ def contents_of(location: DatasetLocation, pin: PinnedVersion, manifest: bytes) 
 
 
 def read_snapshot(location: DatasetLocation, pin: PinnedVersion) -> Snapshot:
-    """A version with the canonical URIs of all places it has files in."""
+    """A version with the canonical URIs of all places that hold its files."""
     return snapshot_of(location, pin, read_contents(location, pin))
 
 
 def snapshot_of(location: DatasetLocation, pin: PinnedVersion, contents: Contents) -> Snapshot:
-    """A version that was read before, in the same way."""
+    """A version that was already read, in the same way."""
     bases: dict[int | None, Root] = {None: Root(location.branch_uri(pin.branch))}
     for key, base in contents.head.bases.items():
         bases[key] = Root(canonical_uri(base.path, os.path.realpath), base.is_dataset_root)
@@ -139,7 +139,7 @@ def snapshot_of(location: DatasetLocation, pin: PinnedVersion, contents: Content
 def read_transactions(
     location: DatasetLocation, branch: str | None, versions: Iterable[int]
 ) -> dict[int, Transaction | None]:
-    """The transactions of versions; None for one that is nowhere. Versions that are gone are left out."""
+    """The transactions of versions; None for one that is missing everywhere. Versions that are gone are omitted."""
 
     def transaction(version: int) -> tuple[int, Transaction | None] | None:
         content = find_manifest(location, PinnedVersion(branch, version))
@@ -149,13 +149,13 @@ def read_transactions(
 
 
 def read_transaction(location: DatasetLocation, pin: PinnedVersion) -> Transaction | None:
-    """The transaction of one version; None where it, or the version, is nowhere."""
+    """The transaction of one version; None if it, or the version, is missing everywhere."""
     content = find_manifest(location, pin)
     return None if content is None else transaction_of(location, pin.branch, content)
 
 
 def transaction_of(location: DatasetLocation, branch: str | None, manifest: bytes) -> Transaction | None:
-    """The transaction of a version whose manifest was read before; None if it is nowhere."""
+    """The transaction of a version whose manifest was already read; None if it is missing everywhere."""
     inline = inline_transaction(manifest)
     if inline is not None:
         return inline
@@ -164,10 +164,10 @@ def transaction_of(location: DatasetLocation, branch: str | None, manifest: byte
     return None if content is None else decode_transaction(content)
 
 
-# --- The versions of a branch one by one, newest first: listed as far as they are asked for, read ahead a little
+# --- The versions of a branch, newest first: listed lazily, read slightly ahead
 
 _PAGE = 1000
-"""S3 lists as many keys in one answer."""
+"""Number of keys in one answer of S3."""
 
 
 class StoredVersion(NamedTuple):
@@ -177,11 +177,11 @@ class StoredVersion(NamedTuple):
     content: bytes
     """Its manifest."""
     below: int | None
-    """The next lower version that is there; None where there is none."""
+    """The next lower existing version; None if there is none."""
 
 
 class BranchVersions:
-    """The versions that a branch has, newest first. They are listed once, and on S3 as far as they are asked for."""
+    """The versions of a branch, newest first. They are listed once, and on S3 only as far as needed."""
 
     def __init__(self, location: DatasetLocation, branch: str | None) -> None:
         self.location = location
@@ -193,7 +193,7 @@ class BranchVersions:
 
     @property
     def newest(self) -> int | None:
-        """Number of the newest version; None where there is none."""
+        """Number of the newest version; None if there is none."""
         return next((version for version, _ in self._all()), None)
 
     def paths(self, newest: int) -> Iterator[tuple[int, str]]:
@@ -203,7 +203,7 @@ class BranchVersions:
         return ((version, path) for version, path in self._all() if version <= newest)
 
     def has(self, version: int) -> bool:
-        """Whether a version is there. What is not on the first page of the listing is asked for by its name."""
+        """Whether a version exists. One that is not on the first page of the listing is requested by name."""
         if version in self._known:
             return True
         first_page = self._all() if self.location.is_local else islice(self._all(), _PAGE)
@@ -213,18 +213,18 @@ class BranchVersions:
         return has_version(self.location, PinnedVersion(self.branch, version))
 
     def read_newest(self) -> None:
-        """Read the newest manifest, for whoever takes it first."""
+        """Read the newest manifest, for the first reader that takes it."""
         for _, path in islice(self._all(), 1):
             self._read[path] = files.read(self.location, path)
 
     def read(self, paths: Sequence[str]) -> Iterator[bytes | None]:
-        """The contents of manifests; None for one that is gone."""
+        """The contents of manifests; None for a missing one."""
         if len(paths) == 1 and paths[0] in self._read:
             return iter((self._read.pop(paths[0]),))
         return read_manifests(self.location, paths)
 
     def _all(self) -> Iterator[tuple[int, str]]:
-        """Several may go through them at once: what one has listed the others find."""
+        """Several iterators can run at once: they share what any of them has listed."""
         for at in count():
             if at == len(self._listed):
                 listed = next(self._coming, None)
@@ -238,10 +238,10 @@ class BranchVersions:
 def read_versions(
     versions: BranchVersions, paths: Iterator[tuple[int, str]], ahead: Iterable[int]
 ) -> Iterator[StoredVersion]:
-    """Versions of a branch, newest first, as they are listed in ``paths``. Those that are gone are left out.
+    """Versions of a branch, newest first, as listed in ``paths``. Versions that are gone are omitted.
 
-    A manifest is read when it is taken. On an object store others are asked for meanwhile: ``ahead`` says how many are
-    going to be taken, at first and whenever so many were taken.
+    A manifest is read when it is taken. An object store gets requests for others meanwhile: ``ahead`` is how many will
+    be taken, first and each time that many were taken.
     """
     to_read, here, next_ones = tee(paths, 3)
     below = chain((version for version, _ in islice(next_ones, 1, None)), repeat(None))
@@ -261,10 +261,11 @@ def _in_blocks(
         yield versions.read(block)
 
 
-# --- Keeps the versions that one action reads: it needs the same ones again and again, and each is requested once
+# --- A cache of the versions that one action reads, so that each is requested only once
 
 _FEW = 8
-"""So many versions are requested by number, without a listing, which takes a request or, with a long history, many."""
+"""Up to this many versions are requested by number, without a listing, which takes one or, with a long history, many
+requests."""
 _KEPT = 32 * 1024 * 1024
 """Bytes of manifests to keep; others are read again. A table with many fragments has large manifests."""
 
@@ -272,9 +273,9 @@ _Chain = tuple[DatasetLocation, str | None]
 
 
 class VersionCache:
-    """Versions as they were read first. A version never changes. Which version is the newest does, and is never kept.
+    """Versions as first read. A version never changes. The number of the newest version does, and is never cached.
 
-    Each attempt of an action needs its own cache: a dataset may be deleted and created again at the same place.
+    Each attempt of an action needs its own cache: a dataset might be deleted and recreated at the same place.
     """
 
     def __init__(self) -> None:
@@ -284,7 +285,7 @@ class VersionCache:
         self._free = _KEPT
 
     def versions(self, location: DatasetLocation, branch: str | None, after: int, until: int) -> Sequence[int]:
-        """The versions of a chain after one, up to another one, ascending. Of a few, some may be gone."""
+        """The versions of a chain after ``after`` up to ``until``, ascending. In a short range, some might be gone."""
         first = max(0, after) + 1
         if until - first < _FEW:
             return range(first, until + 1)
@@ -294,16 +295,16 @@ class VersionCache:
         return [version for version in self._versions[chain] if first <= version <= until]
 
     def has(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
-        """Whether a version is there."""
+        """Whether a version exists."""
         return self._manifest(location, pin) is not None
 
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
-        """Request several versions at once that are going to be needed one after another; some may be gone."""
+        """Request several versions at once that will be needed one after another; some might be gone."""
         if not location.is_local:
             each(location, partial(self.has, location), pins)
 
     def contents(self, location: DatasetLocation, pin: PinnedVersion) -> Contents:
-        """As :func:`version_reader.read_contents`."""
+        """Like :func:`read_contents`."""
         kept = self._manifests.get(((location, pin.branch), pin.version))
         if kept is not None:
             contents = contents_of(location, pin, kept)
@@ -314,13 +315,13 @@ class VersionCache:
         return contents_of(location, pin, content)
 
     def snapshot(self, location: DatasetLocation, pin: PinnedVersion) -> Snapshot:
-        """As :func:`version_reader.read_snapshot`."""
+        """Like :func:`read_snapshot`."""
         return snapshot_of(location, pin, self.contents(location, pin))
 
     def transactions(
         self, location: DatasetLocation, branch: str | None, versions: Sequence[int]
     ) -> dict[int, Transaction | None]:
-        """As :func:`version_reader.read_transactions`."""
+        """Like :func:`read_transactions`."""
         chain = (location, branch)
 
         def read(version: int) -> None:
@@ -342,7 +343,7 @@ class VersionCache:
         return content
 
     def _keep(self, location: DatasetLocation, pin: PinnedVersion, content: bytes) -> None:
-        """Several threads may run this at once; at worst a little more is kept."""
+        """Several threads can run this at once; at worst slightly more is kept."""
         key = ((location, pin.branch), pin.version)
         room = self._free + len(self._manifests.get(key, b""))
         if len(content) <= room:

@@ -1,1 +1,1 @@
-"""Decisions of streams into and out of a branch. Pure."""
+"""Streams into a branch (each batch committed once) and out of a branch (appended rows or changes)."""

@@ -1,4 +1,9 @@
-"""Streams into a branch: a batch is planned as a write is, and committed once, however often it is tried."""
+"""Streams into a branch: plans a batch like a write, and commits it once, however often it is attempted.
+
+In: a planned batch and the fragments that its tasks wrote. Out: one version with the rows, or none if the batch is
+already in. The query's tag marks its last version. A batch that two drivers committed is taken back, and the small
+fragments of batches are compacted.
+"""
 
 from __future__ import annotations
 
@@ -23,54 +28,54 @@ from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import NamedTable, take_target
-from lance_spark.streams.lance import commit_note, commit_removal, look_for, put_tag, put_tag_if_there, read_query_id
+from lance_spark.streams.pylance import commit_note, commit_removal, look_for, put_tag, put_tag_if_there, read_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide, doubled, last_batch
 from lance_spark.tables.write import append_evolved, begin, give_up, plan_write
-from lance_spark.write import lance
+from lance_spark.write import pylance
 from lance_spark.write.rules import WriteJob
 
 
 @dataclass(frozen=True)
 class StreamJob:
-    """One batch of a stream, planned. Which batch it is, only its commit knows."""
+    """A planned batch of a stream. Only its commit knows the batch number."""
 
     query: str
     job: WriteJob
-    """Its dataset is not made yet if it is new: a query whose dataset was deleted must not make an empty one."""
+    """A new dataset is not created yet: a query whose dataset was deleted must not create an empty one."""
     optimize_every: int | None = None
 
 
 def plan_stream(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> StreamJob:
-    """Check everything that can be checked before a batch, and make its branch where that is to be made.
+    """Check everything that can be checked before a batch, and create its branch if requested.
 
-    Raises as plan_write, and InvalidOption, NotFound or StorageFailure for a query whose id is not to be found.
+    Raises like :func:`plan_write`, and InvalidOption, NotFound or StorageFailure if the query's id cannot be found.
     """
     asked = take_stream_options(options)
     _, storage = split_storage(options)
     query = query_id(asked.query_id, asked.checkpoint, storage)
     plan = plan_write(_going_on(asked.write, query), frame, overwrite)
-    # A path is made by the commit, which knows whether it may be; a name in a catalog has to be held while files are
-    # written.
+    # The commit creates a dataset at a path, as it knows whether that is allowed. A name in a catalog must be held
+    # while files are written.
     job = WriteJob(plan, None) if plan.start is None and plan.claim is None else begin(plan)
     return StreamJob(query, job, asked.optimize_every)
 
 
 def query_id(given: str | None, checkpoint: str | None, storage: Mapping[str, str]) -> str:
-    """The id of a query: as it was given, or from its checkpoint. Raises InvalidOption if neither says it."""
+    """The id of a query, given or read from its checkpoint. Raises InvalidOption if neither is given."""
     if given is None and checkpoint is None:
         raise InvalidOption(
-            "Without a checkpoint nobody can tell which batches are in.",
+            "A checkpoint or query_id is required to track committed batches.",
             hint="Add option('checkpointLocation', ...), or a name of your own: option('query_id', 'orders').",
         )
     query = given if given is not None else read_query_id(str(checkpoint), storage)
-    sink_tag(query)  # it has to be one that a tag can have
+    sink_tag(query)  # it must be valid in a tag name
     return query
 
 
 def _going_on(options: Mapping[str, str], query: str) -> dict[str, str]:
-    """The options of the write, without those that make the branch if it is there: a restarted query gives them again.
+    """The options of the write, without those that create an existing branch: a restarted query repeats them.
 
-    Raises Refused for a branch that is gone although the query wrote to it.
+    Raises Refused for a missing branch that the query wrote to before.
     """
     given = {key.lower(): value for key, value in options.items()}
     rest = {key: value for key, value in options.items() if key.lower() not in NEW_BRANCH}
@@ -86,17 +91,17 @@ def _going_on(options: Mapping[str, str], query: str) -> dict[str, str]:
         return rest
     if refs.read_tag(place, sink_tag(query)) is not None:
         raise Refused(
-            f"Branch '{parsed.branch}' of {place.uri} is gone, and query {query} wrote to it before.",
-            hint="Begin anew with an empty checkpoint, which reads the source again from the start.",
+            f"Branch '{parsed.branch}' of {place.uri}, to which query {query} wrote before, is gone.",
+            hint="Start over with an empty checkpoint, which reads the source again from the start.",
         )
     return dict(options)
 
 
 def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> PinnedVersion | None:
-    """Commit what the tasks of a batch wrote as one version, unless that was done before; returns the new version.
+    """Commit what the tasks of a batch wrote as one version, unless that was already done; returns the new version.
 
-    Raises Refused where it cannot be known whether the batch is in, and Conflict. No file is deleted after an error:
-    the commit may have arrived, and the next attempt at the batch will know.
+    Raises Refused if it is uncertain whether the batch is in, and Conflict. No file is deleted after an error: the
+    commit may have arrived, and the next attempt at the batch will find it.
     """
     job, branch = stream.job, stream.job.plan.options.branch
     location = job.plan.location
@@ -120,7 +125,7 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
             except PermissionDenied as denied:
                 if stream.job.start is None or not denied.of_change:
                     raise
-                # Nothing of this query is in, and without its tag nothing can be.
+                # Nothing of this query is in, and without its tag nothing can follow.
                 undo = partial(give_up, job, fragments)
                 raise denied.saying(left_after(undo, "files of the batch")) from None
             continue
@@ -142,17 +147,16 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
 def settle(location: DatasetLocation, batch: Batch, at: int, alone: bool) -> None:
     """Move the query's tag to the version that it just committed, once no batch is in twice.
 
-    ``alone`` says that no version came that was not looked at.
+    ``alone`` means that every version up to this one was examined.
 
-    The tag moves after the commit: whoever is killed in between leaves a version after the tag, where the next attempt
-    finds it.
+    The tag moves after the commit: a crash in between leaves a version after the tag, where the next attempt finds it.
     """
     taken_back = None if alone else take_back(location, batch)
     put_tag(location, batch, taken_back or at)
 
 
 def settle_again(location: DatasetLocation, batch: Batch, look: BranchLook, at: int | None) -> None:
-    """The same where an earlier attempt committed, at the version ``at``; None if the query has not committed any."""
+    """The same if an earlier attempt committed, at the version ``at``; None if the query has not committed any."""
     taken_back = None if doubled(look, batch.query) is None else take_back(location, batch)
     if taken_back is not None:
         put_tag(location, batch, taken_back)
@@ -161,12 +165,12 @@ def settle_again(location: DatasetLocation, batch: Batch, look: BranchLook, at: 
 
 
 def _made(job: WriteJob) -> WriteJob:
-    """The job on the dataset that it makes, still without rows: first the tag, and then the rows.
+    """The job on the dataset that it creates, still without rows: first the tag, then the rows.
 
-    With the rows in its first version, whoever is killed before the tag could not tell them from those of others.
+    With rows in the first version, a crash before the tag would make them indistinguishable from those of others.
     """
     try:
-        lance.commit(job, [])
+        pylance.commit(job, [])
     except Conflict as conflict:
         raise Conflict(conflict.message, hint="Start the query again.") from None
     if job.claim is not None:
@@ -176,15 +180,15 @@ def _made(job: WriteJob) -> WriteJob:
 
 
 def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion) -> int | None:
-    """The version that it made; None if another process was faster, and the branch has to be looked at again."""
+    """The new version; None if another process committed first, and the branch must be examined again."""
     if job.plan.evolution is not None:
         return append_evolved(job, fragments)
-    lance.check(job)
+    pylance.check(job)
     if job.plan.mode == "overwrite":
-        # It replaces whatever is there, also what came since it was planned, with columns that are still the same.
+        # It replaces everything, including what came since it was planned, with columns that are still the same.
         job = replace(job, start=head)
     try:
-        return lance.commit_checked(job, fragments)
+        return pylance.commit_checked(job, fragments)
     except Conflict:
         if pin_latest(job.plan.location, head.branch) == head:
             raise
@@ -192,17 +196,18 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion) -> int
 
 
 def give_up_stream(stream: StreamJob, fragments: Sequence[str]) -> None:
-    """Delete the files of a batch whose tasks did not all finish, and so was never committed."""
-    lance.discard(stream.job.plan, fragments)
+    """Delete the files of a batch that was never committed, because not all of its tasks finished."""
+    pylance.discard(stream.job.plan, fragments)
 
 
 def resume_stream(location: DatasetLocation, branch: str | None, query: str, last_batch: int) -> PinnedVersion:
-    """Say by hand that all batches of a query up to ``last_batch`` are in, and no later one; see the public function.
+    """Record by hand that all batches of a query up to ``last_batch`` are in, and no later one.
 
-    Commits a version that says so and changes no row. Raises InvalidOption, NotFound, Conflict.
+    See the public function. Commits a version with that record and no row changes. Raises InvalidOption, NotFound,
+    Conflict.
     """
     if last_batch < -1:
-        raise InvalidOption("last_batch is the number of a batch, from 0 on; -1 if none is in.")
+        raise InvalidOption("last_batch must be the number of a batch, 0 or higher, or -1 if none is in.")
     if branch is not None and refs.read_branch(location, branch) is None:
         raise NotFound(f"There is no branch '{branch}'.")
     batch = Batch(location.uri, branch, query, last_batch)
@@ -211,18 +216,18 @@ def resume_stream(location: DatasetLocation, branch: str | None, query: str, las
     return made
 
 
-# --- Takes a batch back that came twice: two drivers ran one query at the same moment
-# A paused driver may go on after another one took over the query. Both have looked before either committed, and pylance
-# combines appends. So after each commit what others committed since the look is looked at as well: the later of two
-# versions with one batch is taken back, by whoever sees it first.
+# --- Taking back a batch that is in twice
+# A paused driver may continue after another one took over the query. Both checked before either committed, and pylance
+# combines appends. So after each commit, the commits of others since the check are examined. Of two versions with the
+# same batch, the later one is taken back by the first driver that notices.
 
 _LOG = logging.getLogger("lance_spark.streams")
 
 
 def take_back(location: DatasetLocation, batch: Batch) -> int | None:
-    """Delete the rows of every batch that is in twice; returns the version that did, None if there is none.
+    """Delete the rows of every batch that is in twice; returns the version that did so, None if there was none.
 
-    Raises Refused where they were changed since, and Conflict.
+    Raises Refused if the rows were changed since, and Conflict.
     """
     for _ in attempts():
         head = pin_latest(location, batch.branch)
@@ -230,20 +235,20 @@ def take_back(location: DatasetLocation, batch: Batch) -> int | None:
         twice = doubled(look, batch.query)
         if twice is None:
             return None
-        # The batch that came late may be an older one: what is in is told by the newest.
+        # The late batch may be an older one: the newest batch shows what is in.
         properties = replace(batch, number=last_batch(look, batch.query)).properties
         properties |= {TAKEN_BACK: str(twice[1])}
         try:
             made = commit_removal(location, head, _rows_of(location, batch, look, twice), properties)
         except Conflict:
             continue
-        _LOG.warning("Version %s of %s held a batch for the second time, and was taken back.", twice[1], batch.uri)
+        _LOG.warning("Version %s of %s held a batch for the second time and was taken back.", twice[1], batch.uri)
         return made.version
-    raise Conflict(f"Others commit to {batch.uri} again and again.", hint="Start the query again.")
+    raise Conflict(f"Other processes keep committing to {batch.uri}.", hint="Start the query again.")
 
 
 def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: tuple[int, int]) -> list[int]:
-    """The fragments of the second one. Raises Refused if one of them is not there any more."""
+    """The fragments of the second version. Raises Refused if one of them no longer exists."""
     first, second = twice
     noted, said = look.noted.get(second), look.newer[second]
     is_noted = noted is not None and said is not None and noted.uuid == said.uuid
@@ -251,8 +256,8 @@ def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: t
     if added is None or not frozenset(added) <= _fragments(location, batch.branch, look.newest):
         raise Refused(
             f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
-            "drivers ran the query at the same moment. Its rows were changed since.",
-            hint=f"Delete those of version {second} by hand, and let only one driver run the query.",
+            "drivers ran the query at the same time. Its rows were changed since.",
+            hint=f"Delete the rows of version {second} by hand, and let only one driver run the query.",
         )
     return sorted(added)
 
@@ -266,11 +271,11 @@ def _fragments(location: DatasetLocation, branch: str | None, version: int) -> f
     return frozenset(fragment.id for fragment in contents.fragments())
 
 
-# --- Versions that say which batches are in, and change no row
+# --- Versions that record which batches are in, without row changes
 
 
 def mark(location: DatasetLocation, batch: Batch) -> PinnedVersion:
-    """Commit a version that says that a batch is in. Raises Conflict."""
+    """Commit a version that records that a batch is in. Raises Conflict."""
     for _ in attempts():
         try:
             return commit_note(location, pin_latest(location, batch.branch), batch.properties)
@@ -279,23 +284,24 @@ def mark(location: DatasetLocation, batch: Batch) -> PinnedVersion:
     raise overtaken(batch.branch)
 
 
-# --- Compacts what a stream's batches left behind, between two batches, in the process that commits
+# --- Compacting the small fragments of batches
+# Between two batches, in the committing process.
 
 _MOST = 1 << 30
-"""Bytes that are rewritten at most: the next batch waits for it."""
+"""Maximum number of bytes to rewrite: the next batch waits meanwhile."""
 
 
 def is_due(every: int | None, number: int) -> bool:
-    """Whether a batch comes after as many others as are to be compacted together.
+    """Whether enough other batches came before this one to be compacted together.
 
-    It is done before the batch, not after the last one of them. A compaction makes several versions, which come after
-    the query's tag: a query that waited for new rows would be refused once another tool's cleanup took one of them.
+    The compaction runs before the batch, not after the last one of them. It makes several versions, which come after
+    the query's tag: a query that waited for new rows would be refused once another tool's cleanup removed one of them.
     """
     return every is not None and number > 0 and number % every == 0
 
 
 def tidy(location: DatasetLocation, branch: str | None, options: OptimizeOptions | None = None) -> None:
-    """Compact the small fragments at the end of a branch, those that came last.
+    """Compact the small, most recent fragments at the end of a branch.
 
     An error here must not fail the query: the next turn tries again.
     """
@@ -309,7 +315,7 @@ def tidy(location: DatasetLocation, branch: str | None, options: OptimizeOptions
 
 
 def _small(location: DatasetLocation, branch: str | None, target: int) -> frozenset[int]:
-    """The last fragments, as long as each is less than half of what it should be, and all of them are not too much."""
+    """The last fragments, as long as each has less than half its target rows, up to a total of _MOST bytes."""
     contents = versions.read_contents(location, pin_latest(location, branch))
     newest = takewhile(lambda fragment: 2 * fragment.rows < target, reversed([*contents.fragments()]))
     found, size = [], 0

@@ -1,4 +1,4 @@
-"""Whether a batch of a stream is committed, is there already, or is refused: decided from what versions say. Pure."""
+"""Decides whether a batch of a stream is committed, skipped or refused, from the records in versions. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REPLACING = ("Overwrite", "Restore")
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a query, and where it goes."""
+    """A batch of a query, and its destination."""
 
     uri: str
-    """Of the dataset, for errors."""
+    """URI of the dataset, for errors."""
     branch: str | None
     """None for main."""
     query: str
@@ -28,12 +28,12 @@ class Batch:
 
     @property
     def tag(self) -> str:
-        """The tag at the last version that the query committed."""
+        """The tag on the last version that the query committed."""
         return sink_tag(self.query)
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the version that commits it says."""
+        """The properties of the version that commits it."""
         return {QUERY: self.query, BATCH: str(self.number)}
 
 
@@ -49,46 +49,46 @@ class Watermark(NamedTuple):
 
 @dataclass(frozen=True)
 class BranchLook:
-    """What a branch says about a query, at one moment."""
+    """What a branch records about a query, at one moment."""
 
     mark: Watermark | None
     """None if the query has no tag."""
     newer: Mapping[int, Transaction | None]
-    """The transactions of the versions after the watermark; None for a version that does not say. One that was cleaned
-    up is here only if the cleanup noted what it said. Empty without a watermark."""
+    """The transactions of the versions after the watermark; None for a version without a record. Cleaned-up versions
+    are included only if the cleanup noted them. Empty without a watermark."""
     newest: int
     """The newest version of the branch."""
     noted: Mapping[int, Noted] = field(default_factory=dict)
-    """All that cleanups noted, of versions that are gone and of some that are there."""
+    """Everything that cleanups noted, of missing versions and of some existing ones."""
 
 
 class BatchDecision(NamedTuple):
-    """What is to be done with a batch."""
+    """What to do with a batch."""
 
     action: Literal["begin", "commit", "skip"]
-    """``begin``: tag the newest version first, so that no later one is forgotten; then look again."""
+    """``begin``: first tag the newest version, so that no later one is forgotten; then examine the branch again."""
     at: int | None = None
-    """The newest version that the query committed, where the tag belongs; None if it has not committed any."""
+    """The newest version that the query committed, where the tag belongs; None if there is none."""
 
 
 def decide(batch: Batch, look: BranchLook) -> BatchDecision:
-    """What is to be done with a batch.
+    """Decide what to do with a batch.
 
-    Raises Refused, with the way on, where it cannot be known whether the batch is in, or where what the query wrote
-    before was replaced.
+    Raises Refused, with a hint to continue, if it is uncertain whether the batch is in, or if earlier rows of the query
+    were replaced.
     """
     mark = look.mark
     if mark is None:
         if batch.number == 0:
             return BatchDecision("begin")
-        raise _refused(batch, f"tag '{batch.tag}' is not there, which says what was committed before")
+        raise _refused(batch, f"tag '{batch.tag}', which records what was committed before, is missing")
     if mark.branch != batch.branch:
         raise _refused(batch, f"tag '{batch.tag}' is on branch '{mark.branch or MAIN}': the query wrote there before")
     known = {version: batch_of(transaction, batch.query) for version, transaction in _entries(look).items()}
     own = {version: number for version, number in sorted(known.items()) if number is not None}
-    # The tag is where the query began as long as its first batch is only in what a cleanup noted.
+    # The tag marks where the query began, as long as its first batch is only in a cleanup's note.
     if not mark.there or (not own and batch.number > 0):
-        raise _refused(batch, f"version {mark.version}, at which tag '{batch.tag}' is, is not the query's any more")
+        raise _refused(batch, f"version {mark.version}, where tag '{batch.tag}' is, no longer belongs to the query")
     at = max(own, default=None)
     last = max(own.values(), default=-1)
     if last > batch.number:
@@ -99,14 +99,14 @@ def decide(batch: Batch, look: BranchLook) -> BatchDecision:
     _check_known(batch, look, since)
     replaced = [version for version in look.newer if version > since and _replaces(look.newer[version])]
     if own and replaced:
-        raise _refused(batch, f"version {replaced[0]} replaced all rows, those of earlier batches among them")
+        raise _refused(batch, f"version {replaced[0]} replaced all rows, including those of earlier batches")
     return BatchDecision("commit", at)
 
 
 def doubled(look: BranchLook, query: str) -> tuple[int, int] | None:
-    """Two versions of which the second holds a batch that was in as of the first; None if there are none.
+    """A version and a later one that repeats a batch of it; None if no batch is repeated.
 
-    Two drivers ran the query at the same moment. What was taken back does not count.
+    Two drivers ran the query at the same time. Batches that were taken back do not count.
     """
     own = [
         (version, number, transaction.properties.get(TAKEN_BACK))
@@ -125,7 +125,7 @@ def doubled(look: BranchLook, query: str) -> tuple[int, int] | None:
 
 
 def last_batch(look: BranchLook, query: str) -> int:
-    """The newest batch of a query that is in; -1 if none is."""
+    """The newest batch of a query that is in; -1 if there is none."""
     numbers = (batch_of(transaction, query) for transaction in _entries(look).values())
     return max((number for number in numbers if number is not None), default=-1)
 
@@ -136,7 +136,7 @@ def _entries(look: BranchLook) -> dict[int, Transaction | None]:
 
 
 def batch_of(transaction: Transaction | None, query: str) -> int | None:
-    """The last batch of a query that is in as of a version that the query committed; None for other versions."""
+    """The last batch that is in with a version that the query committed; None for other versions."""
     if transaction is None or transaction.properties.get(QUERY) != query:
         return None
     number = transaction.properties.get(BATCH, "")
@@ -148,7 +148,7 @@ def _replaces(transaction: Transaction | None) -> bool:
 
 
 def _check_known(batch: Batch, look: BranchLook, since: int) -> None:
-    """Raise Refused if a version that could hold the batch is gone, or does not say who made it."""
+    """Raise Refused if a version that could hold the batch is gone or lacks a record of its maker."""
     versions = range(since + 1, look.newest + 1)
     unknown = [version for version in versions if look.newer.get(version) is None]
     if unknown:
@@ -156,19 +156,19 @@ def _check_known(batch: Batch, look: BranchLook, since: int) -> None:
         raise _refused(
             batch,
             f"version {few([str(version) for version in unknown], 5)} {gone}, without the note that a cleanup of "
-            "lance_spark leaves for streams, and may have been the one with it",
+            "lance_spark leaves for streams, and may have held it",
         )
 
 
 def _behind(batch: Batch, last: int) -> Refused:
-    """Spark tries the last batch again, and none before it. This is the batch of another checkpoint, with other rows.
+    """The error for a batch below the last one, which comes from another checkpoint and has other rows.
 
-    Whoever makes a checkpoint anew and keeps the ``query_id`` would miss all rows up to the last batch.
+    Spark retries only the last batch. A new checkpoint with an old ``query_id`` would miss all rows up to that batch.
     """
     return Refused(
-        f"{_cannot(batch)}batch {last} of it is in already, and Spark goes back to the last batch only. So the "
-        "checkpoint was made anew, or an older copy was brought back, or another driver is ahead. Nothing was changed.",
-        hint="A new checkpoint needs a new query_id: it reads the source again from the start. For an older copy "
+        f"{_cannot(batch)}batch {last} of it is already in, and Spark only goes back to the last batch. So the "
+        "checkpoint is new or an older copy, or another driver is ahead. Nothing was changed.",
+        hint="A new checkpoint needs a new query_id: it reads the source again from the start. For an older copy, "
         f"delete the rows of batch {batch.number} and later; then {_resume(batch)}) lets it write them again.",
     )
 
@@ -187,7 +187,7 @@ def _refused(batch: Batch, why: str) -> Refused:
     call = _resume(batch)
     return Refused(
         f"{_cannot(batch)}{why}. Nothing was changed.",
-        hint=f"Begin anew with an empty checkpoint, which reads the source again from the start. Or look at the rows: "
-        f"if those of batch {batch.number} are not there, {call}) lets the query go on with it; if they are, "
-        f"the same with last_batch={batch.number}.",
+        hint=f"Start over with an empty checkpoint, which reads the source again from the start. Or check the rows: "
+        f"if those of batch {batch.number} are missing, {call}) lets the query continue with it; if they exist, "
+        f"use the same with last_batch={batch.number}.",
     )

@@ -1,4 +1,8 @@
-"""``readStream``: how far a stream has come, how far its next batch goes, and what a batch reads."""
+"""``readStream``: the position of a stream, the end of its next batch, and what a batch reads.
+
+In: the options of a stream, and the versions of a branch. Out: offsets, and the parts that tasks read. The module also
+follows a branch back through its parents, reads what each version gives, and keeps the tag that holds cleanups off.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +57,8 @@ from lance_spark.format.schema import ROW_COLUMNS, why_not
 from lance_spark.format.stream_notes import source_tag
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import MERGE, Snapshot, read_trace
-from lance_spark.scan import lance
-from lance_spark.scan.lance import Scan, ScanColumns, check_filter
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import pin_latest
@@ -69,7 +73,7 @@ from lance_spark.storage.versions import (
     transaction_of,
     version_numbers,
 )
-from lance_spark.streams.lance import read_query_id
+from lance_spark.streams.pylance import read_query_id
 from lance_spark.streams.source_rules import (
     NO_LIMITS,
     CommitMeaning,
@@ -97,19 +101,19 @@ _log = logging.getLogger("lance_spark.streams")
 
 @dataclass(frozen=True)
 class StreamRead:
-    """A stream as it was asked for. Its columns are those of the newest version at that time."""
+    """The requested stream. Its columns are those of the newest version at that time."""
 
     read: PinnedRead
     options: StreamReadOptions
 
     @property
     def limits(self) -> Limits:
-        """What one batch reads at most."""
+        """The maximum that one batch reads."""
         return Limits(self.options.max_files, self.options.max_bytes, self.options.max_versions)
 
 
 def stream_read(options: Mapping[str, str], pinned: PinnedRead | None = None) -> StreamRead:
-    """Parse the options. ``pinned`` is what an earlier :func:`pin_read` found.
+    """Parse the options. ``pinned`` is the result of an earlier :func:`pin_read`.
 
     Raises InvalidOption for bad options and NotFound for a missing table, dataset or branch.
     """
@@ -119,8 +123,8 @@ def stream_read(options: Mapping[str, str], pinned: PinnedRead | None = None) ->
     ref = read.options.ref
     if ref != RefSpec(branch=ref.branch):
         raise InvalidOption(
-            "The path names one version behind its '@', and a stream goes on.",
-            hint="Name a branch there, and where the stream begins by option('starting_version', ...).",
+            "The path names a version after its '@', but a stream does not stop at a version.",
+            hint="Name a branch there, and set the start of the stream with option('starting_version', ...).",
         )
     return StreamRead(read, parsed)
 
@@ -135,18 +139,18 @@ def stream_feed(stream: StreamRead) -> FeedColumns | None:
 
 
 def stream_schema(stream: StreamRead) -> pa.Schema:
-    """The Arrow schema of the rows that the stream gives, in the dataset's own types."""
+    """The Arrow schema of the stream's rows, in the dataset's own types."""
     feed = stream_feed(stream)
     return read_schema(stream.read) if feed is None else feed.rows
 
 
 class StreamSource:
-    """One stream. It remembers nothing that it could not find out again, except for how far ``AvailableNow`` goes."""
+    """One stream. It keeps only state that it can recover, except for the end of ``AvailableNow``."""
 
     def __init__(self, stream: StreamRead, schema: pa.Schema, feed: FeedColumns | None) -> None:
-        """``schema``: the columns to give, in the types that Spark takes; ``feed``: those of a change feed, so too.
+        """``schema``: the columns to give, in Spark's types; ``feed``: the same for a change feed.
 
-        Raises InvalidOption for a filter that cannot be read: a task would say so late, and with a traceback.
+        Raises InvalidOption for an invalid filter: a task would report it late, with a traceback.
         """
         self.stream, self._options = stream, stream.options
         read = stream.read
@@ -157,19 +161,19 @@ class StreamSource:
         columns = StreamColumns(read, contents.fields, schema, feed)
         self._parts = PartsReader(self._line, columns, self._options)
         self._nothing_new: tuple[StreamOffset, int] | None = None
-        """Asked again and again, a store is asked less while nothing is committed."""
+        """Reduces requests to the store while nothing is committed."""
         self._tag: str | None = None
         self._knows_tag = False
 
     def newest(self) -> int:
-        """The newest version of the branch. Raises NotFound where the branch is gone."""
+        """The newest version of the branch. Raises NotFound if the branch is gone."""
         return self._line.look()
 
     def latest(self, start: StreamOffset | None, limits: Limits = NO_LIMITS, until: int | None = None) -> StreamOffset:
-        """Where a batch ends that begins at an offset, None for the first one; the offset itself if nothing is new.
+        """The end of the batch that begins at an offset (None for the first one); that offset if nothing is new.
 
-        Raises Refused for a version that changed rows, and for versions that are gone or of another dataset, as the
-        options say; SchemaMismatch for columns that cannot be read any more; NotFound where the branch is gone.
+        Raises Refused for a version that changed rows, and for versions that are missing or of another dataset, as the
+        options require; SchemaMismatch for columns that are no longer readable; NotFound if the branch is gone.
         """
         newest = self._line.look()
         last = newest if until is None else min(newest, until)
@@ -186,9 +190,9 @@ class StreamSource:
             here = self._lost(here, newest, blocked.problem.message)
 
     def parts(self, start: StreamOffset | None, end: StreamOffset) -> list[Part]:
-        """What the batch between two offsets reads. The same each time, however often a batch is run.
+        """The parts of the batch between two offsets. They are the same for every attempt.
 
-        Raises Refused for versions that are gone meanwhile, unless that is not to stop the stream.
+        Raises Refused for missing versions, unless the stream may continue without them.
         """
         if start == end:
             return []
@@ -197,13 +201,13 @@ class StreamSource:
         if reason:
             if self._options.fail_on_data_loss:
                 raise self._refusal(reason)
-            _log.warning("%s A batch that was planned before gives nothing.", reason)
+            _log.warning("%s A batch that was already planned gives no rows.", reason)
             return []
         begin = batch_start(start, end)
         return [part for each in self._batch(begin, end) for part in each]
 
     def commit(self, end: StreamOffset) -> None:
-        """A batch is done, with all its rows: what led there is not needed any more."""
+        """Release what led to a finished batch."""
         self._hold(end)
 
     def _batch(self, begin: StreamOffset, end: StreamOffset) -> Iterator[tuple[Part, ...]]:
@@ -211,7 +215,7 @@ class StreamSource:
         for version in range(begin.next.version, last):
             found = self._look_at(begin, version)
             if found.lost and not self._options.fail_on_data_loss:
-                _log.warning("%s A batch that was planned before goes on without it.", found.problem)
+                _log.warning("%s A batch that was already planned continues without it.", found.problem)
                 continue
             if found.problem is not None:
                 raise self._refusal(found.problem.message) if found.lost else found.problem
@@ -230,7 +234,7 @@ class StreamSource:
         return here if place == here.next else here.at(place, self._line.stamp(moved.anchor))
 
     def _begin(self, newest: int) -> StreamOffset:
-        """The offset of a stream that has read nothing. Its tag is there before a version is read."""
+        """The offset of a stream that has read nothing. Its tag exists before a version is read."""
         version, snapshot = self._first(newest)
         here = begun(self._line.identity, version, snapshot, 0)
         here = here.at(here.next, self._line.stamp(here.anchor))
@@ -255,25 +259,25 @@ class StreamSource:
             if asked <= newest:
                 oldest = self._line.oldest(newest)
                 problem = NotFound(
-                    f"What version {asked} of '{branch or MAIN}' changed cannot be told: versions are gone.",
-                    hint=f"Begin with version {resume_after_loss(oldest)}, or with a snapshot of the newest version: "
-                    "leave starting_version out.",
+                    f"The changes of version {asked} of '{branch or MAIN}' are unknown: versions are gone.",
+                    hint=f"Begin with version {resume_after_loss(oldest)}, or leave starting_version out to begin with "
+                    "a snapshot of the newest version.",
                 )
             raise problem
         return asked, False
 
     def _named(self, ref: str) -> int:
-        """The version of a ref, which has to be one that led to the branch."""
+        """The version of a ref, which must be an ancestor of the branch or on it."""
         pin = resolve_expression(self._line.location, ref, self._line.branch)
         if (pin.branch, pin.version) not in {(own.branch, own.version) for own in self._line.pins(pin.version)}:
             raise Refused(
                 f"'{ref}' is {pin}, which did not lead to branch '{self._line.branch or MAIN}'.",
-                hint="Begin with a version of the branch, or of the one it was made from before that.",
+                hint="Begin with a version of the branch, or with a version that it descends from.",
             )
         return pin.version
 
     def _checked(self, start: StreamOffset, newest: int) -> StreamOffset:
-        """The offset, unless what it counts from is gone. Then where to go on, if the stream is to go on."""
+        """The offset, or a new one if its base is gone and the stream may continue."""
         if self._nothing_new == (start, newest):
             return start
         reason = self._difference(start)
@@ -283,20 +287,20 @@ class StreamSource:
         return start
 
     def _difference(self, offset: StreamOffset) -> str | None:
-        """Why an offset is none of the branch as it is now."""
+        """Why an offset does not match the current branch."""
         name = self._line.branch or MAIN
         if offset.line != self._line.identity:
-            return f"Branch '{name}' was deleted and made anew since this stream read it."
+            return f"Branch '{name}' was deleted and created again since this stream read it."
         if not offset.stamp:
             return None
         stamp = self._line.stamp_now(offset.anchor)
         if not stamp:
-            return f"Version {offset.anchor} of '{name}' is gone: what came after it cannot be told."
+            return f"Version {offset.anchor} of '{name}' is gone, so later changes are unknown."
         if stamp != offset.stamp:
             self._line.forget()
             self._parts.forget()
             return (
-                f"Version {offset.anchor} of '{name}' is not the one that this stream read: the dataset was made anew."
+                f"Version {offset.anchor} of '{name}' is not the one that this stream read: the dataset is a new one."
             )
         return None
 
@@ -308,19 +312,19 @@ class StreamSource:
         self._line.forget()
         self._parts.forget()
         _log.warning(
-            "%s The stream goes on with what version %d changed; what came before may be missing.", reason, version
+            "%s The stream continues with the changes of version %d; earlier ones may be missing.", reason, version
         )
         return begun(self._line.identity, version, False, self._line.stamp(version - 1), here.losses + 1)
 
     def _refusal(self, reason: str) -> Refused:
-        kept = "With option('query_id', ...) a tag keeps what a stream has to read."
+        kept = "With option('query_id', ...), a tag keeps the versions that a stream still has to read."
         if self._tag:
-            kept = f"Cleanups of lance_spark keep what comes after tag '{self._tag}'; those of other tools do not."
+            kept = f"Cleanups of lance_spark keep the versions after tag '{self._tag}'; those of other tools do not."
         return Refused(
             reason,
-            hint="A new query, with a checkpoint of its own, begins with a snapshot of all rows that are there; those "
-            "that came and went meanwhile are lost. To go on with the oldest version that is there, and do without "
-            f"what is gone, restart with option('fail_on_data_loss', 'false'). {kept}",
+            hint="A new query, with its own checkpoint, begins with a snapshot of all existing rows; rows that came "
+            "and went meanwhile are lost. To continue with the oldest existing version and skip missing ones, restart "
+            f"with option('fail_on_data_loss', 'false'). {kept}",
         )
 
     def _hold(self, here: StreamOffset) -> None:
@@ -333,22 +337,22 @@ class StreamSource:
 
 
 def shown(stamp: int) -> datetime:
-    """A commit time in nanoseconds as pylance's ``versions()`` shows it, which is what a user copies from.
+    """A commit time in nanoseconds as pylance's ``versions()`` shows it, from where users copy it.
 
-    It goes through a double, whose steps are 256 ns here, and is a microsecond off for one version in eight: a stream
-    from that moment on would have begun before the version.
+    pylance uses a double, whose steps are 256 ns here, so one version in eight is off by a microsecond: a stream from
+    that moment on would begin before the version.
     """
     return moment_at(int(float(stamp)))
 
 
-# --- The versions of one branch as a stream goes along them: back to the first one, through the branches it came from
+# --- The history of one branch
 
 _KEPT = 4
-"""Versions that are kept: neighbours are compared, and manifests may be large."""
+"""Number of versions kept in memory: neighbors are compared, and manifests may be large."""
 
 
 class LineVersion(NamedTuple):
-    """One version of the line."""
+    """One version of the history."""
 
     pin: PinnedVersion
     """Stamped."""
@@ -357,19 +361,19 @@ class LineVersion(NamedTuple):
 
 
 class StreamLine:
-    """A branch by its name. Which branch that is, and which version is its newest, is looked up by :meth:`look`."""
+    """A branch by name. :meth:`look` finds which branch currently has the name, and its newest version."""
 
     def __init__(self, location: DatasetLocation, branch: str | None) -> None:
         self.location = location
         self.branch = branch
         self.identity = ""
-        """Of the branch that :meth:`look` found; "" for main."""
+        """Identity of the branch that :meth:`look` found; "" for main."""
         self._branches: Mapping[str, Branch] = {}
         self._known: OrderedDict[int, LineVersion] = OrderedDict()
         self._snapshots: OrderedDict[PinnedVersion, Snapshot] = OrderedDict()
 
     def look(self) -> int:
-        """The newest version. Raises NotFound where the branch is gone."""
+        """The newest version. Raises NotFound if the branch is gone."""
         if self.branch is not None:
             entry = refs.read_branch(self.location, self.branch)
             if entry is None:
@@ -382,19 +386,19 @@ class StreamLine:
         return pin_latest(self.location, self.branch).version if newest is None else newest[0]
 
     def forget(self) -> None:
-        """Read everything again: the dataset is not the one it was."""
+        """Discard everything that was read: the dataset is another one."""
         self._known.clear()
         self._snapshots.clear()
 
     def pins(self, version: int) -> tuple[PinnedVersion, ...]:
-        """Where a version is: on the branch, or on one it came from. The version it was made from is on both."""
+        """The places of a version: on the branch or on an ancestor; on both for the version it was created from."""
         own = at_or_before(PinnedVersion(self.branch, version), self._branches)
         entry = self._branches.get(own.branch or "")
         fork = None if entry is None else entry.fork
         return (fork, own) if fork is not None and fork.version == version else (own,)
 
     def find(self, version: int) -> LineVersion | None:
-        """A version; None where it is gone, and before the first."""
+        """A version; None if it is gone, and before the first."""
         if version < 1:
             return None
         known = self._known.get(version)
@@ -407,12 +411,12 @@ class StreamLine:
         return None
 
     def stamp(self, version: int) -> int:
-        """Commit time in nanoseconds; 0 before the first version, and of one that is gone."""
+        """Commit time in nanoseconds; 0 before the first version and for a missing one."""
         found = self.find(version)
         return 0 if found is None else found.pin.stamp or 0
 
     def stamp_now(self, version: int) -> int:
-        """As :meth:`stamp`, of the version that is there now, whatever was read before."""
+        """Like :meth:`stamp`, for the current version, ignoring what was read before."""
         self._known.pop(version, None)
         return self.stamp(version)
 
@@ -427,16 +431,16 @@ class StreamLine:
         return known
 
     def before(self, version: int) -> LineVersion | None:
-        """The version that one is compared with; None if there is none, or it is gone."""
+        """The version to compare with; None if there is none or it is gone."""
         while True:
             version -= 1
             found = self.find(version)
-            # The first half of a version that was copied from another dataset has no rows; the next one brings them.
+            # The first half of a version copied from another dataset has no rows; the next one brings them.
             if found is None or not begins_copy(found.transaction):
                 return found
 
     def oldest(self, newest: int) -> int:
-        """The oldest version from which on none is missing, of those that the branch itself has."""
+        """The start of the unbroken sequence of versions up to the newest one, on the branch itself."""
         known = {*version_numbers(self.location, self.branch)}
         oldest = newest
         while oldest - 1 in known:
@@ -448,7 +452,7 @@ class StreamLine:
         if head.version != pin.version:
             raise CorruptData(
                 f"The manifest of version {pin} of {self.location.uri} holds version {head.version}.",
-                hint=hints.of(hints.FSCK, " says more."),
+                hint=hints.of(hints.FSCK, " shows details."),
             )
         stamped = PinnedVersion(pin.branch, pin.version, head.timestamp_ns)
         found = LineVersion(stamped, content, transaction_of(self.location, pin.branch, content))
@@ -458,11 +462,11 @@ class StreamLine:
         return found
 
 
-# --- Tells the new rows of a version that brought compactions along from the older ones, by deletion files only
+# --- Finding new rows in a version with compactions, by deletion files only
 
 
 class TrackedVersion(NamedTuple):
-    """A version, and where the columns of a stream are in it."""
+    """A version, and the positions of a stream's columns in it."""
 
     snapshot: Snapshot
     columns: ColumnTrack
@@ -471,7 +475,7 @@ class TrackedVersion(NamedTuple):
 def rows_of_merge(
     location: DatasetLocation, before: TrackedVersion, after: TrackedVersion, by: Transaction | None
 ) -> Mapping[int, NewRows] | None:
-    """The new rows of each fragment that a version added, by its id; None if it is not certain that it only added rows.
+    """The new rows of each fragment that a version added, by id; None if it may have done more than add rows.
 
     Raises NotFound and CorruptData for a deletion file of either version.
     """
@@ -491,19 +495,19 @@ def rows_of_merge(
 
 
 def _compared(old: ColumnTrack, new: ColumnTrack) -> frozenset[int]:
-    """The fields of the columns that both versions have. Values of a column that is new are no change of rows."""
+    """The fields of the columns that both versions have. The values of a new column are not a change of rows."""
     same = [place for place, number in enumerate(new.ids) if number == old.ids[place]]
     return frozenset().union(*(old.fields[place] | new.fields[place] for place in same))
 
 
-# --- What each version gives to a stream, part by part, and why a stream cannot go through a version
+# --- The parts of each version
 
 _KEPT_PARTS = 256
-"""Versions whose parts are kept: a batch is planned twice, once for its end and once for its tasks."""
+"""Number of versions whose parts are kept: a batch is planned twice, for its end and for its tasks."""
 
 
 class Part(NamedTuple):
-    """What is never divided among batches: one fragment, or all rows of a version that have to be compared."""
+    """The unit that batches never divide: one fragment, or all rows of a version that must be compared."""
 
     pieces: tuple[Piece, ...]
     reading: FeedReading | None = None
@@ -511,57 +515,57 @@ class Part(NamedTuple):
     pairing: bool = False
     recognizable: bool = True
     rows: NewRows | None = None
-    """Of a fragment that has older rows, too: the rows to give. None for all that are not deleted."""
+    """For a fragment that also has older rows: the rows to give. None for all that are not deleted."""
 
     @property
     def size(self) -> PartSize:
-        """What reading it takes."""
+        """The cost of reading it."""
         return PartSize(len(self.pieces), sum(piece.size for piece in self.pieces))
 
 
 class VersionParts(NamedTuple):
-    """What a version gives."""
+    """What a version gives to the stream."""
 
     version: int
     parts: tuple[Part, ...] = ()
     problem: LanceSparkError | None = None
-    """Why the stream cannot go through it."""
+    """Why the stream cannot pass it."""
     lost: bool = False
-    """Whether that is because it, or the version before it, is gone."""
+    """Whether the reason is that it, or the version before it, is gone."""
 
     @property
     def size(self) -> VersionSize:
-        """What planning needs to know."""
+        """The sizes for planning."""
         return VersionSize(self.version, [part.size for part in self.parts], self.problem is not None)
 
 
 @dataclass(frozen=True)
 class StreamColumns:
-    """The columns of a stream, which stay what they were when the query began."""
+    """The columns of a stream, fixed when the query began."""
 
     read: PinnedRead
-    """The version that they are of, and what a read of it would be asked for."""
+    """The version that they are from, and the options for reading it."""
     fields: tuple[Field, ...]
     """All fields of that version."""
     schema: pa.Schema
-    """Top-level columns as they are given."""
+    """Top-level columns as the stream gives them."""
     feed: FeedColumns | None = None
     """None in a stream of appended rows."""
 
     @property
     def pin(self) -> PinnedVersion:
-        """The version that they are of."""
+        """The version that the columns are from."""
         return self.read.pin
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns that are read, without those that pylance makes."""
+        """The columns to read, without those that pylance generates."""
         read = self.schema if self.feed is None else self.feed.schema
         return tuple(name for name in read.names if self.feed is not None or name not in ROW_COLUMNS)
 
 
 class PartsReader:
-    """Reads versions, each once as long as it is remembered."""
+    """Reads versions, each once while it is remembered."""
 
     def __init__(self, line: StreamLine, columns: StreamColumns, options: StreamReadOptions) -> None:
         self._line, self._columns, self._options = line, columns, options
@@ -569,11 +573,11 @@ class PartsReader:
         self._tracks: dict[int, ColumnTrack] = {columns.pin.version: track(columns.fields, self._read_names)}
 
     def forget(self) -> None:
-        """Read everything again."""
+        """Discard everything that was read."""
         self._known.clear()
 
     def parts(self, version: int, whole: bool) -> VersionParts:
-        """What a version gives: what it changed or, if ``whole``, all its rows."""
+        """What a version gives: its changes or, if ``whole``, all its rows."""
         known = self._known.get((version, whole))
         if known is None:
             try:
@@ -589,7 +593,7 @@ class PartsReader:
 
     @property
     def _read_names(self) -> tuple[str, ...]:
-        # A feed may read the size of a blob, which stands under the blob's name.
+        # A feed may read the size of a blob, which has the blob's name.
         return self._columns.names
 
     def _read(self, version: int, whole: bool) -> tuple[Part, ...]:
@@ -611,7 +615,7 @@ class PartsReader:
         return self._changed(self._line.snapshot(before), after, found, columns, commit)
 
     def _begins(self, version: int) -> bool:
-        """Whether everything before a version is the empty first half of a copy."""
+        """Whether the only version before it is the empty first half of a copy."""
         first = self._line.find(1)
         return version == 2 and first is not None and begins_copy(first.transaction)
 
@@ -652,7 +656,7 @@ class PartsReader:
         return tuple(parts)
 
     def _track(self, after: Snapshot) -> ColumnTrack:
-        """Where the columns are in a version: from the version that they are of, backwards; later on by their names."""
+        """The positions of the columns in a version: for older versions traced backwards, for newer ones by name."""
         version, fields = after.pin.version, after.contents.fields
         if fields == self._columns.fields:
             return self._tracks[self._columns.pin.version]
@@ -661,7 +665,7 @@ class PartsReader:
         return self._tracks.get(version) or self._track_back(version) or track(fields, self._read_names)
 
     def _track_back(self, version: int) -> ColumnTrack | None:
-        """A column may have been renamed since. None if a version in between is gone."""
+        """Trace columns backwards, as one may have been renamed. None if a version in between is gone."""
         newer = min(known for known in self._tracks if known > version)
         here, fields = self._tracks[newer], None if newer != self._columns.pin.version else self._columns.fields
         replaced = replaces_all(_transaction(self._line.find(newer)))
@@ -676,23 +680,23 @@ class PartsReader:
         return here
 
     def _check(self, after: Snapshot, columns: ColumnTrack) -> None:
-        """Raise SchemaMismatch for a column that a version dropped, or has in a type that cannot be read."""
+        """Raise SchemaMismatch for a column that a version dropped, or whose type cannot be read."""
         if after.contents.fields == self._columns.fields:
             return
         if after.pin.version > self._columns.pin.version:
             for name, known in zip(self._read_names, columns.names, strict=True):
                 if known is None:
                     raise SchemaMismatch(
-                        f"Version {after.pin} has no column '{name}' any more, which this stream reads: it was dropped "
+                        f"Version {after.pin} no longer has column '{name}', which this stream reads: it was dropped "
                         "or renamed.",
                         hint=_RESTART,
                     )
         options = self._columns.read.options
-        every = lance.ScanColumns(
-            lance.column_names(self._line.location, after.pin),
+        every = pylance.ScanColumns(
+            pylance.column_names(self._line.location, after.pin),
             blobs="all_binary" if options.blob_handling == "bytes" else "blobs_descriptions",
         )
-        types = lance.schema_of(self._line.location, after.pin, every)
+        types = pylance.schema_of(self._line.location, after.pin, every)
         shown = self._columns.schema if self._columns.feed is None else self._columns.feed.schema
         for name, known in zip(self._read_names, columns.names, strict=True):
             blob = self._columns.feed is not None and name in self._columns.feed.blobs
@@ -708,25 +712,25 @@ class PartsReader:
                     hint=_RESTART,
                 )
         if options.filter is not None:
-            lance.check_filter(lance.Scan(self._line.location, after.pin, every, options.filter))
+            pylance.check_filter(pylance.Scan(self._line.location, after.pin, every, options.filter))
 
 
 _RESTART = (
-    "Restart the query from its checkpoint: it then has the columns of the newest version. A query that remembers "
-    "rows, as aggregations do, or a sink with fixed columns may need option('columns', ...) with those that stay."
+    "Restart the query from its checkpoint: it then has the columns of the newest version. A query with state, such as "
+    "an aggregation, or a sink with fixed columns may need option('columns', ...) with those that stay."
 )
 
 
 class _Gone(NotFound):
-    """A version is not there any more."""
+    """A version no longer exists."""
 
 
 def _gone(version: int, line: StreamLine) -> _Gone:
-    return _Gone(f"Version {line.pins(version)[-1]} is gone: what the stream still has to read cannot be told.")
+    return _Gone(f"Version {line.pins(version)[-1]} is gone, so the stream cannot find what it still has to read.")
 
 
 def _effect(pieces: tuple[Piece, ...], other: set[int]) -> Effect:
-    """``other``: places of columns that are not the same ones in both versions, such as one that was added."""
+    """``other``: positions of columns that are not the same in both versions, such as an added one."""
     both = [piece for piece in pieces if piece.before is not None and piece.after is not None]
     return Effect(
         added=sum(piece.before is None for piece in pieces),
@@ -737,7 +741,7 @@ def _effect(pieces: tuple[Piece, ...], other: set[int]) -> Effect:
 
 
 def _chosen_parts(added: Iterable[Piece], chosen: Mapping[int, NewRows]) -> Iterator[Part]:
-    """Fragments of which some rows are new. Of a fragment whose rows are all new, no rows are chosen."""
+    """Fragments with some new rows. A fragment whose rows are all new has no chosen rows."""
     for piece in added:
         rows = None if piece.after is None else chosen[piece.after.fragment]
         if rows is None or not rows.total:
@@ -753,14 +757,14 @@ def _transaction(found: LineVersion | None) -> Transaction | None:
     return None if found is None else found.transaction
 
 
-# --- The tag of a stream that reads: no cleanup takes the version that it points at, and ours none of those after it
+# --- The tag of a reading stream: cleanups keep its version, and ours also the later ones
 
 
 def tag_of(location: DatasetLocation, options: StreamReadOptions, branch: str | None) -> str | None:
-    """The name of the tag of a stream of a branch; None where nothing tells streams apart.
+    """The name of the tag of a stream on a branch; None if nothing identifies the stream.
 
-    Raises InvalidOption for an id that no tag can have, NotFound, CorruptData or StorageFailure for a checkpoint that
-    holds none.
+    Raises InvalidOption for an id that is invalid in a tag, and NotFound, CorruptData or StorageFailure for a
+    checkpoint without an id.
     """
     if options.query_id is not None:
         return source_tag(options.query_id, branch)
@@ -770,10 +774,10 @@ def tag_of(location: DatasetLocation, options: StreamReadOptions, branch: str | 
 
 
 def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) -> bool:
-    """Point the tag at the last of these places of a version that is there; whether it points there now.
+    """Point the tag at the last existing one of a version's places; returns whether it points there now.
 
-    A store that cannot be written to is no reason to stop: the tag then keeps more than it has to, or nothing, and a
-    version that is gone is noticed when it is read.
+    A store without write access does not stop the stream: the tag then keeps too much or nothing, and a missing version
+    is noticed when it is read.
     """
     pin = next((each for each in reversed(pins) if has_version(location, each)), None)
     if pin is None:
@@ -791,5 +795,5 @@ def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) 
         return False
     if has_version(location, pin):
         return True
-    tags.delete(name)  # a cleanup just took the version: the next one would stop at a tag that points at nothing
+    tags.delete(name)  # a cleanup just removed the version: the next one would stop at a tag that points nowhere
     return False

@@ -1,4 +1,4 @@
-"""How far a stream has read a branch, as a value and as the JSON that Spark keeps in the checkpoint. Pure."""
+"""Offsets of a stream, the extent of its batches, the meaning of commits, and new rows among moved ones. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Tr
 from lance_spark.format.versions import columns
 
 FORMAT = 1
-"""Number of the JSON form. It changes when an older reader would misunderstand a newer offset."""
+"""Version of the JSON form. It changes when an older reader would misunderstand a newer offset."""
 _FORMAT, _UNBEGUN = "format", "unbegun"
 _SNAPSHOT = "snapshot"
 
 
 class StreamPlace(NamedTuple):
-    """What comes next: the ``file``-th part of what a version gives. All before it was given."""
+    """The next thing to read: part ``file`` of a version. Everything before it was read."""
 
     version: int
     file: int = 0
@@ -31,37 +31,37 @@ class StreamPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """A place on the line of one branch, and how the stream got there."""
+    """A position in the history of one branch, and how the stream got there."""
 
     line: str
-    """Identity of the branch, which a later branch of the same name does not have; "" for main."""
+    """Identity of the branch, unique among branches of the same name; "" for main."""
     begin: int
-    """The first version that is read."""
+    """The first version to read."""
     snapshot: bool
-    """Whether all rows of that version are read, and not only what it changed."""
+    """Whether all rows of that version are read, rather than just its changes."""
     next: StreamPlace
     stamp: int
-    """Commit time, in nanoseconds since 1970, of the version that :attr:`anchor` names; 0 if that is before the first.
-    It tells the dataset from another one that was made at the same place."""
+    """Commit time of the version that :attr:`anchor` names, in nanoseconds since 1970; 0 if that is before the first
+    version. It distinguishes the dataset from another one created at the same place."""
     losses: int = 0
-    """How often the stream went on behind versions that were gone."""
+    """How often the stream continued behind missing versions."""
 
     @property
     def in_snapshot(self) -> bool:
-        """Whether the next part is of the whole version that the stream began with."""
+        """Whether the next part belongs to the whole version that the stream began with."""
         return self.snapshot and self.next.version == self.begin
 
     @property
     def anchor(self) -> int:
-        """The newest version that the place depends on: of which something was given, or which is compared next."""
+        """The newest version that the position depends on: it was partly read, or is compared with the next one."""
         return self.next.version if self.in_snapshot or self.next.file else self.next.version - 1
 
     def at(self, place: StreamPlace, stamp: int) -> StreamOffset:
-        """The same stream further on."""
+        """The same stream at a later position."""
         return replace(self, next=place, stamp=stamp)
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it. Numbers beyond 2^53 are text, which every reader of JSON keeps exactly."""
+        """As Spark stores it. Numbers beyond 2^53 are text, which every JSON reader keeps exactly."""
         return {
             _FORMAT: FORMAT,
             "line": self.line,
@@ -77,18 +77,18 @@ class StreamOffset:
 def unbegun() -> dict[str, Any]:
     """The offset before the first batch.
 
-    It is always the same one: Spark does not keep it, and asks for it again when the first batch is read once more. How
-    the stream began is in the offset at which that batch ends.
+    It is always the same: Spark does not store it, and requests it again when it repeats the first batch. The offset at
+    the end of that batch records how the stream began.
     """
     return {_FORMAT: FORMAT, _UNBEGUN: True}
 
 
 def parse_offset(given: Mapping[str, Any]) -> StreamOffset | None:
-    """An offset from its JSON form; None for :func:`unbegun`. Raises CorruptData, and Refused for a newer form."""
+    """Parse an offset; None for :func:`unbegun`. Raises CorruptData, and Refused for a newer form."""
     form = given.get(_FORMAT)
     if type(form) is int and form > FORMAT:
         raise Refused(
-            f"The checkpoint has offsets of form {form}, and this release reads form {FORMAT}.",
+            f"The checkpoint has offsets of form {form}, but this release reads form {FORMAT}.",
             hint="Run the query with the release of lance-spark that wrote the checkpoint, or a newer one.",
         )
     if given.get(_UNBEGUN) is True:
@@ -104,25 +104,25 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset | None:
         )
     except (KeyError, TypeError, ValueError):
         raise CorruptData(
-            f"The checkpoint has an offset that is none of this source: {dict(given)}.",
-            hint="Give the query a checkpoint of its own.",
+            f"The checkpoint has an offset that is not from this source: {dict(given)}.",
+            hint="Use a separate checkpoint for this query.",
         ) from None
 
 
 def begun(line: str, begin: int, snapshot: bool, stamp: int, losses: int = 0) -> StreamOffset:
-    """A stream that has given nothing yet."""
+    """The offset of a stream that has not read anything yet."""
     return StreamOffset(line, begin, snapshot, StreamPlace(begin), stamp, losses)
 
 
 def batch_start(start: StreamOffset | None, end: StreamOffset) -> StreamOffset:
-    """Where a batch begins that ends there: the start, unless the stream began, or went on elsewhere, in this batch."""
+    """The start of a batch that ends there: the given one, unless the stream began or resumed elsewhere in it."""
     if start is not None and start.losses == end.losses:
         return start
     return begun(end.line, end.begin, end.snapshot, 0, end.losses)
 
 
 def resume_after_loss(oldest: int) -> int:
-    """The version to go on with, by the oldest one that exists: only of the first is known what it changed."""
+    """The version to resume with, given the oldest existing one: only the very first version's changes are known."""
     return 1 if oldest == 1 else oldest + 1
 
 
@@ -132,41 +132,41 @@ def _typed(value: Any, kind: type) -> Any:
     return value
 
 
-# --- How far the next batch goes: by what versions give, and by the limits of a batch
+# --- The extent of the next batch
 # Pure.
 
 
 class PartSize(NamedTuple):
-    """One part of what a version gives. A part is never divided among batches."""
+    """One part of a version. A part is never divided among batches."""
 
     files: int
     """Fragments to read."""
     size: int
-    """Bytes to read, about."""
+    """Approximate number of bytes to read."""
 
 
 class VersionSize(NamedTuple):
-    """What a version gives."""
+    """The parts of a version."""
 
     version: int
     parts: Sequence[PartSize] = ()
     blocked: bool = False
-    """Whether the stream cannot go through this version."""
+    """Whether the stream cannot pass this version."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one batch reads at most; None for as much as there is. The first part is always read."""
+    """The maximum that one batch reads; None for no limit. The first part is always read."""
 
     files: int | None = None
     size: int | None = None
     """Bytes."""
     versions: int | None = None
-    """Versions that give rows."""
+    """Versions with rows to read."""
 
     @property
     def any(self) -> bool:
-        """Whether there is one."""
+        """Whether any limit is set."""
         return any(limit is not None for limit in (self.files, self.size, self.versions))
 
 
@@ -174,10 +174,10 @@ NO_LIMITS = Limits()
 
 
 def next_place(start: StreamPlace, versions: Iterable[VersionSize], limits: Limits) -> StreamPlace:
-    """Where the batch ends that begins at ``start``. ``versions`` follow one another, the one of the start first.
+    """The end of the batch that begins at ``start``. ``versions`` are consecutive, beginning with that of the start.
 
-    No further version is taken than is needed. The batch ends before a version that is blocked: it is the start itself
-    if that version is the first one.
+    Consumes no more versions than needed. The batch ends before a blocked version; if that is the first one, it ends at
+    the start.
     """
     here = start
     files = size = taken = 0
@@ -200,35 +200,35 @@ def next_place(start: StreamPlace, versions: Iterable[VersionSize], limits: Limi
     return here
 
 
-# --- What a commit means for a stream of appended rows: nothing, rows, or a change that rows alone cannot tell
+# --- The meaning of a commit for a stream of appended rows
 # Pure.
 
 _WORDS = {
     "Delete": "deleted rows",
     "Overwrite": "replaced the table",
     "Update": "updated or deleted rows",
-    "Restore": "took the table back to an older version",
-    "DataReplacement": "gave rows other values of a column",
-    "DataOverlay": "gave rows other values of a column",
-    "Merge": "gave rows other values of a column",
+    "Restore": "restored an older version of the table",
+    "DataReplacement": "changed values of a column",
+    "DataOverlay": "changed values of a column",
+    "Merge": "changed values of a column",
 }
 
 
 class Effect(NamedTuple):
-    """What a version did to the fragments of the one before it, as far as the columns of the stream show it."""
+    """A version's effect on the fragments of the one before it, as far as the stream's columns show it."""
 
     added: int = 0
-    """Fragments that are new."""
+    """New fragments."""
     removed: int = 0
     """Fragments that are gone."""
     deleted: int = 0
-    """Fragments of which other rows are deleted than before."""
+    """Fragments whose deleted rows changed."""
     rewritten: int = 0
-    """Fragments with other values of a column that both versions have."""
+    """Fragments with other values in a column that both versions have."""
 
 
 class CommitMeaning(Enum):
-    """Of a commit."""
+    """The meaning of a commit."""
 
     NOTHING = "nothing"
     ROWS = "rows"
@@ -236,9 +236,9 @@ class CommitMeaning(Enum):
 
 
 def meaning(effect: Effect) -> CommitMeaning:
-    """The effect decides, not the name of the operation.
+    """Decide by the effect, not by the name of the operation.
 
-    A merge of a branch and an insert by key are both an Update, and may add rows only; a Delete may find no row.
+    A branch merge and an insert by key are both an Update, and may only add rows; a Delete may match no row.
     """
     if effect.removed or effect.deleted or effect.rewritten:
         return CommitMeaning.CHANGE
@@ -246,84 +246,83 @@ def meaning(effect: Effect) -> CommitMeaning:
 
 
 def may_have_moved(effect: Effect) -> bool:
-    """Whether the rows of fragments that are gone may lie in new ones, so that only rows came: a closer look tells."""
+    """Whether rows of missing fragments may be in new ones, so that rows were only added: this needs a closer look."""
     return bool(effect.removed and effect.added) and not (effect.deleted or effect.rewritten)
 
 
 def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | None = None) -> Refused:
-    """The error for a change in a stream of appended rows, with the ways on. ``merged`` is what was merged, if it was.
+    """The error for a change in a stream of appended rows, with hints. ``merged`` is the merged version, if any.
 
-    A merge may only have added rows, beside a compaction that it took over, and nobody can tell: files that said which
-    rows were deleted before it are gone, or rows were put in another order.
+    A branch merge with a compaction may have added rows only, but this cannot be proved: deletion files from before it
+    are gone, or rows were reordered.
     """
     skip = (
         "Restart the query from its checkpoint with option('skip_change_commits', 'true') to leave out such versions, "
-        "also the rows that they added. "
+        "including the rows that they added. "
     )
     if merged is not None:
         return Refused(
-            f"Version {pin} merged {merged}, and more than new rows came: older rows were changed, deleted or put in "
-            "another order, or where a compaction put them cannot be told any more. This stream gives appended rows "
-            "only. All before it was given.",
-            hint=f"{skip}What came with this version says table.changes({pin.version - 1}, {pin.version}). A query "
-            "with a checkpoint of its own and option('changes', 'true') follows every merge.",
+            f"Version {pin} merged {merged}, and more than new rows came: older rows were changed, deleted or "
+            "reordered, or it is no longer known where a compaction moved them. This stream gives appended rows "
+            "only. Everything before it was given.",
+            hint=f"{skip}table.changes({pin.version - 1}, {pin.version}) shows what came with this version. A query "
+            "with its own checkpoint and option('changes', 'true') follows every merge.",
         )
     words = _WORDS.get(operation or "", "changed rows")
     told = f" ({operation})" if operation else ""
     return Refused(
-        f"Version {pin} {words}{told}, and this stream gives appended rows only. All before it was given.",
-        hint=f"{skip}A query that is to see each change is another one, with a checkpoint of its own: "
-        "option('changes', 'true').",
+        f"Version {pin} {words}{told}, but this stream gives appended rows only. Everything before it was given.",
+        hint=f"{skip}To see each change, start another query, with its own checkpoint and option('changes', 'true').",
     )
 
 
-# --- Which rows a version added that brought compactions along: older rows are followed to their new places
+# --- Finding the new rows of a version that brought compactions along
 # Pure.
 #
-# A merge takes over what its branch compacted. Then old and new rows lie in the same new files, and the old ones were
-# given before.
+# A merge takes over the compactions of its branch. Then the same new files hold new rows and old ones, which the stream
+# gave before. So older rows are followed to their new places.
 
 Range = tuple[int, int]
-"""Rows from the first number up to the second one, which does not count."""
+"""Rows from the first number up to, but not including, the second."""
 
 
 class NewRows(NamedTuple):
-    """Some rows of a fragment, as ranges that ascend and do not touch one another."""
+    """Some rows of a fragment, as ascending ranges that do not touch."""
 
     offsets: tuple[Range, ...]
-    """By their places in the data files."""
+    """By position in the data files."""
     ranks: tuple[Range, ...]
-    """The same rows by their numbers among those that are not deleted."""
+    """The same rows by number among those that are not deleted."""
 
     @property
     def total(self) -> int:
-        """How many they are."""
+        """The number of rows."""
         return sum(end - first for first, end in self.ranks)
 
 
 @dataclass(frozen=True)
 class MergedStep:
-    """A version that may have moved older rows, and the one before it."""
+    """A version that may have moved older rows, and the version before it."""
 
     before: tuple[Fragment, ...]
-    """The fragments that may have moved: those that are gone, and those that compactions speak of."""
+    """The fragments that may have moved: missing ones, and those in compactions."""
     after: tuple[Fragment, ...]
-    """The fragments that may have their rows: those that are new, and those that compactions speak of."""
+    """The fragments that may have their rows: new ones, and those in compactions."""
     rewrites: tuple[Rewrite, ...]
-    """What the version says about files."""
+    """What the version records about compactions."""
     fields: frozenset[int]
-    """Ids of the fields of which no value may have changed."""
+    """Ids of the fields whose values must not have changed."""
 
 
 def new_rows(step: MergedStep, added: Collection[int], deleted: Deleted) -> dict[int, NewRows] | None:
     """The rows of each added fragment, by its id, that the version before did not have.
 
-    None unless it is certain that every older row is still there, once and with the same values, and that none is back
-    that was deleted: then the version did more than add rows, or what it did cannot be told any more.
+    None unless it is certain that every older row still exists, once and with the same values, and that no deleted row
+    returned. Otherwise the version did more than add rows, or its effect is no longer known.
     """
     if any(not entry.physical_rows or entry.has_overlays for entry in (*step.before, *step.after)):
         return None
-    # Deleted rows have labels, too: a row that comes back is none that was appended.
+    # Deleted rows also have labels: a row that returns was not appended.
     start = [(entry, row_ids.run(entry.physical_rows, at << 32)) for at, entry in enumerate(step.before)]
     traced = trace(start, step.rewrites, deleted)
     if traced.doubtful or not _same_values(step, traced):
@@ -350,7 +349,7 @@ def _same_labels(one: Runs, other: Runs) -> bool:
 
 
 def _same_values(step: MergedStep, traced: Traced) -> bool:
-    """Whether no column was written in files with older rows: a fragment then has other files than it had before."""
+    """Whether no column was written in files with older rows: a fragment would then have other files than before."""
     states: dict[str, dict[int, str]] = {}
     for entry in (*step.before, *step.after, *_of(step.rewrites)):
         key = traced.files.key(entry)
@@ -367,7 +366,7 @@ def _of(rewrites: Sequence[Rewrite]) -> Iterable[Fragment]:
 
 
 def _chosen(fragment: Fragment, old: Runs, deleted: Offsets) -> NewRows:
-    """The live rows of a fragment that have no label."""
+    """The live rows of a fragment without a label."""
     alive = row_ids.live(row_ids.run(fragment.physical_rows, 0), deleted)
     new = row_ids.without(alive, old)
     ranked = row_ids.ranked(new, deleted)

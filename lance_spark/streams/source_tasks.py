@@ -1,4 +1,4 @@
-"""Divides the parts of a batch among tasks, and reads one task where Spark runs it."""
+"""Divides the parts of a batch into tasks, and reads a task on an executor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lance_spark.changes.image_rules import pair
 from lance_spark.changes.rules import LOCAL, FeedReading, Piece, Side, in_tasks
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS, ROW_ID, conform, row_width
-from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes, read_batches, takes_row_addresses
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, takes_row_addresses
 from lance_spark.scan.read import PinnedRead
 from lance_spark.scan.rules import (
     FRAGMENT_COST,
@@ -31,39 +31,39 @@ from lance_spark.streams.source import Part
 from lance_spark.streams.source_rules import NewRows, Range
 
 _ROWS_IN_MEMORY = 2_000_000
-"""Rows of a version that one task compares, about. Of more, each task reads all and keeps its share."""
+"""Approximate number of rows that one task compares. If a version has more, each task reads all and keeps its share."""
 _MOST_RANGES = 64
-"""Ranges of rows that are read one by one: each is a scan of its own."""
+"""Maximum number of row ranges that are read one by one: each is a separate scan."""
 _OFFSET = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Fragments, or a range of rows, of one version."""
+    """Fragments of one version, or a range of its rows."""
 
     scan: Scan
     part: ScanPartition
     names: tuple[str | None, ...]
-    """What the version calls each column that the stream gives; None for one that it does not have."""
+    """The version's name for each column of the stream; None for a column that it lacks."""
     only: tuple[Range, ...] | None = None
-    """The rows to give, by their places in the fragment, where the scan cannot be limited to them; None for all."""
+    """The rows to keep, by position in the fragment, if the scan cannot be limited to them; None for all."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all rows of fragments."""
+        """Whether it covers all rows of its fragments."""
         return self.only is None and self.part.row_count is None
 
 
 @dataclass(frozen=True)
 class RowsTask:
-    """Rows that were appended."""
+    """Appended rows."""
 
     parts: tuple[RowsOf, ...]
 
 
 @dataclass(frozen=True)
 class FeedTask:
-    """Changes that are known as they are read."""
+    """Changes that need no comparison."""
 
     reading: FeedReading
     pieces: tuple[Piece, ...]
@@ -71,7 +71,7 @@ class FeedTask:
 
 @dataclass(frozen=True)
 class PairTask:
-    """Changes of one version whose rows have to be compared; of several such tasks each has its share of the rows."""
+    """Changes of one version whose rows must be compared; several such tasks share the rows."""
 
     reading: FeedReading
     pieces: tuple[Piece, ...]
@@ -84,14 +84,14 @@ StreamTask = RowsTask | FeedTask | PairTask
 
 
 def divide(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores: int) -> list[StreamTask]:
-    """The tasks of a batch. ``schema`` is what comes out; ``cores`` are those to keep busy."""
+    """The tasks of a batch. ``schema`` is that of the output; ``cores`` is the number of cores to keep busy."""
     if not parts or parts[0].reading is not None:
         return list(_feed_tasks(parts, read.options.split_size))
     return list(_row_tasks(parts, read, schema, cores))
 
 
 def read_task(task: StreamTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a task in exactly the schema."""
+    """The rows of a task in exactly the given schema."""
     if isinstance(task, RowsTask):
         for part in task.parts:
             for batch in read_batches(part.scan, part.part):
@@ -123,7 +123,7 @@ _FEED_BYTES = 32 * 2**20
 
 
 def _row_tasks(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores: int) -> Iterator[StreamTask]:
-    """Neighbouring fragments share a task, of whatever versions they are; a large fragment has several."""
+    """Neighboring fragments of any version share a task; a large fragment is split into several."""
     width = row_width(schema)
     pieces = [part.pieces[0] for part in parts]
     weights = [FRAGMENT_COST + max(piece.size, int(piece.rows * width)) for piece in pieces]
@@ -152,7 +152,7 @@ def _row_tasks(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores
 
 
 def _join(group: list[RowsOf], rows: RowsOf) -> None:
-    """Add to what one task reads. Whole fragments of one version are read by one scan."""
+    """Add to the reads of one task. Whole fragments of one version share a scan."""
     last = group[-1] if group else None
     if last is not None and last.scan == rows.scan and last.is_whole and rows.is_whole:
         rows = RowsOf(rows.scan, ScanPartition((*last.part.fragment_ids, *rows.part.fragment_ids)), rows.names)
@@ -175,7 +175,7 @@ def _ranges(side: Side, rows: RowsOf, target: int, width: float) -> Iterator[Row
 
 
 def _chosen_rows(rows: RowsOf, new: NewRows, tasks: int) -> Iterator[RowsOf]:
-    """Some rows of a fragment: read by ranges, or out of all its rows where a scan cannot be told where to look."""
+    """Some rows of a fragment: read by ranges, or filtered from all its rows if a scan cannot be limited to them."""
     scan = rows.scan
     addressed = scan.filter is not None
     if len(new.ranks) > _MOST_RANGES or (addressed and not takes_row_addresses(scan.location, scan.pin)):
@@ -204,7 +204,7 @@ def _rows_of(side: Side, read: PinnedRead, schema: pa.Schema, width: float) -> R
     columns = ScanColumns(
         stored,
         with_row_id=ROW_ID in names,
-        # A scan without any column tells how many rows there are only with something that pylance makes.
+        # A scan without columns reports its row count only with a column that pylance generates.
         with_row_address=ROW_ADDRESS in names or not stored,
         blobs="all_binary" if read.options.blob_handling == "bytes" else "blobs_descriptions",
     )
@@ -220,7 +220,7 @@ def _after(piece: Piece) -> Side:
 
 
 def _named(batch: pa.RecordBatch, names: Sequence[str | None], schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the names of the stream; columns that the version does not have are null."""
+    """The batch with the stream's column names; columns that the version lacks are null."""
     columns = [
         pa.nulls(batch.num_rows, field.type) if name is None else batch.column(batch.schema.get_field_index(name))
         for name, field in zip(names, schema, strict=True)

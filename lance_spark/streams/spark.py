@@ -1,4 +1,4 @@
-"""The sink of a streaming query: executors write a batch's fragments, the driver commits them, exactly once."""
+"""Spark's classes for streams. Executors write or read a batch; the driver plans it and commits it exactly once."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from lance_spark.streams.sink import StreamJob, commit_stream, give_up_stream, p
 from lance_spark.streams.source import StreamRead, StreamSource, stream_feed, stream_read
 from lance_spark.streams.source_rules import NO_LIMITS, Limits, StreamOffset, parse_offset, unbegun
 from lance_spark.streams.source_tasks import StreamTask, divide, read_task
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 
 @dataclass
 class StreamCommitMessage(WriterCommitMessage):
-    """What one task wrote, and by which plan: Spark commits with another object than the one that planned the batch."""
+    """What one task wrote, and its plan: Spark commits with a different object from the one that planned the batch."""
 
     fragments: list[str]
     stream: StreamJob
 
 
 class _Writer:
-    """One batch. Spark makes such an object anew to plan the batch, to commit it, and to abort it."""
+    """One batch. Spark creates separate objects to plan the batch, to commit it, and to abort it."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         with plainly():
@@ -45,21 +45,21 @@ class _Writer:
             return StreamCommitMessage(write_rows(self._stream.job, iterator), self._stream)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit all tasks' fragments as one version, unless that batch is in already; runs on the driver."""
+        """Commit all tasks' fragments as one version, unless that batch is already in; runs on the driver."""
         with plainly():
             commit_stream(self._planned(messages), _fragments(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove what finished tasks wrote, when another task failed.
+        """Remove the files of finished tasks when another task failed.
 
-        When every task has a message, what failed was the commit, which may have arrived: deleting would lose rows.
+        If every task has a message, the commit failed, and may have arrived: deleting would lose rows.
         """
         if any(message is None for message in messages):
             with plainly():
                 give_up_stream(self._planned(messages), _fragments(messages))
 
     def _planned(self, messages: list[WriterCommitMessage | None]) -> StreamJob:
-        """The plan by which the tasks wrote; by now another one would begin with a later version."""
+        """The plan that the tasks used; a new plan would begin with a later version."""
         return next((entry.stream for entry in messages if isinstance(entry, StreamCommitMessage)), self._stream)
 
 
@@ -69,20 +69,20 @@ def _fragments(messages: list[WriterCommitMessage | None]) -> list[str]:
     ]
 
 
-# Spark 4.0 has no such class, but hands Arrow batches to whatever is a DataSourceArrowWriter, of streams as well.
+# Spark 4.0 lacks this class, but hands Arrow batches to any DataSourceArrowWriter, including those of streams.
 _ARROW: type = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceArrowWriter)
 _BASES = (_Writer, _ARROW) if issubclass(_ARROW, DataSourceStreamWriter) else (_Writer, DataSourceStreamWriter, _ARROW)
 
 LanceStreamWriter: Callable[..., DataSourceStreamWriter] = type(
     "LanceStreamWriter", _BASES, {"__module__": __name__, "__doc__": _Writer.__doc__}
 )
-"""The writer as this version of Spark takes it: one that gets Arrow batches."""
+"""The writer class for this version of Spark: one that receives Arrow batches."""
 
 
-# --- ``readStream``: the reader of a stream, as Spark calls it
-# Spark keeps one reader in a process of the driver as long as the query runs, and makes another one for each task. From
-# 4.2 on it hands over where a batch begins and what limits it; before that the reader has to remember the one, and
-# keeps the limits of its options on its own.
+# --- ``readStream``: the reader that Spark calls
+# Spark keeps one reader in a process of the driver while the query runs, and creates another one for each task. Since
+# Spark 4.2 it passes the start and the limits of a batch. Before that, the reader remembers the start and applies the
+# limits of its options itself.
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -95,7 +95,7 @@ _MOST = 2**31 - 1
 
 
 class StreamPartition(InputPartition):
-    """One task of a batch, as Spark carries it to an executor."""
+    """One task of a batch, which Spark sends to an executor."""
 
     def __init__(self, task: StreamTask) -> None:
         super().__init__(task)
@@ -103,12 +103,12 @@ class StreamPartition(InputPartition):
 
 
 class _StreamReader(DataSourceStreamReader):
-    """What is the same with every Spark."""
+    """The part of the reader that is the same for every version of Spark."""
 
     def __init__(self, options: Mapping[str, str], pinned: Callable[[], PinnedRead], schema: StructType) -> None:
-        """A reader that cannot be is made all the same, and says why when it is first asked for an offset.
+        """An invalid reader is created nevertheless, and raises when it is first asked for an offset.
 
-        Spark stops the reader in the end, also one that it has not got: it then shows that error instead of this one.
+        At the end, Spark stops the reader, even one that it did not get, and would show that error instead of this one.
         """
         self._wire = pa.schema([])
         self._problem: LanceSparkError | None = None
@@ -131,11 +131,11 @@ class _StreamReader(DataSourceStreamReader):
         return StreamSource(stream, self._wire, feed)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need the columns only; what was read of versions would cross with each of them."""
+        """Tasks need only the columns; everything that was read of versions would be sent with each task."""
         return {"_wire": self._wire, "_source": None, "_problem": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The place before the first batch; the same one each time."""
+        """The position before the first batch, always the same."""
         with plainly():
             self._check()
             return unbegun()
@@ -158,7 +158,7 @@ class _StreamReader(DataSourceStreamReader):
             yield from read_task(partition.task, self._wire)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is in the checkpoint. Spark says so when the next one is planned."""
+        """Record a finished batch. Spark calls this when it plans the next one."""
         with plainly():
             done = parse_offset(end)
             if done is not None:
@@ -188,18 +188,18 @@ if ADMISSION_CONTROL:
         """The last version that a query with ``AvailableNow`` reads."""
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-            """That there are limits. Spark has no limit of several kinds; which they are this reader knows."""
+            """Signals that there are limits. Spark cannot combine several kinds of limits; this reader applies them."""
             limits = NO_LIMITS if self._source is None else self._source.stream.limits
             return ReadMaxFiles(min(limits.files or _MOST, _MOST)) if limits.any else ReadAllAvailable()
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-            """Where the next batch ends."""
+            """The end of the next batch."""
             with plainly():
                 limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._used.stream.limits
                 return self._plan(parse_offset(start), limits, self._until)
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-            """From here on the newest version is the last one."""
+            """Fix the newest version as the last one to read."""
             with plainly():
                 self._until = self._used.newest()
 
@@ -209,15 +209,15 @@ else:
         """The reader before Spark 4.2."""
 
         _reached: dict[str, Any] | None = None
-        """Where the last batch ended, and the next one begins."""
+        """The end of the last batch, where the next one begins."""
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            """One entry per task of a batch. With a restarted query Spark tells its place in this way first."""
+            """One entry per task of a batch. This is how Spark first passes the position of a restarted query."""
             self._reached = end
             return super().partitions(start, end)
 
         def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-            """Where the next batch ends."""
+            """The end of the next batch."""
             with plainly():
                 start = parse_offset(self._reached or unbegun())
                 return self._plan(start, self._used.stream.limits)

@@ -1,1 +1,1 @@
-"""The only code that says ``lance`` or ``fsspec``."""
+"""A dataset as a cleanup sees it: refs, manifests and clones, checked for contradictions."""

@@ -1,7 +1,7 @@
-"""Whether a survey shows all that refs and names promise: a cleanup cannot protect what it does not see. Pure.
+"""A survey of a dataset, and whether it shows everything that refs and names promise. Pure.
 
-Taking a survey takes time, in which branches come and go. So one survey that contradicts itself proves little. What two
-surveys in a row show in the same way is true.
+A cleanup cannot protect what it does not see. Branches come and go during a survey, so one survey that contradicts
+itself proves little. Only a contradiction in two consecutive surveys counts.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from lance_spark.errors import CorruptData
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Something that one file promises and that is missing in another place."""
+    """Something that one file promises and that is missing elsewhere."""
 
     about: Hashable
-    """What distinguishes it from a similar one, such as that of a later branch of the same name."""
+    """Distinguishes it from a similar one, such as that of a later branch of the same name."""
     message: str = field(compare=False)
     hint: str = field(compare=False)
 
     def error(self) -> CorruptData:
-        """As the error that stops a run."""
+        """The error that stops a run."""
         return CorruptData(self.message, hint=f"Nothing was deleted. {self.hint}")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest of a repository. If it is written again in the same place, it is another manifest."""
+    """A manifest of a repository. One rewritten in the same place is a different manifest."""
 
     repository: str
     """URI of the dataset or clone."""
     root: str
-    """Of its chain, relative to the repository."""
+    """Root of its chain, relative to the repository."""
     file: VersionFile
 
     @property
@@ -54,13 +54,13 @@ def manifest_at(survey: Survey, chain: Chain, position: int) -> Manifest:
 
 
 def still_listed(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
-    """Those of the manifests that a later survey shows as well."""
+    """The manifests that a later survey also shows."""
     listed = _manifests(survey)
     return [manifest for manifest in manifests if manifest in listed]
 
 
 def of_branches(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
-    """Those of the manifests that a later survey shows as well, except for branches that are being deleted.
+    """The manifests that a later survey also shows, except for branches that are being deleted.
 
     The ref of such a branch goes first, then its files in any order.
     """
@@ -70,15 +70,15 @@ def of_branches(survey: Survey, manifests: Collection[Manifest]) -> list[Manifes
 
 
 def still_newest(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
-    """Those of the manifests that a later survey shows as the newest of their branch."""
+    """The manifests that a later survey shows as the newest of their branch."""
     newest = {manifest_at(survey, chain, len(chain.versions) - 1) for chain in survey.chains if chain.versions}
     return [manifest for manifest in manifests if manifest in newest]
 
 
 def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> list[Manifest]:
-    """Unreadable manifests that a later survey shows, or that were newer than all that is left of their branch.
+    """Unreadable manifests that a later survey shows, or that were newer than everything left of their branch.
 
-    A branch is deleted whole, its ref first, and no cleanup takes the newest version.
+    A branch is deleted whole, its ref first, and no cleanup deletes the newest version.
     """
     newest = {
         (after.repositories[chain.repository].uri, chain.root): chain.versions[-1].version if chain.versions else 0
@@ -105,10 +105,10 @@ def _detached(chain: Chain) -> range:
 
 
 def contradictions(survey: Survey) -> list[Contradiction]:
-    """Everything that does not fit together.
+    """All contradictions.
 
-    That is a dataset or a branch without versions, also in clones; versions that exist twice; versions that were noted
-    down and are missing; and tags whose version is missing.
+    A contradiction is a dataset or a branch without versions, also in clones; a version that exists twice; a version
+    that was recorded and is missing; a tag whose version is missing.
     """
     return [*_without_versions(survey), *_ends_too_early(survey), *_twice(survey), *_dangling_tags(survey)]
 
@@ -121,7 +121,7 @@ def _without_versions(survey: Survey) -> Iterator[Contradiction]:
             f"The listing of {survey.location.uri}/_versions shows no version.",
             "Check the path and what the credentials may list.",
         )
-    # By its ref: a later branch of the same name is another one.
+    # Identified by its ref: a later branch of the same name is another one.
     refs = {branch.name: (branch.identity, branch.created_at) for branch in survey.refs.branches.values()}
     lost = [(survey.location.uri, name) for name in refs if name not in chains or not chains[name].versions]
     lost += [
@@ -170,16 +170,16 @@ def _dangling_tags(survey: Survey) -> Iterator[Contradiction]:
         if tag.version not in versions.get(tag.branch, ()):
             yield Contradiction(
                 ("tag", tag.name, tag.branch, tag.version),
-                f"Tag '{tag.name}' names version {tag.branch or MAIN}@{tag.version}, which is not there.",
+                f"Tag '{tag.name}' names version {tag.branch or MAIN}@{tag.version}, which does not exist.",
                 "Delete the tag if the version is lost.",
             )
 
 
-# --- What a repository looked like at one moment: its chains of versions and its refs, as plain values
+# --- A repository at one moment: its chains of versions and its refs, as plain values
 
 
 class VersionFile(NamedTuple):
-    """One manifest, as a listing shows it. A tuple: there may be very many, and they are compared again and again."""
+    """One manifest in a listing. A tuple: there can be very many, and they are compared repeatedly."""
 
     version: int
     name: str
@@ -195,18 +195,18 @@ class Chain:
     """One root with versions: main, a branch, or a branch's directory whose ref is gone."""
 
     repository: int
-    """0 for the dataset that is cleaned, others for clones: index into ``Survey.repositories``."""
+    """0 for the dataset being cleaned, others for clones: index into ``Survey.repositories``."""
     root: str
     """Relative to the repository: "" for main, ``tree/<branch>`` for a branch."""
     branch: str | None
     """None for main."""
     has_ref: bool
-    """False for a directory below ``tree/`` without a ref: a branch in the making, or what a deleted one left."""
+    """False for a directory below ``tree/`` without a ref: a branch in the making, or leftovers of a deleted one."""
     versions: tuple[VersionFile, ...]
     """Ascending by version."""
     detached: tuple[VersionFile, ...] = ()
     noted: int = field(default=0, compare=False)
-    """The newest version that was noted down before the manifests were listed, or 0. pylance does so on local disks."""
+    """The newest version recorded before the manifests were listed, or 0. pylance records it on local disks."""
 
     @property
     def files(self) -> tuple[VersionFile, ...]:
@@ -215,7 +215,7 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The branch's name as users know it."""
+        """The branch's name for display."""
         return self.branch or MAIN
 
     def path(self, manifest: VersionFile) -> str:
@@ -224,37 +224,37 @@ class Chain:
 
 
 class Quarantined(NamedTuple):
-    """A manifest that a repair moved away, and that can be put back: nobody can tell which files it names."""
+    """A manifest that a repair moved away and that can be restored: the files that it names are unknown."""
 
     branch: str | None
     """None for main."""
     at_ns: int
-    """When, nanoseconds since the epoch."""
+    """Time of the repair, nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The dataset that is cleaned, and the clones of it, before anything else is read."""
+    """The dataset being cleaned, and its clones, before anything else is read."""
 
     repositories: tuple[DatasetLocation, ...]
     chains: tuple[Chain, ...]
     refs: RefTable
-    """Of the dataset that is cleaned."""
+    """Of the dataset being cleaned."""
     recorded_clones: Mapping[str, str] = field(default_factory=dict)
     """Tag that protects a cloned version, to the clone's URI."""
     changes: tuple[RefChange, ...] = ()
-    """Changes of refs that are recorded: what they need to be taken back stays for a while."""
+    """Recorded changes of refs: what undoing them needs is kept for a while."""
     quarantined: tuple[Quarantined, ...] = ()
-    """So do files that manifests in the quarantine may name."""
+    """Quarantined manifests: files that they might name are also kept for a while."""
 
     @property
     def location(self) -> DatasetLocation:
-        """The dataset that is cleaned."""
+        """The dataset being cleaned."""
         return self.repositories[0]
 
     @property
     def branch_names(self) -> tuple[str, ...]:
-        """The branch of every chain, as users know it."""
+        """The branch of every chain, for display."""
         return tuple(chain.name for chain in self.chains)
 
     @property
@@ -268,48 +268,48 @@ class Survey:
 
 
 def join(root: str, path: str) -> str:
-    """A path below a root; the root may be ""."""
+    """A path below a root; the root can be ""."""
     return f"{root}/{path}" if root else path
 
 
-# --- Streaming queries as a cleanup sees them, by their tags: what they have yet to read, or to learn
+# --- Streaming queries, known by their tags: the versions that they still have to read or look at
 # Pure.
 
 
 def first_sink(tags: Iterable[Tag], branch: str | None) -> int | None:
-    """The lowest version of a branch that a query committed last; None where no query writes.
+    """The lowest version of a branch that a query committed last; None if no query writes.
 
-    What comes after it, a query has yet to look at.
+    A query still has to look at the versions after it.
     """
     versions = (tag.version for tag in tags if tag.branch == branch and tag.name.startswith(STREAM_TAG))
     return min(versions, default=None)
 
 
 def first_sinks(survey: Survey) -> dict[int, int]:
-    """:func:`first_sink` by chain of the dataset, without chains to which no query writes."""
+    """:func:`first_sink` by chain of the dataset, only for chains that a query writes to."""
     tags = [tag for tag in survey.refs.tags.values() if tag.name.startswith(STREAM_TAG)]
     found = ((index, first_sink(tags, chain.branch)) for index, chain in survey.owned() if tags)
     return {index: version for index, version in found if version is not None}
 
 
 def is_needed_note(local: str, sink: int | None) -> bool:
-    """Whether a file, by its path in its chain, is a note that a query needs that is at that version."""
+    """Whether a file, by its path in its chain, is a note that a query at that version needs."""
     directory, _, name = local.rpartition("/")
     last = last_noted(name) if directory == STREAMS else None
     return last is not None and sink is not None and last > sink
 
 
 def going_after(chain: Chain, removed: Iterable[int], sink: int) -> Iterator[int]:
-    """The versions of a chain that go, by position, and that come after a query's tag."""
+    """The versions of a chain that will be deleted, by position, and that come after a query's tag."""
     versions = (chain.versions[position].version for position in removed)
     return (version for version in versions if version > sink)
 
 
 def first_unread(refs: RefTable, branch: str | None) -> int | None:
-    """The version of a branch from which on a stream reads it; None where no stream does.
+    """The first version of a branch that a stream still reads; None if no stream does.
 
-    A stream that reads a branch from before its fork comes along the branches it was made from. Its tag is on one of
-    them then, and it has yet to read all of those in between.
+    A stream that reads a branch from before its fork passes through the branches that it was made from. Its tag is then
+    on one of them, and it still has to read all of those in between.
     """
     readers = [tag for tag in refs.tags.values() if tag.name.startswith(READER_TAG)]
     on_it = [tag.version for tag in readers if tag.branch == branch]
@@ -318,7 +318,7 @@ def first_unread(refs: RefTable, branch: str | None) -> int | None:
 
 
 def _ahead_of(tag: Tag, refs: RefTable) -> set[str | None]:
-    """The branches that a stream comes to, by the name that its tag has; see ``streams.names.source_tag``."""
+    """The branches that a stream will reach, from the name of its tag; see ``stream_notes.source_tag``."""
     ahead: set[str | None] = set()
     for name in refs.branches:
         if tag.name.endswith(f"-{name.replace('/', '.')}"):
@@ -327,7 +327,7 @@ def _ahead_of(tag: Tag, refs: RefTable) -> set[str | None]:
 
 
 def _way(name: str, tag: Tag, refs: RefTable) -> set[str]:
-    """A branch and those it was made from, up to the version of another one at which the tag is; empty if it is not."""
+    """A branch and its ancestors, up to the version of an ancestor with the tag; empty if none has it."""
     way: set[str] = set()
     at: str | None = name
     while at is not None and at in refs.branches and at not in way:

@@ -1,4 +1,4 @@
-"""Takes a survey of a repository: its refs, its chains and the names of their manifests. No manifest is read."""
+"""Surveys of a dataset: its refs, chains, manifests' names, clones, notes for streams, and files beside a manifest."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ from lance_spark.survey.rules import (
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
 RECORD = ".json"
-"""How the names of those records end. Other files are being written, or were when their writer was killed."""
+"""Suffix of those records. Other files are being written, or their writer was killed."""
 _FUTURE = 2**52
-"""Microseconds, a time in the future. If a store does not tell the time of a manifest, its age is not guessed: it
+"""Microseconds, a time in the future. If a store does not report the time of a manifest, its age is not guessed: it
 counts as younger than any run, so its version stays."""
 
 
 def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> Survey:
-    """The dataset and its clones as they are now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
+    """The dataset and its clones now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
 
-    Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
-    Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
+    Refs are read before versions: a branch created in between has a directory, at worst without a ref. Raises NotFound
+    for a declared clone that is missing, CorruptData for an unreadable ref file.
     """
     first: list[Callable[[DatasetLocation], Any]] = [
         refs.read_ref_files,
@@ -95,7 +95,7 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
 
 
 class DamagedRef(NamedTuple):
-    """A ref file, or a note of a clone, that cannot be understood."""
+    """An unreadable ref file, or note of a clone."""
 
     path: str
     """Relative to the dataset."""
@@ -104,19 +104,19 @@ class DamagedRef(NamedTuple):
 
     @property
     def branch(self) -> str | None:
-        """The branch whose ref file it is; None for another file."""
+        """The branch of the ref file; None for any other file."""
         return ref_name(self.path) if self.path.startswith(f"{BRANCHES}/") else None
 
     @property
     def tag(self) -> str | None:
-        """The tag whose ref file it is; None for another file."""
+        """The tag of the ref file; None for any other file."""
         return ref_name(self.path) if self.path.startswith(f"{TAGS}/") else None
 
 
 def lenient_survey(
     location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()
 ) -> tuple[Survey, tuple[DamagedRef, ...]]:
-    """As :func:`survey`, without the refs that cannot be understood, which are named; their branches have chains."""
+    """Like :func:`survey`, but lists unreadable refs instead of failing; their branches have chains."""
     damaged: list[DamagedRef] = []
     found: dict[str, dict[str, Any]] = {}
     for directory, parse in ((BRANCHES, parse_branch), (TAGS, parse_tag), (CLONES, _parse_record)):
@@ -138,12 +138,12 @@ def lenient_survey(
 
 
 class _First(NamedTuple):
-    """What was read before versions are listed."""
+    """The facts read before versions are listed."""
 
     table: RefTable
     recorded: Mapping[str, str]
     named: frozenset[str]
-    """Branches that have a ref file, whatever is in it."""
+    """Branches with a ref file, whatever its content."""
     directories: Sequence[str]
     """Branches that have a directory with versions."""
 
@@ -155,7 +155,7 @@ def _survey(location: DatasetLocation, known: _First, clones: Sequence[str], clo
         declared += datasets_below(locate_typed(root, options))
     for clone in declared:
         if not files.list_names(clone, "_versions"):
-            raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")
+            raise NotFound(f"There is no Lance dataset at {clone.uri}, which was declared as a clone.")
     others = _with_clones_of_clones(location, declared, known.recorded)
     repositories = (location, *others)
     chains = list(_chains(location, 0, known.named, known.directories))
@@ -184,7 +184,7 @@ def _with_clones_of_clones(
 
 
 def recorded_clones(location: DatasetLocation) -> dict[str, str]:
-    """The clones this package made of a dataset: tag on the cloned version, and the clone's URI."""
+    """The clones that this package made of a dataset: tag on the cloned version, and the clone's URI."""
     recorded = {}
     for name in files.list_names(location, CLONES):
         if not name.endswith(RECORD):
@@ -202,7 +202,7 @@ def _parse_record(name: str, content: bytes, dataset: str = "the dataset") -> st
         return str(json.loads(content)["uri"])
     except (ValueError, KeyError, TypeError):
         raise CorruptData(
-            f"{CLONES}/{name}{RECORD} of {dataset} cannot be read, so the clone it names cannot be protected.",
+            f"{CLONES}/{name}{RECORD} of {dataset} cannot be read, so its clone cannot be protected.",
             hint="Nothing was deleted. Restore the file, or remove it if the clone is gone.",
         ) from None
 
@@ -260,7 +260,7 @@ class _Listed(NamedTuple):
 
 def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
     directory = f"{versions_directory(branch)}/"
-    hint = _hint(repository, directory)  # before the listing: a commit in between is no contradiction
+    hint = _hint(repository, directory)  # before the listing: a commit in between is not a contradiction
     manifests = []
     for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
         times = batch["last_modified"].cast(pa.int64()).to_pylist()
@@ -274,7 +274,7 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
 
 
 def _hint(repository: DatasetLocation, directory: str) -> int:
-    """The newest version that pylance noted down, which it does on local disks; 0 for none."""
+    """The newest version that pylance recorded, which it does on local disks; 0 for none."""
     if not repository.is_local:
         return 0
     content = files.read(repository, f"{directory}latest_version_hint.json")
@@ -300,31 +300,30 @@ def branch_directories(repository: DatasetLocation) -> list[str]:
 
 
 def _directories(repository: DatasetLocation, directory: str) -> list[str]:
-    """Names of the directories in a directory; empty where there is none."""
+    """Names of the directories in a directory; empty if it does not exist."""
     return [name for name, is_directory in entries(repository, directory) if is_directory]
 
 
-# --- Which manifests repairs moved away
+# --- Manifests that repairs moved away
 
 
 def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
-    """The manifests that repairs moved away, except for those that are there under another name.
+    """The manifests that repairs moved away, except those that exist under another name.
 
-    Raises CorruptData for a record that cannot be understood.
+    Raises CorruptData for an unreadable record.
     """
     paths = [f"{QUARANTINE}/{name}/{RECORD_RECORD}" for name in files.list_names(location, QUARANTINE)]
     contents = files.read_many(location, paths) if paths else []
     return tuple(
         Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
-        for record in (read_record(content) for content in contents if content is not None)  # others were taken back
+        for record in (read_record(content) for content in contents if content is not None)  # others were undone
         for step in record.steps
         if isinstance(step, Quarantine) and step.why in MANIFEST_CODES
     )
 
 
-# --- Looks at a dataset until what it sees fits together: a dataset that changes is not a corrupt one
-# Branches come and go while a survey is taken. What does not fit together is looked at again. It is an error only if it
-# still does not fit.
+# --- Repeated surveys until one is consistent: a changing dataset is not a corrupt one
+# Branches come and go during a survey. So a contradiction leads to another look, and is an error only if it persists.
 
 ATTEMPTS = 8
 Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], Survey]
@@ -333,9 +332,9 @@ _PAUSE = 0.02
 
 
 def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> Survey:
-    """The dataset as it is, with all that its refs promise.
+    """The dataset now, with everything that its refs promise.
 
-    Raises CorruptData for what two surveys in a row do not show, Conflict for a dataset that never stops changing,
+    Raises CorruptData for a contradiction in two consecutive surveys, Conflict for a dataset that never stops changing,
     NotFound.
     """
     taken, lasting = look_at(location, clones, clones_from)
@@ -347,16 +346,16 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
 def look_at(
     location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...], take: Taking | None = None
 ) -> tuple[Survey, list[Contradiction]]:
-    """The dataset as it is, and what two surveys in a row show that does not fit together.
+    """The dataset now, and the contradictions that two consecutive surveys show.
 
-    ``take`` takes a survey in another way. Raises CorruptData for a ref file that cannot be understood, Conflict and
-    NotFound as take_survey.
+    ``take`` takes a survey in another way. Raises CorruptData for an unreadable ref file, Conflict and NotFound like
+    take_survey.
     """
     before: list[Contradiction] = []
     for attempt in range(ATTEMPTS):
         taken = (take or survey)(location, clones, clones_from)
         if not any(chain.versions for _, chain in taken.owned()):
-            open_latest(location)  # tells "there is no dataset" from a listing that shows none
+            open_latest(location)  # distinguishes a missing dataset from an empty listing
         now = contradictions(taken)
         lasting = [contradiction for contradiction in now if contradiction in before]
         if lasting or not now:
@@ -364,18 +363,18 @@ def look_at(
         before = now
         time.sleep(_PAUSE * 2**attempt)
     raise Conflict(
-        f"Branches and tags of {location.uri} came and went each of the {ATTEMPTS} times it was looked at; nothing was "
+        f"Branches and tags of {location.uri} changed during each of {ATTEMPTS} attempts to read them; nothing was "
         f"deleted. The last time: {before[0].message}",
-        hint="Run it again when fewer branches are made and deleted at the same time.",
+        hint="Run it again when fewer branches are being created and deleted.",
     )
 
 
 def check_gone(
     before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[Manifest]
 ) -> None:
-    """Raise CorruptData if manifests that could not be read are listed all the same, or were the newest of a branch.
+    """Raise CorruptData if unreadable manifests are still listed, or were the newest of a branch.
 
-    Others went with their branch, or with another cleanup. Raises Conflict if a whole clone went with them.
+    Others were deleted with their branch, or by another cleanup. Raises Conflict if a whole clone disappeared.
     """
     left = list(gone)
     for attempt in range(ATTEMPTS):
@@ -387,8 +386,8 @@ def check_gone(
         for manifest in left:
             if manifest.repository not in there:
                 raise Conflict(
-                    f"The clone at {manifest.repository} was there, and was gone when its versions were read.",
-                    hint="If it was moved, name its new place as a clone; then run this again.",
+                    f"The clone at {manifest.repository} disappeared before its versions were read.",
+                    hint="If it was moved, declare its new place as a clone; then run this again.",
                 )
         left = not_explained(before, now, left)
     raise CorruptData(
@@ -400,10 +399,10 @@ def check_gone(
 def confirm_newest(
     before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
 ) -> list[Manifest]:
-    """Those of the newest versions whose files a listing lacks that are still the newest of their branches.
+    """The versions whose files a listing lacks and that are still the newest of their branches.
 
-    Others went with their branch, or with another cleanup: pylance may remove files before the manifest. So a version
-    that is there and no longer the newest is waited for. Raises Conflict if it stays.
+    Others were deleted with their branch, or by another cleanup: pylance might remove files before the manifest. So
+    this waits for a version that still exists but is no longer the newest. Raises Conflict if it stays.
     """
     left = list(latest)
     for attempt in range(ATTEMPTS):
@@ -414,13 +413,13 @@ def confirm_newest(
         if not left or (lasting and attempt):
             return lasting
     raise Conflict(
-        f"Files of {left[0].path} of {left[0].repository} were not listed, and there is a newer version by now: "
-        "another cleanup may be removing this one.",
+        f"Files of {left[0].path} of {left[0].repository} were not listed, and a newer version exists now: another "
+        "cleanup may be removing this one.",
         hint="Nothing was deleted. Run it again once no other cleanup is running.",
     )
 
 
-# --- Lists what a manifest does not tell of the files of a version: sizes of deletion files, indexes, blobs
+# --- Listings beside a manifest: sizes of deletion files, files of indexes, blobs
 
 
 def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
@@ -434,20 +433,20 @@ def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
 
 
 def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
-    """The files of all segments of indexes."""
+    """The files of all index segments."""
     for (root, uuid), name in found.indexes.items():
         for path, size in listed_below(location, root, f"_indices/{uuid}/"):
             yield FileRow(INDEX, f"{root.uri}/{path}", size, index_name=name)
 
 
 def blob_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
-    """The files with blobs that lie in directories beside data files."""
+    """The blob files in directories beside data files."""
     for root, fragments in found.data.items():
         yield from _blobs(location, root, fragments)
 
 
 def missing_files(location: DatasetLocation, pin: PinnedVersion) -> list[str]:
-    """URIs of data files, deletion files and indexes that a version names and that are not there."""
+    """URIs of missing data files, deletion files and indexes that a version names."""
     snapshot = versions.read_snapshot(location, pin)
     named = [
         (snapshot.root_of(file), f"{data_directory(snapshot.root_of(file))}{stored_name(file.path)}")
@@ -477,47 +476,47 @@ def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) 
 
 
 def listed_below(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
-    """(path below the root, bytes) of the files in a directory, which is given with a slash at its end."""
+    """(path below the root, bytes) of the files in a directory, given with a trailing slash."""
     place = DatasetLocation(root.uri, location.options)
     part = KeyRange.below(directory[:-1]) if directory else KeyRange(None, None)
     for batch in list_range(place, part):
         yield from zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True)
 
 
-# --- Notes for streams below the directory of a branch: small files, of which each cleanup makes one
-# A note is never changed. A cleanup writes one with all that the earlier ones say and is still needed, and then deletes
-# those. So a crash, and two cleanups at once, leave more notes than needed, and none too few.
+# --- Notes for streams below the directory of a branch: small files, one per cleanup
+# A note is never changed. A cleanup writes one with everything in the earlier ones that is still needed, and then
+# deletes those. So a crash, or two cleanups at once, leave more notes than needed, never too few.
 
 _LOOKS = 5
 
 
 class Notes(NamedTuple):
-    """What is noted of a branch."""
+    """The notes of a branch."""
 
     paths: tuple[str, ...]
-    """Of the notes that were understood, relative to the dataset."""
+    """Paths of the readable notes, relative to the dataset."""
     versions: dict[int, Noted]
 
 
 def read_notes(location: DatasetLocation, branch: str | None) -> Notes:
-    """What cleanups noted of versions of a branch that are gone. To be asked after the branch's versions were listed.
+    """The cleanups' notes on deleted versions of a branch. Call this after listing the branch's versions.
 
-    Then a version that is not in the list was noted before, if a cleanup of ours took it.
+    Then every version missing from the list because of a cleanup of this package has already been noted.
     """
     identity = _identity(location, branch)
     return Notes((), {}) if identity is None else _read(location, branch, identity)
 
 
 def leave_note(location: DatasetLocation, branch: str | None, above: int, going: Collection[int]) -> None:
-    """Note what versions say that are about to be deleted. ``above`` is where the tag of the first query is.
+    """Note the facts of versions about to be deleted. ``above`` is the version with the first query's tag.
 
-    A version that does not say who made it is not noted, nor is one that somebody else just deleted.
+    A version that does not record its maker is not noted, nor is one that another process just deleted.
     """
-    identity = _identity(location, branch)  # first: what is read then is of this branch, or of a later one
+    identity = _identity(location, branch)  # first: all later reads are then of this branch, or of a later one
     if identity is None:
         return
     before = _read(location, branch, identity)
-    # What the versions after them added is told by comparison with them.
+    # What the versions after them added is found by comparison with them.
     after = _of_versions(location, branch, {version + 1 for version in going} - set(going))
     found = {version: one for version, one in after.items() if one.added is not None} | _of_versions(
         location, branch, going
@@ -531,7 +530,7 @@ def leave_note(location: DatasetLocation, branch: str | None, above: int, going:
 
 
 def _identity(location: DatasetLocation, branch: str | None) -> str | None:
-    """Tells a branch from others of the same name; None if it is gone."""
+    """Distinguishes the branch from others of the same name; None if it is gone."""
     if branch is None:
         return ""
     entry = refs.read_branch(location, branch)
@@ -546,7 +545,7 @@ def _read(location: DatasetLocation, branch: str | None, identity: str) -> Notes
         paths = [f"{directory}/{name}" for name in names]
         found = dict(zip(paths, each(location, partial(files.read, location), paths), strict=True))
         if None not in found.values():
-            break  # otherwise a cleanup just put notes together
+            break  # otherwise a cleanup has just combined notes
     decoded = {
         path: versions
         for path, content in found.items()
@@ -565,7 +564,7 @@ def _of_versions(location: DatasetLocation, branch: str | None, versions: Collec
 
 
 def _added(location: DatasetLocation, branch: str | None, version: int) -> Collection[int] | None:
-    """The fragments that a version added; None if it cannot be told, as the version before it is gone."""
+    """The fragments that a version added; None if unknown, because the previous version is gone."""
     found = []
     for number in (version - 1, version):
         pin = PinnedVersion(branch, number)
@@ -592,20 +591,20 @@ def record_name(target: DatasetLocation) -> str:
 
 
 def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
-    """Note down in the source where a clone of it is."""
+    """Record the place of a clone in its source."""
     content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
     directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
-    # In one step: a cleanup that finds half of a record stops.
+    # Atomically: half of a record would stop a cleanup.
     small_files.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
 
 
 def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
-    """Forget a clone that failed."""
+    """Remove the record of a failed clone."""
     files.delete(source, [f"{CLONES}/{record_name(target)}{RECORD}"])
 
 
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """A new dataset with copies of the files of one version; the stores may differ.
+    """A new dataset with copies of the files of one version; the stores can differ.
 
     Raises Refused for a version on an object store that shares files with another branch or dataset.
     """
@@ -616,9 +615,9 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
         except OSError as problem:
             if "empty path segment" not in str(problem):
                 raise
-            # pylance 14.0.2 takes the URI of the dataset with the other files for a path; it has written nothing.
+            # pylance 14.0.2 treats the URI of the dataset with the other files as a path; it has written nothing.
             raise Refused(
-                f"Version {pin} of {source.uri} has files of the branch or dataset it was made from, and pylance "
+                f"Version {pin} of {source.uri} uses files of the branch or dataset that it was made from, and pylance "
                 "cannot copy those out of an object store.",
                 hint="Write its rows: table.to_df().write.format('lance').mode('append').save(target).",
             ) from None

@@ -1,1 +1,1 @@
-"""One file per verb: options, resolve, plan, execute."""
+"""Reading a table at one pinned version, and writing one as a job that ends in one commit."""

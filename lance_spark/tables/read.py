@@ -23,7 +23,7 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
             place, parsed = _at_ref(target, parsed)
         return PinnedRead(place, resolve(place, parsed.ref), parsed)
     from lance_spark.catalog.lookup import (
-        catalog_of,  # a read by a path does not wait for catalogs
+        catalog_of,  # imported late, so that a read by path does not wait for catalogs
         open_table,
     )
 
@@ -31,7 +31,7 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
 
 
 def _at_ref(target: Target, options: ReadOptions) -> tuple[DatasetLocation, ReadOptions]:
-    """The dataset of a path with ``@``, as SQL reads it. Raises InvalidOption for a ref there and in the options."""
+    """The dataset of a path with ``@``, as in SQL. Raises InvalidOption for a ref both there and in the options."""
     from lance_spark.core.ref_expressions import TypedRef
     from lance_spark.storage.resolving import settle
 

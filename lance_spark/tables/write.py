@@ -1,4 +1,7 @@
-"""Writing: options, the version to start from, a plan; then the job: begin, fragments, one commit."""
+"""Writing a table: checks the options against a start version; then the job begins, writes fragments, commits once.
+
+Options and the DataFrame's schema come in; a new version comes out, or an error and no change.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark import hints
-from lance_spark.columns.append_lance import EvolvedRows, commit_evolved
+from lance_spark.columns.append_pylance import EvolvedRows, commit_evolved
 from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
@@ -42,7 +45,7 @@ from lance_spark.storage.commits import (
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, take_target
-from lance_spark.write import lance
+from lance_spark.write import pylance
 from lance_spark.write.rules import (
     Claim,
     Mode,
@@ -78,7 +81,7 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
 def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, WriteOptions]:
     """The dataset of a path with ``@`` and, if that names a branch, the options of a write to it.
 
-    Raises InvalidOption for a branch there and in the options, Refused for a tag or a version.
+    Raises InvalidOption for a branch both there and in the options, Refused for a tag or a version.
     """
     from lance_spark.storage.resolving import settle
 
@@ -97,14 +100,12 @@ def _plan(
     start = _start(location, options)
     if start is None:
         check_names(frame, new=True)
-        schema = lance.storage_schema(frame, options.files.data_storage_version)
+        schema = pylance.storage_schema(frame, options.files.data_storage_version)
         return WritePlan(location, options, "create", schema, None, claim)
     if options.create_table:
-        raise AlreadyExists(
-            f"There is a dataset at {location.uri} already.", hint="Leave create_table out to write to it."
-        )
+        raise AlreadyExists(f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it.")
     check_names(frame, new=overwrite)
-    target = lance.read_target(location, start)
+    target = pylance.read_target(location, start)
     check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
     evolution = None
@@ -116,23 +117,23 @@ def _plan(
     elif options.merge_schema:
         raise InvalidOption(
             "Option 'merge_schema' is for appends.",
-            hint="An overwrite takes the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
+            hint="An overwrite uses the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
         )
     elif options.overwrite_schema:
-        stored = lance.storage_schema(frame, target.data_storage_version)
+        stored = pylance.storage_schema(frame, target.data_storage_version)
     else:
         stored = same_schema(target.schema, frame)
     return WritePlan(location, options, mode, stored, start, evolution=evolution)
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:
-    """The version the job starts from; None when there is no dataset yet and one may be created."""
+    """The version from which the job starts; None if there is no dataset yet and one may be created."""
     if options.create_from is not None:
         start = resolve(location, options.create_from)
         try:
             check_new(location, str(options.branch))
         except AlreadyExists as there:
-            hint = hints.of("Leave create_branch out to write to it. ", there.hint or "")
+            hint = hints.of("Omit create_branch to write to it. ", there.hint or "")
             raise AlreadyExists(there.message, hint=hint) from None
         return start
     if options.branch is None:
@@ -145,15 +146,15 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     except NotFound as missing:
         raise NotFound(
             missing.message,
-            hint=hints.of(missing.hint or "", " To make a new branch: ", hints.write_new_branch(options.branch), "."),
+            hint=hints.of(missing.hint or "", " To create a new branch: ", hints.write_new_branch(options.branch), "."),
         ) from None
     return pin_latest(location, options.branch)
 
 
 def begin(plan: WritePlan) -> WriteJob:
-    """Execute the first step of a plan: create the branch, or declare the table, where either is new.
+    """Execute the first step of a plan: create the branch, or declare the table, if it is new.
 
-    Executors write to what is there from now on, and of several jobs that create the same one, the others are told
+    From now on executors write to an existing branch or table. If several jobs create the same one, all but one fail
     here, before they write. Raises AlreadyExists, Conflict, NotFound; then nothing was changed.
     """
     if plan.claim is not None:
@@ -166,12 +167,11 @@ def begin(plan: WritePlan) -> WriteJob:
 
 
 def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
-    """Commit what all tasks wrote as one version and return its number; None when there was nothing to append.
+    """Commit the output of all tasks as one version and return its number; None if there was nothing to append.
 
-    Raises Conflict where another process committed what cannot be combined, or dropped or renamed a new table in the
-    meantime; then the job leaves nothing behind. After any other error it is not certain that nothing was committed: a
-    request that timed out may have arrived. Then the files stay for cleanup to find, because deleting committed files
-    would lose data.
+    Raises Conflict if another process committed changes that cannot be combined, or dropped or renamed a new table
+    meanwhile; then the job leaves nothing behind. After any other error the outcome is unknown: a request that timed
+    out may have succeeded. Then the files stay for cleanup to find, because deleting committed files would lose data.
     """
     claim = job.claim
     if claim is None:
@@ -188,7 +188,7 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
         with suppress(LanceSparkError):
             claim.withdraw()
         raise
-    # The rows are committed. Reported as a failure, because the store did not answer now, they would be written twice.
+    # The rows are committed. If the store's failure now were reported as an error, they would be written twice.
     with suppress(StorageFailure):
         claim.confirm()
     return version
@@ -201,13 +201,13 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
     try:
         if evolves:
             return append_evolved(job, fragments)
-        return lance.commit(job, fragments)
+        return pylance.commit(job, fragments)
     except Conflict as conflict:
         try:
             _discard(job, fragments)
         except LanceSparkError as failure:
             raise Conflict(
-                f"{conflict.message} Cleaning up after it failed: {failure.message}", conflict.hint
+                f"{conflict.message} The cleanup after that failed: {failure.message}", conflict.hint
             ) from failure
         raise
     except PermissionDenied as denied:
@@ -217,7 +217,7 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
 
 
 def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
-    """Leave dataset and catalog as they were before a job that did not reach its commit."""
+    """Restore dataset and catalog to their state before a job that did not reach its commit."""
     try:
         _discard(job, fragments)
     finally:
@@ -227,23 +227,23 @@ def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
 
 def _discard(job: WriteJob, fragments: Sequence[str]) -> None:
     plan, branch = job.plan, job.plan.options.branch
-    lance.discard(plan, fragments)
-    # A branch that another process has committed to in the meantime is not this job's alone any more.
+    pylance.discard(plan, fragments)
+    # A branch to which another process has committed meanwhile no longer belongs to this job alone.
     if plan.creates_branch and branch is not None and find_latest(plan.location, branch) == job.start:
         drop_branch(plan.location, branch)
 
 
-# --- The commit of an append that brings columns along; runs on the driver, in Spark's worker for data sources
+# --- Commits of appends that add columns; on the driver, in Spark's worker for data sources
 
 
 def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_version: str, plan: Evolution) -> None:
-    """Raise Refused for files of the first format, and for a type of which too much is stored.
+    """Raise Refused for files of the first format, and if too much data would have to be converted to a wider type.
 
-    Values are written in their wider type by the process that commits, which has no session to compute with.
+    The committing process writes the converted values, and has no session to compute with.
     """
     if storage_version in FIRST_FORMATS and plan.adds:
         raise Refused(
-            "Cannot add a column: the data files are of format 0.1, where every file has every column.",
+            "Cannot add a column: the data files have format 0.1, where every file has every column.",
             hint="Write the rows to a new table, which gets a newer format.",
         )
     if plan.casts:
@@ -251,13 +251,13 @@ def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_ver
 
 
 def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
-    """Commit rows with the columns they bring along; returns the version.
+    """Commit rows with the columns they add; returns the version.
 
-    Commits made meanwhile are kept: what has to change is planned again on top of them. Raises Conflict if a column
-    that was written is another one by now; then nothing was committed.
+    Concurrent commits are kept: the necessary changes are planned again on top of them. Raises Conflict if a column
+    that was written has been dropped or replaced; then nothing was committed.
     """
     plan, start = job.plan, job.start
-    assert start is not None  # a new dataset has the columns it is created with
+    assert start is not None  # a new dataset is created with all columns
     location, branch = plan.location, start.branch
     rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message) | dict(job.properties or {}))
     casts = CastFiles(location, branch, LocalRunner())
@@ -282,7 +282,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
 
 
 def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, rows: pa.Schema) -> None:
-    """Raise Conflict if a column that was written is another one by now: one that was widened is still the same."""
+    """Raise Conflict if a written column has been dropped or replaced; a widened column is still the same."""
     before, now = open_pinned(location, start), open_pinned(location, head)
     ids = {field.name(): field.id() for field in now.lance_schema.fields()}
     for field in before.lance_schema.fields():
@@ -291,7 +291,7 @@ def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: P
             continue
         if name not in ids or now.schema.field(name).type == before.schema.field(name).type:
             raise Conflict(
-                f"Column '{name}' of {location.uri} was dropped, or made anew, since the job started.",
+                f"Column '{name}' of {location.uri} was dropped or replaced since the job started.",
                 hint="Run it again.",
             )
 
@@ -303,7 +303,7 @@ def _check_little(contents: Contents, plan: Evolution) -> None:
     if not Work(copies=contents.fragment_count, copied_bytes=size).is_little:
         cast = plan.casts[0]
         raise Refused(
-            f"Column '{cast.source}' would have to be written anew as {cast.type} in {contents.fragment_count} "
-            f"fragments, which is too much for {OPERATION!r} inside of an append.",
+            f"Column '{cast.source}' would have to be rewritten as {cast.type} in {contents.fragment_count} "
+            f"fragments, which is too much for {OPERATION!r} inside an append.",
             hint=hints.of("Do it on the executors first: ", hints.widen_column(cast.source, str(cast.type)), "."),
         )

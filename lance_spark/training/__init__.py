@@ -1,1 +1,1 @@
-"""Frozen sets for training loops. What needs torch is in ``lance_spark.training.torch``, and nowhere else."""
+"""Frozen sets for training loops. Only ``lance_spark.training.torch`` needs torch."""

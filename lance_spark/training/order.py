@@ -1,4 +1,4 @@
-"""Which rows of a split are in which batch of which process, in which epoch. Pure: positions in, positions out."""
+"""Assigns the rows of a split to batches, processes and epochs. Pure: positions in, positions out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Shard:
 class Order:
     """The batches of one process. Step k of all ranks together is rows ``k * step`` to ``(k + 1) * step`` of the order.
 
-    So a row is read once in an epoch, and where all stand is one number, whatever the number of workers.
+    So each row is read once per epoch, and one number is the position of all ranks, whatever the number of workers.
     """
 
     rows: int
@@ -49,11 +49,11 @@ class Order:
 
     def __post_init__(self) -> None:
         if type(self.batch_size) is not int or self.batch_size < 1:
-            raise InvalidOption(f"A batch has at least one row, not {self.batch_size!r}.")
+            raise InvalidOption(f"batch_size must be 1 or more, not {self.batch_size!r}.")
 
     @property
     def step(self) -> int:
-        """Rows that all ranks take with one batch each."""
+        """How many rows all ranks take with one batch each."""
         return self.batch_size * self.shard.world_size
 
     @property
@@ -81,13 +81,13 @@ class Order:
         return number
 
     def position_of(self, number: int) -> int:
-        """Where all ranks stand before a batch."""
+        """The position of all ranks before a batch."""
         return min(number * self.step, self.rows)
 
 
 @lru_cache(maxsize=2)
 def _epoch(rows: int, seed: int, epoch: int) -> Positions:
-    """The order of an epoch: positions by their hash, as of rows, for the purpose ``epoch/N``."""
+    """The order of an epoch: positions sorted by their hash, like that of rows, for the purpose ``epoch/N``."""
     hashes = hash_row_ids(np.arange(rows, dtype=np.uint64), seed, f"epoch/{epoch}")
     order: Positions = np.argsort(hashes, kind="stable")
     return order
@@ -95,7 +95,7 @@ def _epoch(rows: int, seed: int, epoch: int) -> Positions:
 
 @dataclass(frozen=True)
 class Worker:
-    """One of the processes that load for a rank; batches go around."""
+    """One of the processes that load for a rank; batches are dealt to them in turn."""
 
     number: int = 0
     count: int = 1
@@ -110,37 +110,37 @@ class Worker:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a rank stands: as it is saved with a checkpoint."""
+    """The position of a rank, as saved with a checkpoint."""
 
     set: str
     split: str | None
     fingerprint: str
-    """Tells the plan from another one of the same name."""
+    """Distinguishes the plan from another one of the same name."""
     epoch: int = 0
     position: int = 0
-    """Rows of the epoch's order that all ranks together are done with."""
+    """Rows of the epoch's order that all ranks together have finished."""
     start: int = 0
-    """Position at which the workers of this epoch began, or began again."""
+    """Position at which the workers of this epoch started or resumed."""
 
     def as_state(self) -> dict[str, Any]:
-        """As plain values, which torch.save and JSON both take."""
+        """Plain values that both torch.save and JSON accept."""
         return dict(vars(self))
 
     def resumed(self, state: Any) -> Progress:
-        """The progress in a saved state. Raises InvalidOption for what is none, Refused for one of another set."""
+        """The progress in a saved state. Raises InvalidOption unless it is a state, Refused for one of another set."""
         if not isinstance(state, dict) or state.keys() != vars(self).keys():
             raise InvalidOption(
-                f"This is no state of a frozen set: {state!r}.",
+                f"This is not the state of a frozen set: {state!r}.",
                 hint="Give what state_dict() returned, as in loader.load_state_dict(checkpoint['data']).",
             )
         saved = Progress(**state)
         kept = [saved.epoch, saved.position, saved.start]
         if any(type(number) is not int or number < 0 for number in kept):
-            raise InvalidOption("This is no state of a frozen set: epoch and position are whole numbers from 0.")
+            raise InvalidOption("This is not the state of a frozen set: epoch and position are whole numbers from 0.")
         if (saved.set, saved.split, saved.fingerprint) != (self.set, self.split, self.fingerprint):
             raise Refused(
-                f"The state is of split '{saved.split}' of the frozen set '{saved.set}', and of another plan or split "
-                f"than '{self.split}' of '{self.set}'.",
-                hint="Open the set that the checkpoint was made with.",
+                f"The state belongs to split '{saved.split}' of the frozen set '{saved.set}', whose plan or split is "
+                f"not that of '{self.split}' of '{self.set}'.",
+                hint="Open the set with which the checkpoint was made.",
             )
         return saved

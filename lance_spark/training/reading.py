@@ -1,4 +1,4 @@
-"""Rows of a frozen set for one process: opened where they are read, never taken through a fork. Without torch."""
+"""Reads rows of a frozen set in one process. Files are opened where they are read, never inherited through a fork."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Convert = Callable[[pa.Table], Any]
 
 @dataclass(frozen=True)
 class FrozenSplit:
-    """A split of a frozen set, opened: what a process needs to read it. Pickles; other processes open it anew."""
+    """An opened split of a frozen set. Can be pickled; other processes open their own files."""
 
     reading: FrozenReading
     lineage: Lineage
@@ -32,28 +32,28 @@ class FrozenSplit:
     process: int = field(default_factory=os.getpid)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The process that unpickles it opens files of its own."""
+        """The unpickling process opens its own files."""
         return FrozenSplit, (self.reading, self.lineage, self.split, self.first, self.rows)
 
     def read(self, positions: Sequence[int]) -> pa.Table:
-        """The rows at some positions of the split, in the order of these. Raises NotFound, Refused after a fork."""
+        """The rows at some positions of the split, in the given order. Raises NotFound, Refused after a fork."""
         self.check_process()
         for position in positions:
             if not 0 <= position < self.rows:
-                raise NotFound(f"Position {position} is not in a split of {self.rows} rows.")
+                raise NotFound(f"Position {position} is outside the split of {self.rows} rows.")
         return read_rows(self.reading, [self.first + int(position) for position in positions])
 
     def check_process(self) -> None:
-        """Raise Refused in a process that was forked: Lance's threads and locks are not there, and reads would hang."""
+        """Raise Refused in a forked process: Lance's threads do not survive a fork, so reads would hang."""
         if self.process != os.getpid():
             raise Refused(
-                "Lance was opened before this process was forked, and does not survive that.",
-                hint="Give the DataLoader multiprocessing_context='spawn', or use loader(...), which does.",
+                "This process was forked after it opened Lance, which does not survive a fork.",
+                hint="Give the DataLoader multiprocessing_context='spawn', or use loader(...), which does that.",
             )
 
     @property
     def fingerprint(self) -> str:
-        """Tells this plan from another one, also on other machines."""
+        """Identifies this plan, on any machine."""
         spec, source = self.lineage.spec, self.lineage.source
         said = [source.branch, source.version, spec.filter, spec.splits, spec.by, spec.seed, self.lineage.algorithm,
                 [size.rows for size in self.lineage.sizes]]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Frozen sets as torch datasets: by position, or as a stream of batches that resumes. Needs torch; pip only."""
+"""Frozen sets as torch datasets: by position, or as a stream of batches that can resume. Requires torch."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ except ModuleNotFoundError as missing:
 
 _LARGEST = 2**63 - 1
 _MAKE_BATCHES = frozenset({"batch_size", "batch_sampler", "drop_last", "sampler", "shuffle"})
-_LEAVE_OUT = "Leave such rows out when freezing, leave the column out, or give convert=, a function of the rows."
+_LEAVE_OUT = "Leave such rows out when freezing, leave the column out, or pass convert=, a function of the rows."
 
 
 def to_tensors(rows: pa.Table) -> dict[str, Any]:
     """Columns by name: tensors of numbers, booleans and vectors of them, lists of everything else.
 
-    Missing floating-point numbers are NaN. Raises Refused for other missing numbers, for which torch has nothing.
+    Missing floating-point numbers are NaN. Raises Refused for other missing numbers, which a tensor cannot represent.
     """
     return {name: _to_tensor(name, rows[name].combine_chunks()) for name in rows.schema.names}
 
 
 def _to_tensor(name: str, column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):  # a column without chunks stays one
+    if isinstance(column, pa.ChunkedArray):  # combining a column without chunks keeps it chunked
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     kind = column.type
     vector = pt.is_fixed_size_list(kind)
@@ -54,16 +54,16 @@ def _to_tensor(name: str, column: Any) -> Any:
             raise _missing(name)
         values = pc.fill_null(values, float("nan"))
     array = np.array(values.to_numpy(zero_copy_only=False), copy=True)
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch has no larger unsigned numbers everywhere
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # not every torch supports larger unsigned numbers
         if array.size and array.max() > _LARGEST:
-            raise Refused(f"Column '{name}' has {array.max()}, for which a tensor has no place.", hint=_LEAVE_OUT)
+            raise Refused(f"Column '{name}' has {array.max()}, which a tensor cannot represent.", hint=_LEAVE_OUT)
         array = array.astype(np.int64)
     return torch.from_numpy(array.reshape(len(column), kind.list_size) if vector else array)
 
 
 def _missing(name: str) -> Refused:
     return Refused(
-        f"Column '{name}' has missing values, for which a tensor has no place.",
+        f"Column '{name}' has missing values, which a tensor cannot represent.",
         hint=_LEAVE_OUT,
     )
 
@@ -71,7 +71,7 @@ def _missing(name: str) -> Refused:
 class FrozenRows(Dataset):  # type: ignore[misc]
     """A split by position, for a DataLoader with a sampler of your own. An item is one row as a dict.
 
-    Workers have to be spawned: ``DataLoader(rows, num_workers=4, multiprocessing_context="spawn")``.
+    Workers must be spawned: ``DataLoader(rows, num_workers=4, multiprocessing_context="spawn")``.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class FrozenRows(Dataset):  # type: ignore[misc]
         return self.__getitems__([position])[0]
 
     def __getitems__(self, positions: Sequence[int]) -> list[dict[str, Any]]:
-        """Several rows at once, which DataLoader asks for: one look-up for a batch."""
+        """Several rows at once, as DataLoader requests them: one lookup per batch."""
         for position in map(index, positions):
             if not 0 <= position < len(self):
                 raise IndexError(position)  # ends a loop over the rows, as Python expects
@@ -102,25 +102,25 @@ class FrozenRows(Dataset):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Batching:
-    """How rows become batches: rows of a batch, which process of how many this is, and what happens at the end."""
+    """How rows become batches: the batch size, the rank of this process, and the end of an epoch."""
 
     batch_size: int
     rank: int = 0
     world_size: int = 1
     drop_last: bool = False
-    """Leave out rows at the end that do not fill a batch on every rank. Training with several ranks wants it, as they
-    wait for each other; else the last batch of a rank may be short or missing."""
+    """Leave out rows at the end that do not fill a batch on every rank. Training with several ranks needs it, because
+    they wait for each other. Without it, the last batch of a rank may be short or missing."""
     reshuffle: bool = False
-    """Epoch 0 is in the set's order; with this every later one has an order of its own, else all have this one."""
+    """Epoch 0 is in the set's order. With this, every later epoch has an order of its own; otherwise the same one."""
     convert: Convert = field(default=to_tensors)
-    """What becomes of the rows of a batch, an Arrow table; with workers a function of a module, as it is pickled."""
+    """Converts the rows of a batch, an Arrow table. With workers, it must be a function of a module, to be pickled."""
 
 
 class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
     """A split as a stream of batches: the same ones in the same order, whatever the number of workers.
 
-    ``loader(num_workers)`` is the way to iterate: it counts what the training loop got, and so knows where to resume.
-    Given to a DataLoader, ``batch_size=None`` is needed, as batches are made here, and spawned workers.
+    Iterate with ``loader(num_workers)``: it counts the batches that the training loop got, and so knows where to
+    resume. To pass it to a DataLoader, use ``batch_size=None``, since batches are made here, and spawned workers.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
     ) -> None:
         """Raises NotFound, Conflict, InvalidOption."""
         if not isinstance(batching, Batching):
-            raise InvalidOption(f"{batching!r} is no Batching.", hint="Give one, as in Batching(256).")
+            raise InvalidOption(f"Expected a Batching, got {batching!r}.", hint="Give one, as in Batching(256).")
         self._split: FrozenSplit = open_split(uri, name, split, columns, storage_options)
         shard = Shard(batching.rank, batching.world_size)
         seed = self._split.lineage.spec.seed
@@ -157,7 +157,7 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
             batch = self._convert(self._split.read(order.batch(now.epoch, number).tolist()))
             self._progress = self._after(now, number + 1)
             yield batch
-        if self._progress.epoch == now.epoch:  # the last batch was not here: this is one worker of several
+        if self._progress.epoch == now.epoch:  # the last batch went to another worker
             self.set_epoch(now.epoch + 1)
 
     def _card(self) -> Card:
@@ -174,26 +174,26 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
         return Card(type(self).__name__, where, f"{facts[1][1]} rows, {facts[2][1]}, at {facts[4][1]}", facts[1:])
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch."""
+        """Move to the beginning of an epoch."""
         self._progress = replace(self._progress, epoch=epoch, position=0, start=0)
 
     def _after(self, now: Progress, done: int) -> Progress:
-        """The progress when the first batches of an epoch are done: at the end it is that of the next epoch."""
+        """The progress after the first batches of an epoch; at its end, the start of the next epoch."""
         if done >= len(self):
             return replace(now, epoch=now.epoch + 1, position=0, start=0)
         return replace(now, position=self.order.position_of(done))
 
     def advance(self, batches: int) -> None:
-        """Go on by as many batches of this rank as the training loop got from workers; to the next epoch at the end."""
+        """Advance by this rank's batches that the training loop got from workers; at the end, to the next epoch."""
         after = self._after(self._progress, self.order.batch_at(self._progress.position) + batches)
         self._progress = replace(after, start=after.position)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process stands. What workers of a plain DataLoader did is not in it: see ``loader``."""
+        """The position of this process, without the progress of a plain DataLoader's workers: see ``loader``."""
         return self._progress.as_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to where a state was taken; the number of workers, ranks and the batch size may be others.
+        """Restore a saved position; the number of workers or ranks and the batch size may differ.
 
         Raises InvalidOption, and Refused for a state of another set, or a position at which no batch begins.
         """
@@ -204,20 +204,20 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
         self._progress = resumed
 
     def loader(self, num_workers: int = 0, **settings: Any) -> FrozenLoader:
-        """Iterates in epochs, with workers that are spawned. ``settings`` are those of torch's DataLoader.
+        """Iterates in epochs, with spawned workers. ``settings`` are those of torch's DataLoader.
 
-        Raises InvalidOption for a setting that would make batches: the dataset does.
+        Raises InvalidOption for a setting that controls batches: the dataset makes them.
         """
         for name in sorted(_MAKE_BATCHES.intersection(settings)):
             raise InvalidOption(
-                f"'{name}' is not a setting of loader(...): batches are made by the dataset.",
-                hint="Batching(batch_size, drop_last=..., reshuffle=...) says how.",
+                f"'{name}' is not a setting of loader(...): the dataset makes the batches.",
+                hint="Use Batching(batch_size, drop_last=..., reshuffle=...) instead.",
             )
         return FrozenLoader(self, num_workers, settings)
 
 
 class FrozenLoader:
-    """The batches of an epoch for each loop over it; ``state_dict`` says what the loop got, not what was prefetched."""
+    """The batches of an epoch for each loop over it; ``state_dict`` counts delivered batches, not prefetched ones."""
 
     def __init__(self, batches: FrozenBatches, num_workers: int, settings: Mapping[str, Any]) -> None:
         """See FrozenBatches.loader."""

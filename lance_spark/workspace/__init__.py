@@ -1,1 +1,1 @@
-"""The workspace of the command line: which dataset, which branch, which remotes. Pure."""
+"""Workspaces of the command line: the dataset, branch and remotes that a directory stands for."""

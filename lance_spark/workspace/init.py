@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import AlreadyExists, Refused, SchemaMismatch
-from lance_spark.scan.lance import column_names
+from lance_spark.scan.pylance import column_names
 from lance_spark.storage.commits import create_dataset
 from lance_spark.storage.datasets import find_latest, locate_typed
 from lance_spark.storage.resolving import dataset_around, dataset_at
@@ -19,38 +19,38 @@ from lance_spark.write.rules import check_names
 
 @dataclass(frozen=True)
 class InitPlan:
-    """What has to be done for a dataset to be there."""
+    """The steps that make a dataset exist."""
 
     columns: tuple[str, ...]
     """Names of the columns that the dataset has, or would have."""
     create: pa.Schema | None
-    """The columns of the dataset to make; None where there is one, which stays as it is."""
+    """The columns of the dataset to create; None if one exists, which stays as it is."""
 
 
 def init_location(uri: str, storage_options: Mapping[str, str]) -> DatasetLocation:
-    """Where the dataset is, or is to be. Raises Refused for a place inside another dataset's directory.
+    """The place of the dataset, existing or not. Raises Refused for a place inside another dataset's directory.
 
-    Whoever is in ``flights.lance/data`` and says ``init .`` does not want a second dataset among the first one's files.
+    ``init .`` in ``flights.lance/data`` is a mistake: it would put a second dataset among the first one's files.
     """
     location = locate_typed(uri, storage_options)
     around = dataset_around(location.uri) if location.is_local else None
     if around is not None and around.uri != location.uri:
         raise Refused(
             f"{location.uri} is inside the dataset {around.uri}.",
-            hint=f"For that dataset: lance-git init {around.uri}. A new one has to be elsewhere.",
+            hint=f"For that dataset: lance-git init {around.uri}. Create a new one elsewhere.",
         )
     return dataset_at(uri, storage_options)
 
 
 def plan_init(location: DatasetLocation, source: DatasetLocation | None) -> InitPlan:
-    """What there is to do. A new dataset has the columns of the source; without one it has none.
+    """The plan of an init. A new dataset has the columns of the source, or none without a source.
 
-    Raises AlreadyExists for a source where there is a dataset, and what :func:`read_schema_of` raises.
+    Raises AlreadyExists for a source if the dataset exists, and what :func:`read_schema_of` raises.
     """
     pin = find_latest(location, None)
     if pin is not None and source is not None:
         raise AlreadyExists(
-            f"There is a dataset at {location.uri} already, with columns of its own.",
+            f"A dataset with its own columns already exists at {location.uri}.",
             hint="Leave --from out for a workspace, or choose another place for a new dataset.",
         )
     if pin is not None:
@@ -69,6 +69,6 @@ def _columns_of(source: DatasetLocation) -> pa.Schema:
 
 
 def init_dataset(location: DatasetLocation, plan: InitPlan) -> None:
-    """Create the dataset, without rows, unless it is there. Raises AlreadyExists where it came in between."""
+    """Create the dataset without rows, unless it exists. Raises AlreadyExists if another process was first."""
     if plan.create is not None:
         create_dataset(location, plan.create)

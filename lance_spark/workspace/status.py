@@ -1,4 +1,4 @@
-"""Where a branch stands: how far it, its parent and its remote's branch have moved since they were one."""
+"""The status of a branch: how far it, its parent and its remote's branch have diverged."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import check_listed
 
 _NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
-"""Operations that change neither rows nor columns: there is nothing in them to merge or to push."""
+"""Operations that change neither rows nor columns, and so leave nothing to merge or push."""
 
 _MANY = 1000
-"""Beyond this number of versions, merges among them are counted as well: telling them apart means to read each one."""
+"""Beyond this number of versions, merges among them also count: only reading each version could tell them apart."""
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """How a branch stands to one that follows a remote's. As of the last fetch: the remote is not asked."""
+    """How a branch relates to one that follows a remote's, at the last fetch: the remote is not contacted."""
 
     name: str
     """``origin/main``."""
@@ -34,13 +34,13 @@ class Tracking:
     branch: str
     """The remote's branch."""
     version: int
-    """The remote's version that was fetched last."""
+    """The version of the remote that was fetched last."""
     ahead: int
-    """Versions of the branch that the remote does not have; merges of what it has do not count."""
+    """Versions of the branch that the remote lacks; merges of what the remote has do not count."""
     behind: int
-    """Versions of the remote that the branch does not have."""
+    """Versions of the remote that the branch lacks."""
     related: bool = True
-    """Whether the two are known to have a version in common: without one, no pull or push combines them."""
+    """Whether the two have a known common version: without one, no pull or push can combine them."""
 
     def is_counterpart(self, branch: str) -> bool:
         """Whether it is the remote's branch of the same name."""
@@ -57,15 +57,15 @@ class Status:
     parent: str | None = None
     """None for main."""
     common: str | None = None
-    """``branch@version`` that both have; None where there is none or more than one."""
+    """``branch@version`` that both have; None if there is none or more than one."""
     ahead: int = 0
-    """Versions of the branch that the parent does not have; merges of what it has do not count."""
+    """Versions of the branch that the parent lacks; merges of what the parent has do not count."""
     behind: int = 0
-    """Versions of the parent that the branch does not have."""
+    """Versions of the parent that the branch lacks."""
     remotes: tuple[Tracking, ...] = ()
-    """Of the same name, or what the branch was created from."""
+    """Remote branches of the same name, or those that the branch was created from."""
     follows: str | None = None
-    """What the branch itself follows, ``main of origin``; then nothing else is said."""
+    """What the branch itself follows, as ``main of origin``; then the other fields stay empty."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -73,7 +73,7 @@ class Status:
 
 
 def status(location: DatasetLocation, branch: str | None) -> Status:
-    """Where a branch (None for main) stands. Raises NotFound."""
+    """The status of a branch (None for main). Raises NotFound."""
     table = refs.read_branches(location)
     check_listed(location, table, branch)
     newest = pin_latest(location, branch)
@@ -106,9 +106,9 @@ def _beside_parent(
 def _tracking(
     location: DatasetLocation, graph: Graph, newest: PinnedVersion, name: str, follows: Follows
 ) -> Tracking | None:
-    """None where the first fetch was interrupted.
+    """How a branch relates to a following branch; None if the first fetch was interrupted.
 
-    Behind counts the remote's versions, of which a fetch makes one: those after the newest that the branch has.
+    ``behind`` counts the remote's versions after the newest one that the branch has. A fetch turns several into one.
     """
     last = follows.newest
     if last is None:
@@ -123,7 +123,7 @@ def _tracking(
 
 
 def changes_since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:
-    """Versions of a side's own chain, with changes of their own, that the other one does not have."""
+    """Versions of a side's own chain, with changes of their own, that the other side lacks."""
     held = graph.held(other, side)
     known = held.get(graph.node(side).chain, -1)
     fork = None if side.branch is None else graph.fork(side.branch)
@@ -137,7 +137,7 @@ def changes_since(location: DatasetLocation, graph: Graph, side: PinnedVersion, 
 
 
 def _changes_something(transaction: Transaction | None, held: dict[str, int]) -> bool:
-    """Whether a version is more than a merge of what the other side has (``held``), or a note about files."""
+    """Whether a version is more than a merge of what the other side has (``held``), or a change of file metadata."""
     if transaction is None:
         return True
     trace = read_trace(transaction.properties)

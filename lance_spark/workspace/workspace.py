@@ -1,4 +1,4 @@
-"""Workspaces of ``lance-git``: the one that counts, making one, and changing what is in it."""
+"""Workspaces of ``lance-git``: finding, creating and changing them, and creating the dataset of a new one."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from lance_spark.storage import resolving
 
 
 def find_here(directory: str) -> OpenWorkspace | PlainDataset | None:
-    """The workspace or the dataset that counts in a directory; see :func:`lance_spark.storage.resolving.find_here`."""
+    """The workspace or dataset that applies in a directory; see :func:`lance_spark.storage.resolving.find_here`."""
     return resolving.find_here(directory)
 
 
 def workspace_in(directory: str) -> OpenWorkspace | None:
-    """The workspace of just this directory. Raises InvalidOption, StorageFailure for a file that makes no sense."""
+    """The workspace of exactly this directory. Raises InvalidOption for an invalid file, StorageFailure."""
     return resolving.open_workspace(directory)
 
 
 def is_for(workspace: OpenWorkspace, location: DatasetLocation) -> bool:
-    """Whether a workspace is for this very dataset."""
+    """Whether a workspace belongs to exactly this dataset."""
     return resolving.is_for(workspace, location.uri)
 
 
 def is_free(directory: str) -> bool:
-    """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be found out."""
+    """Whether a path does not exist or is an empty directory. Raises StorageFailure if that cannot be determined."""
     return resolving.is_free(directory)
 
 
 @contextmanager
 def new_workspace(directory: str, workspace: Workspace, undo: Callable[[], object] | None = None) -> Iterator[None]:
-    """A new workspace for what the block makes; it goes again if the block fails, or is interrupted.
+    """A new workspace for what the block creates; it is removed again if the block fails or is interrupted.
 
-    The workspace comes first: if the process is killed in the block, the same command finds the workspace and goes on.
-    ``undo`` then takes away what the block made as well, the workspace last. Raises AlreadyExists, StorageFailure,
-    PermissionDenied.
+    The workspace comes first: after a crash in the block, the same command finds the workspace and continues. ``undo``
+    removes what the block created, and the workspace last. Raises AlreadyExists, StorageFailure, PermissionDenied.
     """
     resolving.create_workspace(directory, workspace)
     try:
@@ -51,21 +50,21 @@ def new_workspace(directory: str, workspace: Workspace, undo: Callable[[], objec
 
 
 def remove_with_content(directory: str) -> None:
-    """Take away a directory that was made a moment ago, and all in it, the workspace last. Raises StorageFailure."""
+    """Remove a directory that was just created, with all its content, the workspace last. Raises StorageFailure."""
     resolving.remove_with_content(directory)
 
 
 def set_branch(directory: str, branch: str) -> None:
-    """Make a branch the current one of a workspace. Raises NotFound for a workspace that is gone."""
+    """Make a branch the current one of a workspace. Raises NotFound if the workspace is gone."""
     resolving.change_workspace(directory, partial(with_branch, branch=branch))
 
 
 def finish_clone(directory: str, branch: str) -> None:
-    """Note that the clone in a workspace is whole, and which branch is the current one."""
+    """Record that the clone in a workspace is complete, and its current branch."""
     set_branch(directory, branch)
     resolving.change_workspace(directory, with_clone_finished)
 
 
 def change_remotes(directory: str, change: Callable[[str], str], dry_run: bool) -> None:
-    """Change the text of a workspace's file; a trial only finds out whether that could be done. Raises NotFound."""
+    """Change the text of a workspace's file; a dry run only checks whether that is possible. Raises NotFound."""
     resolving.change_workspace(directory, change, dry_run)

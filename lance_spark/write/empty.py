@@ -1,4 +1,4 @@
-"""Datasets and versions with columns and without rows."""
+"""Datasets and versions with columns but no rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.storage.commits import check_writable, create_dataset, overwrite_without_rows
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import read_target, storage_schema
+from lance_spark.write.pylance import read_target, storage_schema
 from lance_spark.write.rules import check_names, check_replaces
 
 
@@ -17,8 +17,8 @@ def write_without_rows(
 ) -> None:
     """Create a dataset; or give a branch (None for main) other columns and no rows, as one version.
 
-    Raises SchemaMismatch, AlreadyExists for a ``new`` dataset that is there, and for another one NotFound, Conflict,
-    and Refused for another file format or other row ids.
+    Raises SchemaMismatch; AlreadyExists if a ``new`` dataset exists; and otherwise NotFound, Conflict, and Refused for
+    another file format or other row ids.
     """
     check_names(schema, new=True)
     if new:

@@ -1,4 +1,4 @@
-"""What a write will do, and whether a DataFrame fits the dataset it is written to, decided from schemas alone."""
+"""The plan of a write, and whether a DataFrame fits the dataset, from schemas alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEPS = {"create": "create", "append": "append to {} of", "overwrite": "overwri
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """What the version that a write starts from fixes for the new files."""
+    """The properties that the starting version fixes for new files."""
 
     schema: pa.Schema
     data_storage_version: str
@@ -42,38 +42,38 @@ class Claim(Protocol):
     """The name of a table in a catalog, which a write holds until the table has its first rows."""
 
     def take(self) -> Claim | None:
-        """Begin: declare the table, unless it is declared. None where nothing can be held."""
+        """Begin: declare the table, unless it is already declared. None if nothing can be held."""
 
     def confirm(self) -> None:
         """Raise Conflict if another process dropped, renamed or deregistered the table since."""
 
     def withdraw(self) -> None:
-        """Give the name back, if this write declared it."""
+        """Release the name, if this write declared it."""
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What a write will do, checked. Nothing is done yet: it can be printed, pickled, and executed later or never."""
+    """A checked write. Nothing has happened yet: it can be printed, pickled, and executed later or never."""
 
     location: DatasetLocation
     options: WriteOptions
     mode: Mode
     schema: pa.Schema
-    """Schema of the rows as they are stored: the dataset's own types on append, the DataFrame's otherwise."""
+    """Schema of the stored rows: the dataset's own types on append, the DataFrame's otherwise."""
     start: PinnedVersion | None
-    """Version the write starts from; None when it creates the dataset."""
+    """The version that the write starts from; None if it creates the dataset."""
     claim: Claim | None = None
-    """The table of a catalog that gets its first rows; None for all other writes."""
+    """The catalog table that gets its first rows; None for all other writes."""
     evolution: Evolution | None = None
-    """The columns that an append adds or widens; None where the dataset's columns take the rows as they are."""
+    """The columns that an append adds or widens; None if the dataset's columns already fit the rows."""
 
     @property
     def creates_branch(self) -> bool:
-        """Whether the branch is a new one, so that a failed job deletes it."""
+        """Whether the branch is new, so that a failed job deletes it."""
         return self.options.create_from is not None
 
     def __str__(self) -> str:
-        """The steps, one a line."""
+        """The steps, one per line."""
         branch = self.options.branch or MAIN
         steps = [f"create branch '{branch}' at {self.start}"] if self.creates_branch else []
         steps += ["declare the table in its catalog"] if self.claim is not None else []
@@ -86,22 +86,22 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """A plan whose execution has begun: what executors and the final commit need to know."""
+    """A plan in execution: the inputs of executors and the final commit."""
 
     plan: WritePlan
     start: PinnedVersion | None
-    """Version the commit follows: that of the plan, or the first one of the new branch."""
+    """The version that the commit follows: that of the plan, or the first one of the new branch."""
     claim: Claim | None = None
-    """What is held in a catalog; None for all other writes."""
+    """The held name in a catalog; None for all other writes."""
     properties: Mapping[str, str] | None = None
-    """What the version is to say of itself, beside the commit message."""
+    """Properties of the version, in addition to the commit message."""
 
 
 def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     """The dataset's fields that the DataFrame provides, in the dataset's order; columns match by name.
 
-    Nullable columns may be missing. Raises SchemaMismatch, naming the column, both types and the way out, for an
-    unknown column, a missing column that cannot be null, and a type that could lose values.
+    Nullable columns can be missing. Raises SchemaMismatch, naming the column, both types and the remedy, for an unknown
+    column, a missing column that cannot be null, and a type that could lose values.
     """
     for name in frame.names:
         if dataset.get_field_index(name) < 0:
@@ -133,10 +133,10 @@ def same_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
 
 
 def check_names(frame: pa.Schema, new: bool) -> None:
-    """Raise SchemaMismatch for a DataFrame without columns, whose rows would vanish, or with two of one name.
+    """Raise SchemaMismatch for a DataFrame without columns, whose rows would vanish, or with a duplicate name.
 
-    pylance writes a struct with two fields of one name and cannot read it again. For a ``new`` schema also for a
-    column that pylance could not write, or not read again.
+    pylance writes a struct with duplicate field names but cannot read it back. For a ``new`` schema, also raise for a
+    column that pylance could not write, or not read back.
     """
     if not frame.names:
         raise SchemaMismatch("The DataFrame has no columns, so there is nothing to write.")
@@ -151,10 +151,10 @@ def check_names(frame: pa.Schema, new: bool) -> None:
 
 
 def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
-    """Raise Refused for options that an existing dataset has settled already.
+    """Raise Refused for options that an existing dataset has already fixed.
 
-    pylance takes files of another format version and commits them next to the old ones; the stable row id option
-    it ignores without a word.
+    pylance accepts files of another format version and commits them next to the old ones; it silently ignores the
+    stable row id option.
     """
     version = options.files.data_storage_version
     if version is not None and version != target.data_storage_version:
@@ -166,7 +166,7 @@ def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
     if options.enable_stable_row_ids not in (None, target.stable_row_ids):
         state = "has" if target.stable_row_ids else "does not have"
         raise Refused(
-            f"The dataset {state} stable row ids, and that cannot change after it was created.",
+            f"The dataset {state} stable row ids, and that cannot change after its creation.",
             hint="Leave enable_stable_row_ids out, or write to a new path.",
         )
 
@@ -186,7 +186,7 @@ def _check_type(given: pa.Field, stored: pa.Field) -> None:
 
 
 def _repeated(fields: Iterable[pa.Field], path: str = "") -> str | None:
-    """Path of the first column or field, at any depth, whose neighbour has the same name."""
+    """Path of the first column or field, at any depth, with the name of a sibling."""
     seen = set()
     for field in fields:
         if field.name in seen:
@@ -210,25 +210,25 @@ def _unknown(name: str, dataset: pa.Schema) -> SchemaMismatch:
     return SchemaMismatch(f"The dataset has no column '{name}'.", hint=hint)
 
 
-# --- Appends that bring columns along: which columns are added and which types widened, so that the rows fit
+# --- Appends that add or widen columns so that the rows fit
 # Pure.
 
 
 def plan_merged(dataset: pa.Schema, frame: pa.Schema) -> Evolution | None:
-    """What has to change for the columns of a DataFrame; None if nothing has to.
+    """The changes that a DataFrame's columns need; None if there are none.
 
-    New columns come last, in the DataFrame's order, and may be null. A type is widened if every stored value stays what
-    it is; other types are for ``append_schema`` to judge. Raises AlreadyExists for names that differ in case only,
-    InvalidName, and Refused for a new column of blobs.
+    New columns come last, in the DataFrame's order, and are nullable. A type is widened if every stored value stays the
+    same; ``append_schema`` checks other types. Raises AlreadyExists for names that differ only in case, InvalidName,
+    and Refused for a new blob column.
     """
     plan = plan_evolution(dataset, [change for field in frame if (change := _change(dataset, field)) is not None])
     return plan if plan.steps else None
 
 
 def plan_again(now: pa.Schema, rows: pa.Schema) -> Evolution:
-    """What has to change in a version for rows that were written already, in exactly these types.
+    """The changes that a version needs for rows that were already written, with exactly these types.
 
-    Raises Conflict if another process gave a column another type since, or added one that may not be null.
+    Raises Conflict if another process has since changed a column's type, or added a column that is not nullable.
     """
     for field in now:
         at = rows.get_field_index(field.name)

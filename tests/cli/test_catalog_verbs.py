@@ -121,7 +121,7 @@ def test_describe_tells_what_is_in_a_table(shared):
     assert "  version     2, 1 row, committed " in text
     assert "  properties  team = air\n" in text
     assert "none yet: the table is only declared" in catalog(shared, "describe", "ns1.declared").out
-    assert "directory only" in catalog(shared, "describe", "trips").out
+    assert "only a directory" in catalog(shared, "describe", "trips").out
     assert catalog(shared, "describe", "ns1.ns2", "--json").json["properties"] == {"owner": "me"}
     assert catalog(shared, "describe", "--json").json["kind"] == "namespace"
 
@@ -152,7 +152,7 @@ def test_alter_sets_and_removes_properties(lake):
     assert catalog(lake, "alter", "", "-p", "site=nyc").code == 0
     for name, properties in (("ns1.ns2", {"team": "air"}), ("", {"site": "nyc"})):
         assert catalog(lake, "describe", name, "--json").json["properties"] == properties
-    assert "directory only" in catalog(lake, "alter", "trips", "-p", "a=b").error
+    assert "a directory has no properties" in catalog(lake, "alter", "trips", "-p", "a=b").error
 
 
 def test_rename_moves_a_row_or_the_files_as_well(lake):
@@ -263,42 +263,42 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(shared, change):
 
 
 WRONG = [
-    (("lss",), 2, "'lss' is no verb of lance-catalog. Did you mean 'ls'?"),
+    (("lss",), 2, "'lss' is not a verb of lance-catalog. Did you mean 'ls'?"),
     (("--mode", "v3", "ls"), 2, "Invalid value for '--mode'"),
     (("--storage", "secret-without-a-key", "ls"), 2, "--storage takes KEY=VALUE."),
     (("create", "ns9", "-p", "owner"), 2, "-p takes KEY=VALUE."),
-    (("create", "ns9.t", "--table", "--parents"), 2, "--table and --parents do not go together."),
+    (("create", "ns9.t", "--table", "--parents"), 2, "--table and --parents cannot be combined."),
     (("create", "ns1..x"), 2, "is not a valid namespace name"),
     (("create", "../evil"), 2, "is not a valid namespace name"),
     (("create", "a$b", "--table"), 2, "it cannot contain '$'"),
-    (("create", "ns1"), 11, "there is a namespace of that name already"),
-    (("create", "trips"), 11, "there is a table of that name already"),
-    (("create", "ns1", "--table"), 11, "there is a namespace of that name already"),
-    (("create", "trips", "--table"), 11, "there is a table of that name already"),
+    (("create", "ns1"), 11, "a namespace of that name already exists"),
+    (("create", "trips"), 11, "a table of that name already exists"),
+    (("create", "ns1", "--table"), 11, "a namespace of that name already exists"),
+    (("create", "trips", "--table"), 11, "a table of that name already exists"),
     (("create", "no.x"), 10, "there is no namespace 'no'"),
     (("create", "no.x", "--table"), 10, "there is no namespace 'no'"),
-    (("--mode", "v1", "create", "ns9"), 3, "a catalog of directories (V1) has no such thing"),
+    (("--mode", "v1", "create", "ns9"), 3, "a catalog of directories (V1) does not support it"),
     (("alter", "ns1"), 2, "There is nothing to alter."),
-    (("alter", "ns1", "-p", "a=b", "-u", "a"), 2, "cannot be set and removed at once"),
+    (("alter", "ns1", "-p", "a=b", "-u", "a"), 2, "cannot be both set and removed"),
     (("ls", "no"), 10, "there is no such table or namespace"),
     (("tree", "no"), 10, "there is no such namespace"),
     (("describe", "trip"), 10, "there is no such table or namespace"),
     (("describe", "no.x"), 10, "there is no such table or namespace"),
     (("rename", "no", "other"), 10, "there is no such table"),
-    (("rename", "trips", "ns1"), 11, "there is a namespace of that name already"),
+    (("rename", "trips", "ns1"), 11, "a namespace of that name already exists"),
     (("rename", "trips", "no.trips"), 10, "there is no namespace 'no'"),
-    (("rename", "trips", "trips"), 11, "it is called so already"),
+    (("rename", "trips", "trips"), 11, "it already has that name"),
     (("rename", "ns1", "ns2"), 10, "there is no such table"),
     (("rm", "no", "--yes"), 10, "there is no such table or namespace"),
     (("rm", "ns1", "--yes"), 3, "it is not empty"),
     (("rm", "trips", "--cascade", "--yes"), 2, "--cascade is for namespaces"),
     (("rm", ""), 3, "the root cannot be dropped"),
     (("register", "ns1.x", "nowhere"), 10, "there is no table at 'nowhere'"),
-    (("register", "ns1.x", "../elsewhere"), 2, "is no path below the catalog"),
+    (("register", "ns1.x", "../elsewhere"), 2, "is not a path below the catalog"),
     (("register", "trips", "trips.lance", "-p", "a"), 2, "-p takes KEY=VALUE."),
     (("deregister", "ns1"), 10, "there is no such table"),
-    (("--mode", "v1", "migrate"), 2, "A migration is from V1 to V2"),
-    (("doctor", "--dry-run"), 2, "--dry-run goes with --mend."),
+    (("--mode", "v1", "migrate"), 2, "A migration to V2"),
+    (("doctor", "--dry-run"), 2, "--dry-run needs --mend."),
 ]
 
 
@@ -321,7 +321,7 @@ def test_what_is_wrong_is_said_in_one_line_whether_it_is_tried_or_rehearsed(shar
 def test_an_option_behind_the_verb_is_told_its_place(shared):
     told = catalog(shared, "ls", "--catalog", "lake").error.splitlines()[-1]
     assert told == "hint: --catalog goes before the verb: lance-catalog --catalog ... ls"
-    assert catalog(shared, "ls", "--nope").error.splitlines()[-1].endswith("ls --help shows what can be typed.")
+    assert catalog(shared, "ls", "--nope").error.splitlines()[-1].endswith("ls --help shows the usage.")
 
 
 def test_the_nearest_name_is_told(shared):

@@ -62,7 +62,7 @@ def test_a_repair_is_shown_done_and_taken_back(flights):
     told = call(flights, "fsck", "--repair")
     assert told.code == 22
     assert "write _refs/branches/" in told.out
-    assert "--execute does it" in told.out
+    assert "--execute carries it out" in told.out
     assert file.read_bytes() == whole[:60]
     assert call(flights, "fsck", "--repair", "--execute").code == 3  # nobody said yes
     done = call(flights, "fsck", "--repair", "--execute", "--yes", "--json")
@@ -70,7 +70,7 @@ def test_a_repair_is_shown_done_and_taken_back(flights):
     assert json.loads(file.read_bytes())["parentVersion"] == json.loads(whole)["parentVersion"]
     assert call(flights, "fsck").code == 0
     undone = call(flights, "fsck", "--undo", done.json["repaired"]["record"], "--yes")
-    assert (undone.code, "1 of 1 step taken back" in undone.out) == (0, True)
+    assert (undone.code, "1 of 1 step undone" in undone.out) == (0, True)
     assert file.read_bytes() == whole[:60]
     assert call(flights, "fsck", "--undo", "last", "--yes").code == 10
 

@@ -96,17 +96,17 @@ def test_a_trial_makes_nothing(tmp_path):
 
 
 WRONG = [
-    (("old.lance", "--from", "twice.csv"), 11, "There is a dataset at"),
-    (("plain.lance", "--from", "note.txt"), 11, "There is a dataset at"),
-    (("plain.lance", "old.lance"), 11, "There is a workspace in"),
-    (("new.lance", "old.lance"), 11, "There is a workspace in"),
+    (("old.lance", "--from", "twice.csv"), 11, "with its own columns already exists"),
+    (("plain.lance", "--from", "note.txt"), 11, "with its own columns already exists"),
+    (("plain.lance", "old.lance"), 11, "already has a workspace"),
+    (("new.lance", "old.lance"), 11, "already has a workspace"),
     (("plain.lance/data",), 3, "is inside the dataset"),
     (("plain.lance/tree/exp",), 3, "is inside the dataset"),
     (("plain.lance/new.lance", "new"), 3, "is inside the dataset"),
     (("torn.lance",), 22, "is empty"),
     (("new.lance", "--from", "nowhere.parquet"), 10, "There is no file"),
-    (("new.lance", "--from", "empty"), 2, "holds no table"),
-    (("new.lance", "--from", "note.txt"), 2, "is no table that can be read here"),
+    (("new.lance", "--from", "empty"), 2, "contains no table"),
+    (("new.lance", "--from", "note.txt"), 2, "is not a readable table"),
     (("new.lance", "--from", "broken.parquet"), 2, "cannot be read"),
     (("new.lance", "--from", "twice.csv"), 5, "has two columns 'a'"),
     (("s3://key:hush-hush@bucket/t",), 2, "The URI has credentials in it"),
@@ -136,7 +136,7 @@ def test_a_refused_init_leaves_nothing(tmp_path, arguments, code, words):
 
 def test_a_dataset_that_cannot_be_made_leaves_no_workspace(tmp_path, monkeypatch):
     from lance_spark.errors import StorageFailure
-    from lance_spark.workspace import workspace as init
+    from lance_spark.workspace import init
 
     def fail(*_):
         raise StorageFailure("The disk is full.")
@@ -176,7 +176,7 @@ def _content(directory):
 def test_an_existing_dataset_gets_a_workspace_and_stays_as_it_is(plain):
     before = _content(plain)
     trial = call(plain, "init", ".", "--dry-run")
-    said = f"Dataset {plain} is there already and stays as it is; workspace"
+    said = f"Dataset {plain} already exists and stays as it is; workspace"
     assert trial.out == f"{said} would be created in {plain}.\n"
     assert not (plain / ".lance-git").exists()
 
@@ -193,7 +193,7 @@ def test_a_second_init_says_so_and_changes_nothing(plain):
     for uri, directory in ((".", plain), ("flights.lance", plain.parent), ("../flights.lance/", plain)):
         for trial in ((), ("--dry-run",)):
             done = call(directory, "init", uri, *trial)
-            assert (done.code, done.out) == (0, f"Dataset {plain} and its workspace in {plain} are there already.\n")
+            assert (done.code, done.out) == (0, f"Dataset {plain} and its workspace in {plain} already exist.\n")
     assert (_content(plain), config(plain)) == (before, workspace)
 
 
@@ -221,7 +221,7 @@ def test_in_a_workspace_for_the_dataset_init_makes_no_second_one(tmp_path, plain
     (tmp_path / "work" / "deep").mkdir()
     for place, uri in (("work", "../flights.lance"), ("work/deep", plain)):
         done = call(tmp_path / place, "init", uri)
-        assert done.out == f"Dataset {plain} and its workspace in {tmp_path}/work are there already.\n"
+        assert done.out == f"Dataset {plain} and its workspace in {tmp_path}/work already exist.\n"
     assert call(tmp_path / "work", "init", "../other.lance").out.endswith(f"workspace in {tmp_path}/other.lance.\n")
     assert call(tmp_path / "work", "init", plain, plain).out.endswith(f"workspace created in {plain}.\n")
 
@@ -236,7 +236,7 @@ def test_whoever_may_not_write_there_learns_where_the_workspace_can_be(tmp_path,
     monkeypatch.setattr(resolving, "create_workspace", denied)
     done = call(plain, "init", ".")
     assert done.code == 21
-    assert f"hint: The workspace can be in a directory of yours: lance-git init {plain} DIR." in done.error
+    assert f"hint: Put the workspace into a directory of your own: lance-git init {plain} DIR." in done.error
 
 
 def test_in_a_datasets_own_directories_init_names_the_dataset(plain):
@@ -257,7 +257,7 @@ def test_a_dataset_inside_another_ones_directory_can_have_a_workspace(plain):
 
 
 def test_a_dataset_that_came_in_between_is_not_touched(plain, tmp_path, monkeypatch):
-    from lance_spark.workspace import workspace as init
+    from lance_spark.workspace import init
 
     monkeypatch.setattr(init, "find_latest", lambda *_: None)
     before = _content(plain)

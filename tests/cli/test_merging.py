@@ -78,10 +78,10 @@ def test_a_long_log_reads_only_what_it_shows(table):
     [
         (("merge", "nope"), 10, "no branch or tag 'nope'"),
         (("merge", "exp"), 2, "a version of 'exp' itself"),
-        (("diff",), 2, "Nothing to compare was named"),
+        (("diff",), 2, "Name what to compare"),
         (("diff", "main..exp", "main"), 2, "more than two refs"),
         (("diff", "nope"), 10, "no branch or tag 'nope'"),
-        (("cherry-pick", "main@1"), 3, "oldest version"),
+        (("cherry-pick", "main@1"), 3, "oldest existing version"),
         (("show", "main@77"), 10, "no version 77"),
     ],
 )

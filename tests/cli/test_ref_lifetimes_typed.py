@@ -130,7 +130,7 @@ def test_a_tag_that_is_moved_twice_to_one_place_is_taken_back_all_the_same(fligh
     moved = call(flights, "tag", "-f", "v1", "main", "--yes")
     assert "tag --restore v1" in moved.err
     again = call(flights, "tag", "-f", "v1", "main", "--yes")
-    assert again.out == f"Tag 'v1' is at main@{tag_version(flights, 'v1')} already.\n"
+    assert again.out == f"Tag 'v1' is already at main@{tag_version(flights, 'v1')}.\n"
     call(flights, "tag", "--restore", "v1")
     assert tag_version(flights, "v1") == before
     assert "tag --restore v1" in call(flights, "tag", "-d", "v1", "--yes").err

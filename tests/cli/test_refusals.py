@@ -18,28 +18,28 @@ from lance_spark.storage.resolving import resolve_expression
 
 WRONG = [
     # usage
-    (("brnch",), 2, "'brnch' is no verb of lance-git. Did you mean 'branch'?"),
+    (("brnch",), 2, "'brnch' is not a verb of lance-git. Did you mean 'branch'?"),
     (("--dataset",), 2, "Option '--dataset' requires an argument."),
     (("branch", "--nope"), 2, "No such option"),
     (("restore",), 2, "Missing argument 'REF'."),
     (("-C", "nowhere", "branch"), 2, "Directory 'nowhere' does not exist."),
     (("--storage", "secret-without-a-key", "branch"), 2, "--storage takes KEY=VALUE."),
-    (("branch", "-d", "exp", "new"), 2, "do not go together"),
-    (("tag", "-d", "v1", "new"), 2, "do not go together"),
-    (("tag", "v1", "--old", "main@2"), 2, "--old goes with -f NAME only."),
+    (("branch", "-d", "exp", "new"), 2, "cannot be combined"),
+    (("tag", "-d", "v1", "new"), 2, "cannot be combined"),
+    (("tag", "v1", "--old", "main@2"), 2, "--old needs -f NAME."),
     (("tag", "-f"), 2, "-f needs a tag to move."),
     (("checkout",), 2, "No branch was named."),
-    (("remote", "ad", "x", "y"), 2, "'ad' is no verb of lance-git remote. Did you mean 'add'?"),
+    (("remote", "ad", "x", "y"), 2, "'ad' is not a verb of lance-git remote. Did you mean 'add'?"),
     (("gc", "--older-than", "soon"), 2, "must be a span such as 14d"),
     (("gc", "--retain-versions", "0"), 2, "Invalid value for '--retain-versions'"),
     (("gc", "--policy", "nowhere.toml"), 2, "No such file or directory"),
-    (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run do not go together."),
+    (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run cannot be combined."),
     # names and refs
     (("branch", "a b"), 2, "'a b' is not a valid branch name"),
     (("branch", "main"), 2, "'main' is reserved"),
     (("branch", "new", "main..exp"), 2, "is a range, but one ref is needed"),
     (("branch", "new", "v1@2"), 2, "a tag is one version, so it takes no '@'"),
-    (("branch", "new", "main@x"), 2, "'@x' in 'main@x' is no version"),
+    (("branch", "new", "main@x"), 2, "'@x' in 'main@x' is not a version"),
     (("branch", "new", "4"), 10, "There is no branch or tag '4'."),
     (("branch", "new", "exq"), 10, "There is no branch or tag 'exq'."),
     (("branch", "new", "head"), 10, "There is no branch or tag 'head'."),
@@ -55,7 +55,7 @@ WRONG = [
     (("branch", "-d", "exq"), 10, "There is no branch 'exq'."),
     (("branch", "-d", "main", "--yes"), 3, "it is the dataset"),
     (("branch", "-m", "main", "trunk"), 3, "Branch 'main' cannot be renamed"),
-    (("branch", "-m", "exp", "other"), 3, "2 of its versions were written to it"),
+    (("branch", "-m", "exp", "other"), 3, "it has 2 versions of its own"),
     (("branch", "-m", "idle", "exp"), 11, "Branch 'exp' already exists."),
     (("branch", "-m", "idle", "a..b"), 2, "'a..b' is not a valid branch name"),
     (("switch", "exq"), 10, "There is no branch or tag 'exq'."),
@@ -69,7 +69,7 @@ WRONG = [
     (("tag", "-f", "v1", "main", "--old", "main@1"), 12, "Tag 'v1' is at main@2, not at main@1; it was not moved."),
     (("tag", "-f", "v9", "main", "--old", "main@1"), 12, "Tag 'v9' does not exist"),
     # restore
-    (("restore", "HEAD"), 3, "Version main@4 is the newest of branch 'main' already."),
+    (("restore", "HEAD"), 3, "Version main@4 is already the newest of branch 'main'."),
     (("restore", "exp@4", "--yes"), 3, "'exp@4' is exp@4, but the current branch is 'main'."),
     # remotes
     (("remote", "add", "a/b", "s3://bucket/t"), 2, "'a/b' is not a valid remote name"),
@@ -127,17 +127,17 @@ def test_what_is_wrong_is_said_in_one_line(shared, arguments, code, words):
 
 
 HINTS = [
-    (("branch", "new", "4"), "For version 4 write @4."),
+    (("branch", "new", "4"), "For version 4, write @4."),
     (("switch", "both"), "Write heads/both for the branch, tags/both for the tag."),
     (("branch", "new", "exq"), "Did you mean 'exp'?"),
-    (("branch", "new", "exp~3"), "it was made from main@3, so write main@3~1 for what was before that."),
+    (("branch", "new", "exp~3"), "it was made from main@3, so write main@3~1 for earlier versions."),
     (("checkout", "-b", "exp"), "lance-git switch exp goes to it."),
     (("switch", "v1"), "Start a branch there: lance-git checkout -b NAME v1."),
     (("tag", "v1", "exp"), "Move it: lance-git tag -f v1 exp@5."),
-    (("restore", "exp@4"), "A restore stays on its branch: lance-git switch exp first."),
-    (("branch", "-m", "exp", "other"), "Make a branch on top of it: lance-git branch other exp."),
+    (("restore", "exp@4"), "A restore stays on its branch. First: lance-git switch exp."),
+    (("branch", "-m", "exp", "other"), "Create a branch on top of it: lance-git branch other exp."),
     (("remote", "add", "origin", "s3://a:b@c/d"), "they come from the environment, or from --storage KEY=VALUE"),
-    (("gc", "--nope"), "lance-git gc --help shows what can be typed."),
+    (("gc", "--nope"), "lance-git gc --help shows the usage."),
 ]
 
 
@@ -167,10 +167,10 @@ def test_a_current_branch_that_somebody_deleted_is_named(flights):
     assert call(flights, "--dataset", ".", "branch", "-d", "idle", "--yes").code == 0
     done = call(flights, "tag", "now")
     assert done.code == 10
-    assert "The current branch 'idle' is not there." in done.error
+    assert "The current branch 'idle' does not exist." in done.error
     listed = call(flights, "branch")
     assert listed.code == 0
-    assert "The current branch 'idle' is not there; lance-git switch main leaves it." in listed.err
+    assert "The current branch 'idle' does not exist; lance-git switch main leaves it." in listed.err
     assert call(flights, "switch", "main").code == 0
 
 
@@ -189,7 +189,7 @@ def test_a_tag_that_protects_a_clone_is_hidden_and_only_goes_by_force(flights, t
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('dataset = "."\nbrunch = "exp"\n', "line 2: 'brunch' is not known"),
+        ('dataset = "."\nbrunch = "exp"\n', "line 2: 'brunch' is not a known key"),
         ('dataset = "."\n\n[storage]\naws_region = "x"\n', "line 3: 'storage' does not belong here"),
         ("dataset = \n", "line 1: this is not TOML"),
     ],
@@ -250,7 +250,7 @@ def test_help_is_a_verb_as_in_git(tmp_path):
     assert call(tmp_path, "help", "remote", "add").out == call(tmp_path, "remote", "add", "--help").out
     assert "  help" not in call(tmp_path, "help").out
     assert "lance-git has no 'commit'" in call(tmp_path, "help", "commit").error
-    for words, said in ((("nope",), "'nope' is no verb"), (("tag", "x"), "'lance-git tag' has no further verbs")):
+    for words, said in ((("nope",), "'nope' is not a verb"), (("tag", "x"), "'lance-git tag' has no further verbs")):
         done = call(tmp_path, "help", *words)
         assert (done.code, said in done.error) == (2, True)
 
@@ -277,7 +277,7 @@ def test_the_tag_of_a_stream_goes_by_force_alone_and_is_not_meant_by_another_nam
     assert "stream-" not in call(flights, "log").out
     done = call(flights, "tag", "-d", "stream-3f0c", "--yes")
     assert done.code == 3
-    assert "a streaming query goes on from it" in done.error
+    assert "a streaming query continues from it" in done.error
     assert "hint: Once that query is over: lance-git tag -d stream-3f0c -f." in done.error
     assert "stream-" not in call(flights, "branch", "new", "team").error
     assert "Did you mean 'stream-3f0c'?" in call(flights, "branch", "new", "stream-3f0d").error
@@ -287,8 +287,8 @@ def test_the_tag_of_a_stream_goes_by_force_alone_and_is_not_meant_by_another_nam
 def test_hints_are_in_the_language_of_the_shell(flights):
     call(flights, "branch", "--alter", "exp", "--protected")
     done = call(flights, "branch", "-d", "exp", "--yes")
-    assert done.error.splitlines()[-1] == "hint: If it has to go: lance-git branch --alter exp --no-protected."
+    assert done.error.splitlines()[-1] == "hint: To delete it anyway: lance-git branch --alter exp --no-protected."
     table = LanceTable.for_path(None, str(flights))
     with pytest.raises(Refused) as caught:
         table.branches.delete("exp")
-    assert str(caught.value).endswith("hint: If it has to go: t.branches.alter('exp', protected=False).")
+    assert str(caught.value).endswith("hint: To delete it anyway: t.branches.alter('exp', protected=False).")

@@ -33,7 +33,7 @@ def test_a_day_after_a_move(flights, moved):
         "both: 3 files would be read from the new place; 1 older version can only be read with the old place.\n"
         "exp: 2 files would be read from the new place; 3 older versions can only be read with the old place.\n"
         "idle: 3 files would be read from the new place; 1 older version can only be read with the old place.\n"
-        f"  note: The lists of base paths keep {old} for ever. Once that is gone, a cleanup has to be told that it is "
+        f"  note: The lists of base paths keep {old} forever. Once that place is gone, tell cleanups that it is "
         "known (known_bases, --known-base).\n"
     )
     refused = call(moved, "relocate")

@@ -88,7 +88,7 @@ def test_two_people_and_one_remote(flights, tmp_path):
     refused = run(bob, "push")
     assert refused.code == 3
     assert refused.error.splitlines() == [
-        "error: origin has versions of 'exp' that are not in yours: this push is no fast-forward.",
+        "error: origin has versions of 'exp' that yours lacks, so this push is not a fast-forward.",
         "hint: Run lance-git pull origin exp, then push again.",
     ]
     assert rows(flights, "exp") == [10, 20, 31, 32, 100]
@@ -117,14 +117,14 @@ def test_status_counts_what_the_other_side_lacks(flights, ada):
     assert where(ada) == (0, 0)
     assert call(ada, "status").out.splitlines() == [
         "On branch main, version 4.",
-        "Up to date with origin/main, as fetched last (version 4 there).",
+        "Up to date with origin/main, as last fetched (version 4 there).",
     ]
     append(flights, None, 40)
     append(flights, None, 50)
     assert where(ada) == (0, 0)  # nobody was asked
     call(ada, "fetch")
     assert call(ada, "status").out.splitlines()[1:] == [
-        "Ahead of origin/main by 0 versions, behind by 2 versions, as fetched last (version 6 there).",
+        "Ahead of origin/main by 0 versions, behind by 2 versions, as last fetched (version 6 there).",
         "  lance-git pull   brings what is there",
     ]
     assert call(ada, "pull", "--ff-only").code == 0
@@ -253,8 +253,8 @@ WRONG = [
     (("flights.lance", "flights.lance"), 11, "is the dataset itself"),
     (("flights.lance", "full"), 11, "/full is not empty."),
     (("flights.lance", "note.txt"), 11, "/note.txt is not empty."),
-    (("flights.lance", "other"), 11, "There is a workspace for"),
-    (("flights.lance", "ada"), 11, "There is a clone of"),
+    (("flights.lance", "other"), 11, "already has a workspace for"),
+    (("flights.lance", "ada"), 11, "already has a clone of"),
     (("--dataset", "x", "flights.lance", "new"), 2, "as its argument"),
     (("s3://key:hush-hush@bucket/t", "new"), 2, "The URI has credentials in it"),
 ]
@@ -371,7 +371,7 @@ def test_branches_of_a_remote_are_apart_from_ones_own(flights, ada):
         assert call(ada, *arguments).code == 3
     deleted = call(ada, "branch", "-d", "origin/idle", "--yes")
     assert deleted.out.startswith("Branch 'origin/idle', which follows idle@4 of origin, with 0 versions of its own")
-    assert deleted.err == "lance-git fetch origin idle makes it again.\n"
+    assert deleted.err == "lance-git fetch origin idle creates it again.\n"
     assert call(ada, "fetch").code == 0
     assert "origin/idle" in branches(ada, "-r")
     for name in tags(flights) - {"v1", "both"}:
@@ -388,7 +388,7 @@ def test_switching_to_what_a_remote_has(flights, ada, tmp_path):
     assert refused.code == 3
     assert refused.error.splitlines() == [
         "error: 'origin/exp' follows 'exp' of origin: only a fetch writes to it.",
-        "hint: lance-git switch exp goes to the branch of your own, or makes one.",
+        "hint: lance-git switch exp gives you a branch of your own.",
     ]
     assert call(ada, "switch", "exp", "--json").json == {
         "action": "switch",
@@ -408,7 +408,7 @@ def test_switching_to_what_a_remote_has(flights, ada, tmp_path):
     assert two.code == 3
     assert two.error.splitlines() == [
         "error: More than one remote has a branch 'idle'.",
-        "hint: Say which: lance-git checkout -b idle origin/idle.",
+        "hint: Choose one: lance-git checkout -b idle origin/idle.",
     ]
     assert call(ada, "fetch").code == 0  # from origin
 
@@ -526,7 +526,7 @@ def test_a_remote_that_moved(flights, ada, tmp_path):
     append(moved, None, 40)
     done = call(ada, "remote", "set-url", "origin", "../moved.lance")
     assert done.err.splitlines() == [
-        f"What was fetched before is still read from {flights}. If that is not there any more:",
+        f"What was fetched is still read from {flights}. If that no longer exists:",
         f"  lance-git relocate --from {flights} --to {moved}",
     ]
     assert call(ada, "fetch").out.splitlines()[-1] == "origin/main  4 -> 5   updated"
@@ -542,7 +542,7 @@ def test_which_remote_is_meant(flights, ada, tmp_path):
     assert call(tmp_path, "--dataset", "ada", "push").code == 0
     for arguments, code, said in (
         (("fetch", "exp"), 10, "Name the remote first: origin exp."),
-        (("fetch", "origin/exp"), 10, "Write a blank between the two: origin exp."),
+        (("fetch", "origin/exp"), 10, "Put a space between the two: origin exp."),
         (("fetch", "orign"), 10, "Remotes here: origin."),
         (("fetch", "../other.lance"), 10, "Add one with: lance-git remote add NAME URI."),
         (("fetch", "origin", "nope"), 10, "There is no branch 'nope'."),

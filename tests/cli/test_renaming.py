@@ -46,7 +46,7 @@ def test_a_branch_whose_fork_version_is_gone_keeps_its_name(flights):
     append(flights, None, 40)
     for manifest in (flights / "_versions").glob(f"{2**64 - 1 - 4}.manifest"):
         manifest.unlink()
-    with pytest.raises(Refused, match="main@4, from which it was made, was cleaned up"):
+    with pytest.raises(Refused, match="main@4, from which it was created, was cleaned up"):
         check_rename(locate(str(flights)), "idle", "busy")
 
 
@@ -59,7 +59,7 @@ def test_somebody_who_writes_meanwhile_loses_nothing(flights, monkeypatch):
         return created
 
     monkeypatch.setattr(refs, "create_branch_at", late)
-    with pytest.raises(Conflict, match="was changed while it was renamed, and keeps its name"):
+    with pytest.raises(Conflict, match="was changed during the rename and keeps its name"):
         rename_branch(locate(str(flights)), "idle", "busy")
     assert names(flights) == {"exp", "idle", "both"}
     assert ids(flights, "idle") == [10, 20, 30, 99]

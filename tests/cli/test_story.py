@@ -107,8 +107,8 @@ def test_without_a_workspace_it_says_how_to_get_one(tmp_path):
     assert done.code == 10
     assert done.error == text(
         """
-        error: There is no workspace here, nor in a directory above, and this is no dataset's directory.
+        error: There is no workspace here or in a directory above, and this is not a dataset's directory.
         hint: Go to a dataset's directory, or name a dataset: lance-git -C s3://bucket/flights.lance log. \
-lance-git init and lance-git clone make a workspace.
+lance-git init and lance-git clone create a workspace.
         """
     )

@@ -99,7 +99,7 @@ def test_what_a_branchs_directory_says_can_be_done_can_be_done(plain):
     refused = call(exp, "branch", "-d", "exp", "--yes")
     assert refused.code == 3
     assert f"hint: Leave it first: cd {plain}." in refused.error
-    assert f"cd {plain}/tree/idle first." in call(exp, "restore", "idle@4", "--yes").error
+    assert f"First: cd {plain}/tree/idle." in call(exp, "restore", "idle@4", "--yes").error
     assert call(plain, "branch", "-d", "exp", "--yes").code == 0
 
     done = call(plain / "tree" / "idle", "branch", "-m", "idle", "busy")
@@ -115,10 +115,10 @@ def test_what_is_left_of_a_branch_is_no_dataset(plain):
     for arguments in (("log",), ("tag", "now"), ("restore", "@4", "--yes")):
         done = call(left / "data", *arguments)
         assert done.code == 10
-        assert "The current branch 'gone' is not there." in done.error
+        assert "The current branch 'gone' does not exist." in done.error
     listed = call(left, "branch")
     assert listed.code == 0
-    assert f"The current branch 'gone' is not there; cd {plain} leaves it." in listed.err
+    assert f"The current branch 'gone' does not exist; cd {plain} leaves it." in listed.err
     assert call(left, "log", "main").code == 0
     assert set(lance.dataset(str(plain)).tags.list()) == {"v1", "both"}
 
@@ -147,10 +147,10 @@ def test_what_needs_a_workspace_says_how_to_get_one(shared, arguments):
     plain = shared[1]
     before = _names(plain)
     for place, options, hint in (
-        (plain, (), "lance-git init . makes a workspace here."),
-        (plain / "data", (), f"lance-git init {plain} makes a workspace for it."),
-        (plain / "tree" / "exp", (), f"lance-git init {plain} makes a workspace for it."),
-        (plain.parent, ("-C", plain), f"lance-git init {plain} makes a workspace for it."),
+        (plain, (), "lance-git init . creates a workspace here."),
+        (plain / "data", (), f"lance-git init {plain} creates a workspace for it."),
+        (plain / "tree" / "exp", (), f"lance-git init {plain} creates a workspace for it."),
+        (plain.parent, ("-C", plain), f"lance-git init {plain} creates a workspace for it."),
     ):
         done = call(place, *options, *arguments)
         assert done.code == 10

@@ -26,12 +26,12 @@ def changed(found):
     *results, twice, wide = found
     assert results == [[[141, 0, 0], [0, 3, 0], [0, 2, 2], [4, 0, 4], [0, 2, 0]], 7, 861, 2489]
     # Which of the rows is named depends on the task that comes first.
-    assert re.match(r"Refused: Several rows of the source match the row with id = \d+: what becomes of it", twice)
+    assert re.match(r"Refused: Several rows of the source match the row with id = \d+: the result would depend", twice)
     assert wide == "SchemaMismatch: Column 'day' of type bigint cannot hold many."
 
 
 def catalogued(found):
-    taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
+    taken = "AlreadyExists: Cannot create table 'ns1.t': a table of that name already exists."
     assert found == [10, 10, ["ns1_t"], 9, taken]
 
 
@@ -49,7 +49,7 @@ def changed_columns(found):
 
 
 def searched(found):
-    short = "SchemaMismatch: vector= has 1 numbers, and those of column 'v' have 2."
+    short = "SchemaMismatch: vector= has 1 numbers, but those of column 'v' have 2."
     assert found == [[7, 8], [7, 8], [31, 81], [9], [["a", 5], ["b", 98]], 50, short]
 
 

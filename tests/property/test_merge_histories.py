@@ -32,7 +32,7 @@ CHANGES = (
     *("append", "append", "delete", "update", "update", "upsert", "add", "drop", "rename", "compact", "optimize"),
     *("index", "wipe"),
 )
-GONE = "is not there any more"
+GONE = "no longer exists"
 ALL = CleanupPolicy(
     older_than=timedelta(0),
     commit_window=timedelta(0),

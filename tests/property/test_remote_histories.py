@@ -38,7 +38,7 @@ ALL = CleanupPolicy(
     error_if_tagged_old_versions=False,
 )
 MAY_REFUSE = ("cannot commit both at once", "mixes rows from before the base")
-NOT_FORWARD = "no fast-forward"
+NOT_FORWARD = "not a fast-forward"
 REMOTE, CLONES = "r", ("a", "b")
 
 

@@ -11,7 +11,7 @@ from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.search import rules
-from lance_spark.search.lance import LIVE, lance_query
+from lance_spark.search.pylance import LIVE, lance_query
 from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, PhraseQuery
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "60"))

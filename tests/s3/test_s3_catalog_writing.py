@@ -8,7 +8,7 @@ from lance_spark.catalog.lookup import create_namespace, locate_table, open_cata
 from lance_spark.catalog.removing import drop_table
 from lance_spark.errors import Conflict
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 NAMES = ("my table", "ns.tä")
 """One whose directory has the name that V1 gives it, and one whose directory is a hash."""
@@ -43,7 +43,7 @@ def test_a_failed_job_and_a_dropped_table_leave_nothing(catalog, client, bucket)
         assert (table_exists(catalog, name), left(client, bucket)) == (False, set())
         job = prepare(catalog, name, [1])
         drop_table(catalog, name)
-        with pytest.raises(Conflict, match="while it was written"):
+        with pytest.raises(Conflict, match="during the write"):
             finish(*job)
         assert (table_exists(catalog, name), left(client, bucket)) == (False, set())
 

@@ -75,7 +75,7 @@ def test_a_uri_after_c_is_the_dataset(lance_git, table, storage, client, bucket,
         assert found[0] == 0, found
     refused = lance_git(*there, "switch", "exp")
     assert refused[:2] == (2, "")
-    assert f"lance-git init {table} makes a workspace for it." in refused[2]
+    assert f"lance-git init {table} creates a workspace for it." in refused[2]
     code, _, err = lance_git("-C", f"{table}/tree/exp", "log")
     assert code == 2
     assert "is the directory of branch 'exp'" in err
@@ -93,11 +93,11 @@ def test_an_existing_dataset_gets_a_workspace_here(lance_git, table, storage, cl
     before = objects(client, bucket)
     place = f"{tmp_path}/table"
     code, out, _ = lance_git("init", table)
-    said = f"Dataset {table} is there already and stays as it is; workspace created in {place}.\n"
+    said = f"Dataset {table} already exists and stays as it is; workspace created in {place}.\n"
     assert (code, out) == (0, said)
     assert lance_git("-C", place, "switch", "exp")[0] == 0
     code, out, _ = lance_git("init", table)
-    assert (code, out) == (0, f"Dataset {table} and its workspace in {place} are there already.\n")
+    assert (code, out) == (0, f"Dataset {table} and its workspace in {place} already exist.\n")
     assert lance_git("-C", place, "status")[1].startswith("On branch exp")
     code, _, err = lance_git("init", table, "other", "--from", f"s3://{bucket}/columns.parquet")
     assert code == 11

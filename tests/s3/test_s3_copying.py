@@ -24,6 +24,6 @@ def test_a_file_is_copied_once_and_one_that_is_gone_is_told(client, bucket, tabl
     copy_file(source, path, target, path, size)
     assert client.head_object(Bucket=bucket, Key=f"copy.lance/{path}")["ContentLength"] == file.file_size_bytes
 
-    with pytest.raises(NotFound, match="is not there any more"):
+    with pytest.raises(NotFound, match="no longer exists"):
         copy_file(source, "data/gone.lance", target, "data/gone.lance", size)
     assert "Contents" not in client.list_objects_v2(Bucket=bucket, Prefix="copy.lance/data/gone")

@@ -174,8 +174,8 @@ def test_nobody_there_is_an_error(closed_port, storage, monkeypatch):
 @pytest.mark.parametrize(
     ("page", "message"),
     [
-        ({}, "no listing"),
-        ({"IsTruncated": True, "Contents": []}, "no listing"),
+        ({}, "not a listing"),
+        ({"IsTruncated": True, "Contents": []}, "not a listing"),
         ({"IsTruncated": False, "Contents": [{"Key": "k/b", "Size": 1}, {"Key": "k/a", "Size": 1}]}, "in the order"),
         ({"IsTruncated": False, "Contents": [{"Key": "k/A", "Size": 1}]}, "in the order"),
         ({"IsTruncated": False, "Contents": [{"Key": "other", "Size": 1}]}, "in the order"),
@@ -191,7 +191,7 @@ def test_a_store_that_ignores_what_was_asked_is_an_error(monkeypatch, page, mess
 def test_an_answer_that_is_no_listing_is_no_directory_without_entries(monkeypatch, page):
     """Else a dataset would look as if it had no tags, and what they protect would go."""
     answer(monkeypatch, page)
-    with pytest.raises(StorageFailure, match="no listing"):
+    with pytest.raises(StorageFailure, match="not a listing"):
         list_names(DatasetLocation.at("s3://bucket/k"), "_refs/tags")
 
 

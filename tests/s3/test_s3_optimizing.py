@@ -9,7 +9,8 @@ from support.s3_tables import objects, opened, rows, write
 
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.order_rules import ordering_of

@@ -21,8 +21,8 @@ from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.refs.refs import delete_branch
 from lance_spark.remotes.clone import clone
@@ -30,7 +30,7 @@ from lance_spark.remotes.fetch import Remote
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
 BUCKET = "roles-of-the-page"
@@ -401,6 +401,6 @@ def test_copies_that_were_made_before_another_one_was_denied_are_counted(client,
         return rule(request)
 
     faulty.rule = deny_the_second_copy
-    with pytest.raises(PermissionDenied, match=r"No version was made; a cleanup takes the 1 file copied") as caught:
+    with pytest.raises(PermissionDenied, match=r"No version was made; a cleanup removes the 1 file") as caught:
         Actor({**storage_options(faulty.endpoint), "aws_access_key_id": "AKIDpart"}, tmp_path).merge("exp", None)
     assert "Nothing was changed" not in caught.value.message

@@ -134,7 +134,7 @@ def test_a_remote_that_may_only_be_read(source, faulty, storage_through, bucket,
     before = objects(client, bucket)
     local = locate(str(tmp_path / "clone.lance"), storage_through)
     result = cloned(remote, local)
-    assert "could not be told" in result.notes[0]
+    assert "could not record" in result.notes[0]
     assert rows_of(local) == [2, 3, 6]
     append(local, 10)
     with pytest.raises(PermissionDenied):

@@ -13,8 +13,8 @@ from lance_spark import LanceTable
 from lance_spark.core.refs import RefSpec
 from lance_spark.search import rules
 from lance_spark.search.duplicate_rules import Shingling, Signer, banding
-from lance_spark.search.duplicates_lance import pair_rows, sign_texts
-from lance_spark.search.lance import JoinWork, join_nearest
+from lance_spark.search.duplicates_pylance import pair_rows, sign_texts
+from lance_spark.search.pylance import JoinWork, join_nearest
 from lance_spark.search.rules import parse_join, parse_search
 from lance_spark.search.search import carry_out, plan_texts, prepare_duplicates, prepare_join, prepare_search
 from lance_spark.spark.search_function import Tables, search_function

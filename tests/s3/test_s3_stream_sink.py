@@ -15,9 +15,9 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
 from lance_spark.storage.datasets import locate
-from lance_spark.streams import lance as stream_sink
+from lance_spark.streams import pylance
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 
 def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypatch):
@@ -42,7 +42,7 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
     write(table, storage, [100])
     batch(0)
     with monkeypatch.context() as patch:
-        patch.setattr(stream_sink.refs, "move_tag", fails)
+        patch.setattr(pylance.refs, "move_tag", fails)
         with pytest.raises(StorageFailure):
             batch(1)
     for number in (1, 2, 2):
@@ -59,7 +59,7 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
     assert tag["branch"] == "ingest"
     assert branch.read_transaction(tag["version"]).transaction_properties["lance_spark.stream.batch"] == "2"
     dataset.tags.delete("stream-0-a")
-    with pytest.raises(Refused, match="is not there"):
+    with pytest.raises(Refused, match="is missing"):
         batch(3)
     assert read(table, storage, branch="ingest") == [0, 1, 2, 100]
     assert rows(table, storage) == [100]
@@ -97,7 +97,7 @@ def test_a_query_goes_on_after_a_cleanup_by_one_note_below_the_branch(
     lance.dataset(table, storage_options=storage).create_branch("ingest", storage_options=storage)
     stream.batch(0, storage)
     with monkeypatch.context() as patch:
-        patch.setattr(stream_sink.refs, "move_tag", kill)
+        patch.setattr(pylance.refs, "move_tag", kill)
         with pytest.raises(Killed):
             stream.batch(1, storage)
     others = [*range(1000, 1012)]

@@ -367,7 +367,7 @@ def test_without_its_classes_a_session_has_rows(spark, table, monkeypatch, broke
     register(spark)
     found = capabilities(spark)
     assert found.native
-    assert "Java classes cannot be made" in found.no_batches
+    assert "Java classes are unavailable" in found.no_batches
     assert load(spark, table).agg(F.sum(F.col("id") + 1)).first()[0] == 8002000
     unregister(spark)
     monkeypatch.undo()

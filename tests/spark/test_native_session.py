@@ -125,7 +125,7 @@ def test_a_catalog_has_its_own_storage_options(session, table):
 
 def test_a_name_is_for_one_catalog(session, tmp_path, configured):
     configured(session, "spark.sql.catalog.taken", "some.other.Catalog")
-    with pytest.raises(Refused, match="has a catalog 'taken' already"):
+    with pytest.raises(Refused, match="already has a catalog 'taken'"):
         register(session, catalog="taken", root=str(tmp_path))
     with pytest.raises(InvalidOption, match="needs the name of a catalog"):
         register(session, root=str(tmp_path))
@@ -170,7 +170,7 @@ def test_a_filter_of_the_user_that_cannot_be_read(session, table):
 
 def test_brackets_of_the_users_filter_are_its_own(session, table):
     register(session)
-    with pytest.raises(InvalidOption, match="closes a bracket"):
+    with pytest.raises(InvalidOption, match="closes a parenthesis"):
         session.read.format("lance").option("filter", "id > 1) OR (id < 1").load(table)
     frame = session.read.format("lance").option("filter", "id IN (8, 1) OR id = length(')')").load(table)
     assert [row.id for row in frame.where("id > 5").collect()] == [8]

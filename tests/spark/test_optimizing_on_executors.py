@@ -42,7 +42,7 @@ def test_the_verb_of_a_handle(spark, uri):
     check_rows(uri, range(60))
     assert table.checkout(branch="exp").optimize(where="id >= 60").rows == 20
     for standing in (table.checkout(version=1), table.checkout(branch="exp", version=9)):
-        with pytest.raises(Refused, match="stands at a tag or version"):
+        with pytest.raises(Refused, match="pinned to a tag or version"):
             standing.optimize()
     assert LanceTable.for_path(None, uri).optimize().commits == 0
 

@@ -73,7 +73,7 @@ def test_more_equal_rows_than_can_be_paired_are_refused(spark, uri):
     ]
     with pytest.raises(InvalidOption, match="no option 'copis'"):
         t.near_duplicates("text", copis="first")
-    with pytest.raises(PythonException, match=r"may be alike each with each(.|\n)*copies='first'"):
+    with pytest.raises(PythonException, match=r"may all be alike(.|\n)*copies='first'"):
         t.near_duplicates("text", max_group=10).collect()
 
 
@@ -130,10 +130,10 @@ def test_what_cannot_be_joined_is_said_at_once(spark, branched):
         given.withColumnRenamed("who", "id").transform(t.nearest_join("query_emb", k=2))
     with pytest.raises(NotFound, match="no column 'query'"):
         given.transform(t.nearest_join("query", k=2, columns=["id"]))
-    with pytest.raises(SchemaMismatch, match="holds no vectors"):
+    with pytest.raises(SchemaMismatch, match="does not hold vectors"):
         given.transform(t.nearest_join("who", k=2, columns=["id"]))
     short = given.withMetadata("query_emb", {"arrow.fixed-size-list.size": 3})
-    with pytest.raises(SchemaMismatch, match="vectors of 3 numbers, and 'v' of 16"):
+    with pytest.raises(SchemaMismatch, match="vectors of 3 numbers, but 'v' of 16"):
         short.transform(t.nearest_join("query_emb", k=2, columns=["id"]))
     for wrong in ({"k": 0}, {"tasks": 0}, {"nprobs": 3}, {"phrase": "x"}):
         with pytest.raises(InvalidOption):
@@ -143,7 +143,7 @@ def test_what_cannot_be_joined_is_said_at_once(spark, branched):
     with pytest.raises(InvalidOption, match="given by its name, not as int"):
         t.near_duplicates(5)
     for wrong in ({"columns": 5}, {"filter": 5}, {"filter": " "}):
-        with pytest.raises(InvalidOption, match=r"columns is 5|filter is"):
+        with pytest.raises(InvalidOption, match=r"columns must be .*not 5|filter (must be|is empty)"):
             t.near_duplicates("text", **wrong)
     with pytest.raises(PythonException, match="A query has 2 numbers"):
         spark.sql("SELECT array(1.0D, 2.0D) AS q").transform(t.nearest_join("q", columns=["id"])).collect()

@@ -72,7 +72,7 @@ def test_a_path_takes_a_ref_behind_an_at_for_reading_and_writing(spark, made):
 
 def test_one_path_of_a_list_is_read_and_several_are_answered_with_what_reads_them(spark, made):
     assert ids(spark.read.format("lance").load([made])) == [1, 2, 3]
-    with refused(InvalidOption, "load() was given 2 paths", f"read.load('{made}').unionByName(read.load('/b'))"):
+    with refused(InvalidOption, "load() got 2 paths", f"read.load('{made}').unionByName(read.load('/b'))"):
         spark.read.format("lance").load([made, "/b"]).count()
 
 
@@ -81,7 +81,7 @@ def test_deltas_options_are_taken_or_answered(spark, made):
     assert load(spark, made).columns[-1] == "more"
     with refused(InvalidOption, "'replaceWhere'", "replace_where='id = 1'"):
         save(numbers(spark, 1, 2), made, mode="overwrite", replaceWhere="id = 1")
-    with refused(InvalidOption, "'readChangeFeed' is not for a read", "changes(2)"):
+    with refused(InvalidOption, "'readChangeFeed' does not apply to a read", "changes(2)"):
         load(spark, made, readChangeFeed="true", startingVersion=3).count()
     stream = spark.readStream.format("lance").option("readChangeFeed", "true").load(made)
     assert "_change_type" in stream.columns

@@ -58,7 +58,7 @@ def test_compaction(spark, flights, name):
 def test_a_condition_is_sparks(spark, flights):
     with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
         spark.sql("OPTIMIZE lake.ns1.flights WHERE nothing = 1")
-    with pytest.raises(Refused, match="cannot tell rows"):
+    with pytest.raises(Refused, match="cannot select rows"):
         spark.sql("OPTIMIZE lake.ns1.flights WHERE hash(id) > 5")
     assert ask(spark, "OPTIMIZE lake.ns1.flights WHERE id > ?", [20])[0]["commits"] == 0
     assert flights.version == 2
@@ -141,7 +141,7 @@ def test_branches(spark, flights, name):
     with pytest.raises(AlreadyExists):
         spark.sql(f"ALTER TABLE {table} CREATE BRANCH audit/a")
     assert ask(spark, f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS audit/a") == made
-    with pytest.raises(Refused, match="cannot be pointed at another version"):
+    with pytest.raises(Refused, match="cannot be moved to another version"):
         spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH audit/a AS OF VERSION 2")
     with pytest.raises(NotFound):
         spark.sql(f"ALTER TABLE {table} REPLACE BRANCH nothing AS OF VERSION 2")

@@ -58,7 +58,7 @@ def test_what_is_not_there(spark, flights):
         "lake.ns1.`flights@exp/delay`": (errors.NotFound, "exp/delays"),
         "lake.ns1.flights VERSION AS OF 'v2014'": (errors.NotFound, "v2013"),
         "lake.ns1.flights VERSION AS OF 99": (errors.NotFound, "99"),
-        "lake.ns1.`flights@v2013` VERSION AS OF 1": (errors.InvalidOption, "takes no other"),
+        "lake.ns1.`flights@v2013` VERSION AS OF 1": (errors.InvalidOption, "cannot take another"),
         f"lance.`{flights.location.uri}s`": (errors.NotFound, "There is no Lance dataset"),
     }
     for name, (kind, text) in we_say.items():

@@ -119,7 +119,7 @@ def test_hints_name_python_where_sql_has_no_verb(spark, flights):
         "t.tags.move('v2013', branch=..., version=...) in Python."
     )
     flights.branches.alter("main", protected=True)
-    way = "If the protection has to go: t.branches.alter('main', protected=False)"
+    way = "To remove the protection: t.branches.alter('main', protected=False)"
     assert refused(spark, "DELETE FROM lake.ns1.flights WHERE id = 1").endswith(f"{way} in Python.")
     with pytest.raises(errors.Refused) as caught:
         flights.delete("id = 1")

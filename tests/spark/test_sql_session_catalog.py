@@ -104,5 +104,5 @@ def test_a_native_read_takes_a_ref_behind_the_path(spark, flights):
     assert (read.load(f"{path}@exp/delays").count(), read.load(f"{path}@1").count()) == (11, 5)
     with pytest.raises(errors.InvalidOption, match="names a ref behind its '@'"):
         spark.read.format("lance").option("branch", "exp/delays").load(f"{path}@v2013")
-    with pytest.raises(errors.InvalidOption, match="'readChangeFeed' is not for a read"):
+    with pytest.raises(errors.InvalidOption, match="'readChangeFeed' does not apply to a read"):
         spark.read.format("lance").option("readChangeFeed", "true").load(path)

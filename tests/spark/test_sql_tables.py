@@ -138,7 +138,7 @@ def test_a_table_gets_another_name_and_refs_are_no_tables_to_drop(spark, lake, f
     for text in ("DROP TABLE lake.ns1.`flights@exp/delays`", "DROP TABLE lake.ns1.flights.tags"):
         with pytest.raises(errors.Refused, match=r"ns1\.flights"):
             spark.sql(text)
-    with pytest.raises(errors.Refused, match="in no catalog"):
+    with pytest.raises(errors.Refused, match="no catalog has it"):
         spark.sql(f"DROP TABLE lance.`{flights.location.uri}`")
     with pytest.raises(errors.NotFound, match="exp/delays"):
         spark.sql("CREATE TABLE lake.ns1.`flights@exp/delay` (id INT)")

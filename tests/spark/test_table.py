@@ -96,7 +96,7 @@ def test_restore_makes_an_older_version_the_newest(table, uri):
     lance.write_dataset(batch(20, 21), f"{uri}/tree/exp", mode="append")
     assert table.checkout(branch="exp", version=2).restore().count_rows() == 10
     assert (lance.dataset(f"{uri}/tree/exp").version, lance.dataset(uri).version) == (4, 3)
-    with pytest.raises(Refused, match="newest of branch 'main' already"):
+    with pytest.raises(Refused, match="already the newest of branch 'main'"):
         restored.restore()
 
 

@@ -37,7 +37,7 @@ def test_what_is_written_on_either_side_reaches_the_other(spark, table, tmp_path
 
     table.checkout(branch="exp").write(spark.range(30, 31))
     mine.write(spark.range(40, 41))
-    with pytest.raises(Refused, match="no fast-forward"):
+    with pytest.raises(Refused, match="not a fast-forward"):
         mine.remotes.push()
     assert mine.remotes.fetch(table.location.uri, branches=["exp"]).of("exp").state == "up to date"
     pulled = mine.remotes.pull(message="from the others")
@@ -83,7 +83,7 @@ def test_a_remote_that_cannot_be_meant_is_refused(spark, table, tmp_path):
         mine.remotes.at(str(tmp_path / "other"), name="origin")
     with pytest.raises(InvalidOption, match="Remote 'origin' is"):
         mine.remotes.push(str(tmp_path / "other"))
-    with pytest.raises(Refused, match="stands at a tag or version"):
+    with pytest.raises(Refused, match="pinned to a tag or version"):
         mine.checkout(version=mine.version).remotes.pull()
     with pytest.raises(Refused, match="only a fetch writes to it"):
         mine.checkout(branch="origin/exp").remotes.pull(branch="exp")

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.columns.lance import callable_of, returned_columns
+from lance_spark.columns.pylance import callable_of, returned_columns
 from lance_spark.errors import SchemaMismatch
 
 Y = pa.schema([("y", pa.int32())])
@@ -45,7 +45,7 @@ def test_a_class_is_made_once_and_a_function_is_itself():
     [
         ([1, 2], Y, "returned list"),
         (None, Y, "returned NoneType"),
-        ({"z": [1]}, Y, "columns 'z', and the schema has 'y'"),
+        ({"z": [1]}, Y, "columns 'z', but the schema has 'y'"),
         ({"y": [1], "z": [1]}, Y, "columns 'y', 'z'"),
         ({"y": ["a"]}, Y, "not int32"),
         ({"v": np.ones((2, 3))}, V, "3 elements for 'v', which has 2"),

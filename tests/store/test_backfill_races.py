@@ -9,8 +9,7 @@ from lance.optimize import Compaction
 from support.backfills import LocalValues, negated
 from support.local_datasets import write
 
-from lance_spark.columns import append_lance
-from lance_spark.columns import lance as column_fill_commit
+from lance_spark.columns import append_pylance, pylance
 from lance_spark.columns.columns import add_filled_columns, fill_columns_by_groups, update_filled_columns
 from lance_spark.columns.rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
@@ -91,14 +90,14 @@ OTHERS = [an_append, a_deletion, an_update, a_compaction, an_index, another_colu
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("verb", [add, fill, update])
 def test_what_others_commit_right_before_is_kept_and_has_values(location, monkeypatch, verb, other):
-    commit, pending = column_fill_commit.commit_on, [other]
+    commit, pending = pylance.commit_on, [other]
 
     def late(*arguments):
         while pending and sys._getframe(1).f_code.co_name != "commit_columns":  # which adds the column, without values
             pending.pop()(location.uri)
         return commit(*arguments)
 
-    monkeypatch.setattr(column_fill_commit, "commit_on", late)
+    monkeypatch.setattr(pylance, "commit_on", late)
     if (verb, other) == (fill, a_restored_version):
         with pytest.raises(Conflict, match="'n' was altered or dropped"):
             verb(location)
@@ -130,7 +129,7 @@ def lose_the_answer(monkeypatch, module):
 @pytest.mark.parametrize("verb", [add, update])
 def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch, verb):
     """Its answer was lost, it was sent again, and it is in conflict with itself."""
-    lose_the_answer(monkeypatch, column_fill_commit)
+    lose_the_answer(monkeypatch, pylance)
     name = "n" if verb is add else "y"
     computed = LocalValues(location, negated(name), **{name: pa.int32()})
     computed.identity, computed.inputs = None, ("id", "y")
@@ -143,7 +142,7 @@ def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch,
 
 
 def test_an_append_that_seems_to_have_failed_is_not_made_twice(location, monkeypatch):
-    lose_the_answer(monkeypatch, append_lance)
+    lose_the_answer(monkeypatch, append_pylance)
     rows = some(100).append_column("word", pa.array(["a"] * 10))
     assert write(location.uri, rows, merge_schema="true") == 4
     assert lance.dataset(location.uri).version == 4

@@ -165,7 +165,7 @@ class TestV1DirectoryListing:
             declare_table(v1, "t")
         register_table(v1, "t")
         assert ids_of(v1, "t") == [0, 1, 2]
-        with pytest.raises(AlreadyExists, match="registered already"):
+        with pytest.raises(AlreadyExists, match="already registered"):
             register_table(v1, "t")
         with pytest.raises(NotFound):
             register_table(v1, "absent")
@@ -380,7 +380,7 @@ class TestV2Manifest:
             info = register_table(v2, "ns.t", location, removed.properties)
             assert (info.path, info.properties) == (removed.path, {"k": "v"})
             assert ids_of(v2, "ns.t") == [0, 1, 2]
-            with pytest.raises(AlreadyExists, match=r"is that of 'ns\.t'"):
+            with pytest.raises(AlreadyExists, match=r"belongs to 'ns\.t'"):
                 register_table(v2, "ns.other", removed.path)
             deregister_table(v2, "ns.t")
         register_table(v2, "ns.elsewhere", removed.path)
@@ -485,7 +485,7 @@ class TestCompatibilityMode:
         rename_table(v2, "old", "new")  # without compatibility only the row changes
         assert tables(both) == ["new"]
         assert not table_exists(both, "old")
-        with pytest.raises(NotFound, match="that of table 'new'"):
+        with pytest.raises(NotFound, match="belongs to table 'new'"):
             drop_table(both, "old")
         with pytest.raises(AlreadyExists):
             declare_table(both, "old")
@@ -506,10 +506,10 @@ class TestCompatibilityMode:
         for name in ("t", "m"):
             with pytest.raises(AlreadyExists, match=f"Cannot create table '{name}'"):
                 declare_table(both, name)
-        with pytest.raises(AlreadyExists, match="there is a table of that name"):
+        with pytest.raises(AlreadyExists, match="a table of that name"):
             create_namespace(both, "t")
         make_table(both, "other")
-        with pytest.raises(AlreadyExists, match="there is a table of that name"):
+        with pytest.raises(AlreadyExists, match="a table of that name"):
             rename_table(both, "other", "t")
         assert rows(both).keys() == {"other"}
         assert ids_of(both, "t") == [0, 1]

@@ -27,8 +27,8 @@ from lance_spark.errors import (
 )
 from lance_spark.tables.read import pin_read
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write import lance as write_commit
-from lance_spark.write.lance import write_rows
+from lance_spark.write import pylance
+from lance_spark.write.pylance import write_rows
 from lance_spark.write.rules import WriteJob
 
 NAMES = ("t", "ns.t")
@@ -100,7 +100,7 @@ def test_two_that_make_one_table_are_one_winner_and_one_who_is_told(both):
         assert ids_of(both, name) == [0, 1, 2]
         with pytest.raises(AlreadyExists) as caught:
             prepare(both, name, create_table=True)
-        assert "Append" in caught.value.hint
+        assert "append" in caught.value.hint
         write(both, name, numbers(1, 9))
         assert ids_of(both, name) == [0, 1, 2, 9]
 
@@ -132,7 +132,7 @@ def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
 
 
 def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, monkeypatch):
-    commit = write_commit.commit
+    commit = pylance.commit
 
     def lost(plan, fragments):
         raise StorageFailure("no answer")
@@ -143,7 +143,7 @@ def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, mon
 
     for name in NAMES:
         for broken, expected in ((lost, False), (arrived, True)):
-            monkeypatch.setattr(write_commit, "commit", broken)
+            monkeypatch.setattr(pylance, "commit", broken)
             with pytest.raises(StorageFailure, match="no answer"):
                 write(both, name)
             assert table_exists(both, name) is expected
@@ -162,13 +162,13 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both, name, monkeypatch):
-    commit = write_commit.commit
+    commit = pylance.commit
 
     def too_late(plan, fragments):
         drop_table(both, name)
         return commit(plan, fragments)
 
-    monkeypatch.setattr(write_commit, "commit", too_late)
+    monkeypatch.setattr(pylance, "commit", too_late)
     with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
         write(both, name)
     assert (tables(both, recursive=True), directories(both)) == ([], [])
@@ -213,7 +213,7 @@ def test_a_table_that_somebody_else_declared_gets_its_data_and_stays_when_that_f
         ("t", {"branch": "exp", "create_branch": True}, NotFound, "no such table"),
         ("a$b", {}, InvalidName, "cannot contain"),
         ("", {}, InvalidName, "empty"),
-        ("t", {"catalog_mode": "v3"}, InvalidOption, "no mode"),
+        ("t", {"catalog_mode": "v3"}, InvalidOption, "not a mode"),
         ("t", {"max_rows": 1}, InvalidOption, "max_rows_per_file"),
     ],
     ids=str,
@@ -237,7 +237,7 @@ def test_a_new_table_may_be_asked_for_at_a_path_as_well(tmp_path):
     given = {"path": str(tmp_path / "t.lance"), "create_table": "true"}
     job = begin(plan_write(given, numbers(1).schema, overwrite=False))
     assert finish(job, write_rows(job, numbers(1).to_batches())) == 1
-    with pytest.raises(AlreadyExists, match="There is a dataset"):
+    with pytest.raises(AlreadyExists, match="A dataset already exists"):
         plan_write(given, numbers(1).schema, overwrite=True)
 
 

@@ -273,8 +273,8 @@ def test_a_version_in_between_that_is_gone_is_named(flat, stable):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"since": 0}, InvalidOption, "no version"),
-        ({"since": 1.5}, InvalidOption, "no version"),
+        ({"since": 0}, InvalidOption, "not a version"),
+        ({"since": 1.5}, InvalidOption, "not a version"),
         ({"since": 9}, NotFound, "no version 9"),
         ({"since": "nowhere"}, NotFound, "nowhere"),
         ({"since": 1, "columns": ("ID",)}, NotFound, "no column 'ID'"),
@@ -400,7 +400,7 @@ def test_a_branch_that_a_fetch_began_again_shows_what_differs(uri, tmp_path):
 @pytest.mark.parametrize("every", [2, 3, 40, 997], ids=lambda every: f"1 in {every}")
 def test_few_rows_are_fetched_and_many_come_out_of_a_scan(uri, stable, every, monkeypatch):
     """Both in several batches, and at different places on the two sides."""
-    monkeypatch.setattr("lance_spark.changes.lance._AT_ONCE", 7)
+    monkeypatch.setattr("lance_spark.changes.pylance._AT_ONCE", 7)
     lance.write_dataset(table(0, 2000), uri, enable_stable_row_ids=stable)
     lance.dataset(uri).delete("id % 7 = 0")
     replace_column(uri, 0, "v", [-n if n % every == 0 else 10 * n for n in range(2000)])

@@ -135,7 +135,7 @@ def test_cleaning_a_clone_deletes_nothing_of_its_source(source, tmp_path):
 
 
 def test_a_declared_clone_that_is_not_there_stops_the_run(source, tmp_path):
-    with pytest.raises(NotFound, match=r"gone.lance, which was given as a clone"):
+    with pytest.raises(NotFound, match=r"gone.lance, which was declared as a clone"):
         plan(source, older_than=NOW, clones=(str(tmp_path / "gone.lance"),))
 
 
@@ -219,7 +219,7 @@ def test_a_moved_dataset_stops_the_run_and_is_cleaned_after_it_was_moved_back(br
     before = reads(branched)
     shutil.move(branched, moved)
     there = files(moved)
-    with pytest.raises(Refused, match=r"If the dataset was moved, this is where it was"):
+    with pytest.raises(Refused, match=r"If the dataset was moved, this is its former place"):
         plan(moved)
     assert files(moved) == there
     shutil.move(moved, branched)

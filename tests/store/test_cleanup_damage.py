@@ -130,7 +130,7 @@ def hide(monkeypatch, hidden):
 def test_an_empty_listing_and_one_without_what_refs_name_stops_the_run(uri, monkeypatch, hidden):
     busy(uri)
     hide(monkeypatch, hidden)
-    refused(uri, CorruptData, r"shows no version|which is not there|was written")
+    refused(uri, CorruptData, r"shows no version|which does not exist|was written")
 
 
 def test_a_listing_without_a_file_of_the_latest_version_stops_the_run(uri, monkeypatch):

@@ -16,7 +16,7 @@ from support.local_datasets import numbers
 
 from lance_spark.catalog.entry_rules import Entry, new_rows
 from lance_spark.catalog.lookup import create_namespace, open_catalog
-from lance_spark.catalog.manifest_lance import newest
+from lance_spark.catalog.manifest_pylance import newest
 from lance_spark.catalog.tables import declare_table, deregister_table
 from lance_spark.cleanup import lake, many_tables
 from lance_spark.cleanup.lake import clean_lake

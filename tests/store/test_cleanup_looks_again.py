@@ -145,7 +145,7 @@ def test_a_dataset_that_never_holds_still_is_a_conflict(history, monkeypatch):
     monkeypatch.setattr("lance_spark.survey.survey._PAUSE", 0)
     monkeypatch.setattr(refs, "read_ref_files", reading)
     before = files(history)
-    with pytest.raises(Conflict, match="each of the 8 times it was looked at; nothing was deleted") as caught:
+    with pytest.raises(Conflict, match="during each of 8 attempts to read them; nothing was deleted") as caught:
         plan(history, **KEEPING)
     assert "brief-7" in str(caught.value)
     assert files(history) == before

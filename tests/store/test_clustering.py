@@ -212,7 +212,7 @@ def test_a_change_of_rows_that_began_before_is_computed_again(uri, stable, branc
     change = prepared_change(location, branch, [(UPDATE, {"id": 14, "x": 50, "day": "mon"}), (DELETE, {"id": 25})])
     before = rows_of(location, branch)
     assert cluster(location, branch, sort_by=["x", "id"], own_only=False).commits == 1
-    with pytest.raises(Conflict, match="written anew"):
+    with pytest.raises(Conflict, match="deleted or rewritten"):
         finish(change)
     check_table(location, branch, before)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.columns.columns import update_filled_columns
-from lance_spark.columns.lance import CHOSEN, FillJob, FunctionItem, fill_chosen
+from lance_spark.columns.pylance import CHOSEN, FillJob, FunctionItem, fill_chosen
 from lance_spark.columns.rules import BackfillOptions, FilledFile
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, SchemaMismatch

@@ -13,12 +13,12 @@ from support.local_datasets import numbers
 
 from lance_spark.cleanup.cleanup import open_plan, plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
-from lance_spark.clones import lance as relocate_commit
+from lance_spark.clones import pylance
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict
-from lance_spark.indexes import lance as index_commit
-from lance_spark.merge import lance as merge_commit
+from lance_spark.indexes import pylance as index_commit
 from lance_spark.merge import merge as single_version
+from lance_spark.merge import pylance as merge_commit
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.merge.restore import restore
 from lance_spark.storage import commits, datasets
@@ -95,7 +95,7 @@ def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(t
 def test_the_report_says_that_there_was_no_window(two):
     for window, said in ((timedelta(0), True), (timedelta(hours=1), False)):
         report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), RUNNER, now_ns()).report()
-        assert ("only while nobody else commits" in str(report)) == said
+        assert ("only while no other process commits" in str(report)) == said
         assert any("commit window is 0" in text for text in report.warnings) == said
 
 
@@ -183,10 +183,10 @@ def stale_commits(location):
     import lance
 
     pin = datasets.pin_version(location, None, 2)
-    head = relocate_commit.read_version(location, pin)
+    head = pylance.read_version(location, pin)
     yield (
         "relocate",
-        lambda: relocate_commit.repoint_fragments(location, head, relocate_commit.Repair(fragments=(0,)), {}),
+        lambda: pylance.repoint_fragments(location, head, pylance.Repair(fragments=(0,)), {}),
     )
     yield "indexes", lambda: index_commit.commit_indexes(location, pin, [], [], {})
     empty = lance.LanceOperation.Overwrite(lance.dataset(location.uri, version=2).lance_schema, [])
@@ -202,4 +202,4 @@ def test_every_commit_on_a_version_is_refused_where_one_since_is_missing(two):
             commit()
         assert "commit_window=" in str(caught.value), name
         assert versions(two)[-1] == 4
-    assert merge_commit.commit_on is relocate_commit.commit_on is commits.commit_on
+    assert merge_commit.commit_on is pylance.commit_on is commits.commit_on

@@ -13,7 +13,7 @@ from lance_spark.errors import Conflict
 from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 
 def change(uri, how):
@@ -127,7 +127,7 @@ def test_a_branch_deleted_during_the_job_is_a_conflict_that_leaves_no_file(uri, 
     delete_branch(locate(uri), "dev")
     if late:
         fragments = write_rows(job, numbers(1, 11).to_batches())
-    with pytest.raises(Conflict, match="not there any more"):
+    with pytest.raises(Conflict, match="no longer exists"):
         finish(job, fragments)
     assert contents(uri) == before
 
@@ -139,7 +139,7 @@ def test_a_dataset_made_anew_during_the_job_is_a_conflict_and_keeps_its_rows(uri
     shutil.rmtree(uri)
     make_dataset(uri, numbers(2, 70))
     before = contents(uri)
-    with pytest.raises(Conflict, match="not there any more"):
+    with pytest.raises(Conflict, match="no longer exists"):
         finish(job, fragments)
     assert contents(uri) == before
     assert ids(uri) == [70, 71]
@@ -150,7 +150,7 @@ def test_a_version_cleaned_up_during_the_job_is_a_conflict_that_leaves_no_file(u
     job, fragments = prepare(uri, numbers(1, 10))
     write(uri, numbers(1, 20))
     lance.dataset(uri).cleanup_old_versions(retain_versions=1)
-    with pytest.raises(Conflict, match="not there any more"):
+    with pytest.raises(Conflict, match="no longer exists"):
         finish(job, fragments)
     assert ids(uri) == [0, 1, 2, 20]
     assert len([path for path in contents(uri) if path.startswith("data/")]) == 2

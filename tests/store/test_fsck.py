@@ -39,8 +39,9 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.fsck import fsck as checking
 from lance_spark.fsck import fsck as confirm
-from lance_spark.fsck import lance as insides
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck import pylance
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.indexes.indexes import optimize_indexes
 from lance_spark.merge.restore import restore
 from lance_spark.optimize.flatten import flatten
@@ -359,7 +360,7 @@ def test_a_file_that_cannot_be_read_is_unreachable(uri, monkeypatch):
     def tail(*_):
         raise StorageFailure("The store does not answer.")
 
-    monkeypatch.setattr(insides, "_tail", tail)
+    monkeypatch.setattr(pylance, "_tail", tail)
     report = check(uri, deep=True)
     assert codes(report) == {"file-unreachable"}
     assert report.exit_code == 20

@@ -16,10 +16,10 @@ from support.cleanup_datasets import append, manifest, place
 from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
-from lance_spark.fsck import fsck, quarantine, repair
-from lance_spark.fsck import lance as insides
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair
+from lance_spark.fsck import fsck, pylance, quarantine, repair
+from lance_spark.fsck import undo as undoing
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import execute, fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate
@@ -45,8 +45,8 @@ class Killer:
         (repair, "create_branch_at"),
         (repair, "leave_out"),
         (repair, "commit_indexes"),
-        (repair, "delete_branch"),
-        (repair, "remove"),
+        (undoing, "delete_branch"),
+        (undoing, "remove"),
     )
 
     def __init__(self, monkeypatch, at):
@@ -244,7 +244,7 @@ def test_a_file_that_came_back_is_not_left_out(uri):
     plan = planned(uri)
     file.write_bytes(content)
     (outcome,) = execute(locate(uri), plan, 10**18).outcomes
-    assert (outcome.state, "can be read by now" in outcome.why) == ("passed over", True)
+    assert (outcome.state, "is now readable" in outcome.why) == ("passed over", True)
 
 
 def test_an_index_that_came_back_is_not_dropped(uri):
@@ -266,11 +266,11 @@ def test_what_cannot_be_reached_stops_a_repair(uri, monkeypatch):
         raise StorageFailure("The store does not answer.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(insides, "_tail", tail)
+        patched.setattr(pylance, "_tail", tail)
         plan = planned(uri, deep=True)
-    assert "could not be looked at" in plan.stopped
+    assert "could not be examined" in plan.stopped
     before = state(uri)
-    with pytest.raises(Refused, match="could not be looked at"):
+    with pytest.raises(Refused, match="could not be examined"):
         execute(locate(uri), plan, 10**18)
     assert state(uri) == before
 
@@ -352,7 +352,7 @@ def test_a_branch_that_was_repaired_and_deleted_is_taken_back(uri):
     before = state(uri)
     done = check(uri, execute=True).repaired
     delete_branch(locate(uri), "repair/main-4")
-    assert undo(locate(uri), done.record).outcomes[0].why == "it had not been done"
+    assert undo(locate(uri), done.record).outcomes[0].why == "it was never done"
     assert state(uri) == before
 
 

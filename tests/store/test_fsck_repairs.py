@@ -22,7 +22,7 @@ from lance_spark.core.reflog import LOG
 from lance_spark.core.refs import MAIN_FILE
 from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
 from lance_spark.fsck import fsck
-from lance_spark.fsck.repair import RepairOptions
+from lance_spark.fsck.option_rules import RepairOptions
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
@@ -491,5 +491,5 @@ def test_a_table_is_repaired_in_python(uri):
     report = table.fsck(repair=RepairOptions(dry_run=False))
     assert "1 of 1 step done" in str(report)
     assert table.fsck().sound
-    assert "taken back" in str(table.undo_repair())
+    assert "undone" in str(table.undo_repair())
     assert ref(uri, "dev").read_bytes() == b""

@@ -36,7 +36,7 @@ def repaired(uri):
 def test_a_cleanup_keeps_what_a_manifest_in_the_quarantine_may_name(uri, repaired):
     path, backup = repaired
     report = clean(uri, **POLICY)
-    assert any("A repair moved a manifest of 'main' away" in warning for warning in report.warnings)
+    assert any("A repair quarantined a manifest of 'main'" in warning for warning in report.warnings)
     assert versions(uri) == [1, 2, 3]
     undo(locate(uri), "last")
     path.write_bytes(backup)

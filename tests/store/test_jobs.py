@@ -78,11 +78,11 @@ def test_cleanup_of_some_branches_leaves_main_and_the_others_as_they_are(lake, c
     ("arguments", "code", "words"),
     [
         ([], 2, "No dataset was named."),
-        (["x.lance", "--catalog", "lake"], 2, "A dataset and --catalog do not go together."),
-        (["--catalog", "lake", "--version", "3"], 2, "--version does not go with --catalog."),
-        (["--catalog", "lake", "--plan-dir", "p"], 2, "--plan-dir does not go with --catalog."),
-        (["x.lance", "--catalog-mode", "v1"], 2, "--catalog-mode does not go with a single dataset."),
-        (["x.lance", "--apply-plan", "p", "--version", "3"], 2, "--version does not go with --apply-plan."),
+        (["x.lance", "--catalog", "lake"], 2, "A dataset and --catalog cannot be combined."),
+        (["--catalog", "lake", "--version", "3"], 2, "--version cannot be combined with --catalog."),
+        (["--catalog", "lake", "--plan-dir", "p"], 2, "--plan-dir cannot be combined with --catalog."),
+        (["x.lance", "--catalog-mode", "v1"], 2, "--catalog-mode cannot be combined with a single dataset."),
+        (["x.lance", "--apply-plan", "p", "--version", "3"], 2, "--version cannot be combined with --apply-plan."),
         (["--catalog", "nowhere"], 10, "There is nothing in"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -146,7 +146,7 @@ def test_a_check_repairs_and_takes_it_back(tmp_path, capsys):
     assert "exp" in lance.dataset(str(uri)).branches.list()
     capsys.readouterr()
     assert fsck.main([str(uri), "--undo", "last"]) == 0
-    assert "1 of 1 step taken back" in capsys.readouterr().out
+    assert "1 of 1 step undone" in capsys.readouterr().out
     assert file.read_bytes() == b"{"
     for wrong in ([], [str(uri), "--catalog", str(tmp_path)], [str(uri), "--execute"], ["--catalog", "x", "--repair"]):
         assert fsck.main(wrong) == 2

@@ -391,7 +391,7 @@ def test_refs_are_warned_of_and_go_and_the_cleanup_takes_what_only_they_needed(c
     (record,) = gone.tables
     assert refs(uri) == {"exp/a"}
     assert next(step for step in record.steps if step.step == "expiry").refs == 2
-    assert any("branch exp/a is over and stays" in told for told in record.told)
+    assert any("branch exp/a expired but stays" in told for told in record.told)
     assert 1 not in {version["version"] for version in lance.dataset(uri).versions()}
     assert states(gone, "c")["cleanup"] == "done"
 
@@ -414,7 +414,7 @@ def test_a_branch_that_a_clone_among_the_tables_reads_stays(catalog):
     assert "done" in refs(uri)
     assert "exp/a" not in refs(uri)
     (record,) = (each for each in report.tables if each.name == "c")
-    assert "branch done is over and stays: a clone reads its files" in record.told
+    assert "branch done expired but stays: a clone reads its files" in record.told
     assert 7000 in rows(f"{catalog.uri}/clone.lance")
 
 

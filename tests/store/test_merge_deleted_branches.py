@@ -103,7 +103,7 @@ def test_a_merge_that_is_forgotten_is_refused_where_rows_would_come_twice(datase
     clean(dataset, older_than=timedelta(0), commit_window=timedelta(0))
     add(dataset, 20, 22, "ingest")
     compact(dataset, "ingest")
-    with pytest.raises(Conflict, match="no version says which merge brought them"):
+    with pytest.raises(Conflict, match="no version records which merge brought them"):
         take(dataset, "ingest")
     assert ids(dataset) == [0, 1, 2, 10, 11, 100, 101]
 

@@ -17,7 +17,7 @@ from support.merge_datasets import add, assert_sound, error_of, exp, head, rows,
 from support.processes import PATIENCE, processes
 
 from lance_spark.errors import Refused
-from lance_spark.merge import lance as merge_commit
+from lance_spark.merge import pylance
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage import copying, refs
 from lance_spark.storage.datasets import locate
@@ -150,8 +150,8 @@ def tell_steps(listener):
     for module, name in (
         (os, "replace"),
         (copying, "copy_file"),
-        (merge_commit, "add_bases"),
-        (merge_commit, "commit"),
+        (pylance, "add_bases"),
+        (pylance, "commit"),
         (refs, "create_tag"),
         (refs, "replace_metadata"),
     ):

@@ -32,8 +32,8 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.merge.merge import MergeOptions, merge
-from lance_spark.optimize import lance as compaction
 from lance_spark.optimize import optimize as optimizing
+from lance_spark.optimize import pylance
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.rows.rows import finish
@@ -333,14 +333,14 @@ def test_killed_it_has_lost_nothing_and_the_same_call_goes_on(location, branch, 
 
 
 def test_fewer_rows_than_there_were_are_never_committed(flat, monkeypatch):
-    true = compaction._new_fragments
+    true = pylance._new_fragments
 
     def short(result):
         return [{**fragment, "physical_rows": fragment["physical_rows"] - 1} for fragment in true(result)]
 
-    monkeypatch.setattr(compaction, "_new_fragments", short)
+    monkeypatch.setattr(pylance, "_new_fragments", short)
     before = lance.dataset(flat.uri).version
-    with pytest.raises(CorruptData, match="in place of 80"):
+    with pytest.raises(CorruptData, match="instead of 80"):
         compact(flat)
     assert lance.dataset(flat.uri).version == before
 
@@ -396,5 +396,5 @@ def test_an_inherited_index_that_does_not_say_what_it_covers_is_refused(location
     monkeypatch.setattr(
         optimize_plan, "decode_indexes", lambda content: [entry._replace(fragments=None) for entry in decode(content)]
     )
-    with pytest.raises(Refused, match="does not say which fragments"):
+    with pytest.raises(Refused, match="does not record which fragments"):
         compact(location, "exp")

@@ -207,7 +207,7 @@ STEPS = ("register", "repoint_indexes", "repoint_fragments")
 def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step, when):
     before = read(nested(uri))
     moved = move(uri)
-    real = getattr(relocating.lance, step)
+    real = getattr(relocating.pylance, step)
 
     def interrupted(*given):
         if when == "after":
@@ -215,7 +215,7 @@ def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(relocating.lance, step, interrupted)
+        patched.setattr(relocating.pylance, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             relocate(locate(moved))
     assert len(relocate(locate(moved)).branches) in (1, 2)
@@ -255,7 +255,7 @@ def test_what_only_pylance_can_restore_is_not_brought_back_from_nowhere(uri):
     moved = move(uri)
     relocate(locate(moved))
     before = contents(moved)
-    with pytest.raises(Refused, match="which is not there"):
+    with pytest.raises(Refused, match="which does not exist"):
         restore(locate(moved), PinnedVersion("exp", version), LocalRunner())
     assert contents(moved) == before
 
@@ -280,7 +280,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
     copied = copy(nested(uri, stable))
     twin = copy(uri, "twin.lance")
     MEANWHILE[change](twin)
-    real = getattr(relocating.lance, step)
+    real = getattr(relocating.pylance, step)
     waiting = [lambda: MEANWHILE[change](copied)]
 
     def late(*given):
@@ -288,7 +288,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
             waiting.pop()()
         return real(*given)
 
-    monkeypatch.setattr(relocating.lance, step, late)
+    monkeypatch.setattr(relocating.pylance, step, late)
     relocate(locate(copied))
     assert not waiting
     relocate(locate(copied))
@@ -614,7 +614,7 @@ def test_files_that_another_branch_lent_follow(uri):
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
-    [(None, "/x", "needs an old one"), ("tree/exp", None, "own place"), ("", None, "own place")],
+    [(None, "/x", "without the old one"), ("tree/exp", None, "own place"), ("", None, "own place")],
 )
 def test_places_that_make_no_sense_are_refused(uri, old, new, words):
     forked(uri)

@@ -123,7 +123,7 @@ def test_after_pylances_cleanup_of_a_clone_everything_is_there_or_it_says_what_i
     before = every_branch(local)
     pylances(local)
     assert every_branch(local) == before
-    assert "not there any more" in refused(Refused, lambda: pulled(local, source), source, local)
+    assert "no longer exists" in refused(Refused, lambda: pulled(local, source), source, local)
     appended(head(source))
     fetched(local, source)
     assert_follows(local, source)
@@ -155,12 +155,12 @@ def test_a_remote_where_nothing_may_be_written(tmp_path, made, monkeypatch):
     for module, name in ((refs.TagWriter, "create"), (refs.TagWriter, "move"), (survey, "write_record")):
         monkeypatch.setattr(module, name, denied)
     result = made_clone(source, local, made[0])
-    assert "could not be told" in result.notes[0]
+    assert "could not record" in result.notes[0]
     assert_follows(local, source)
     assert_same(local, None, source, None)
     assert contents(source) == before
     appended(head(source))
-    assert "could not be told" in fetched(local, source).notes[0]
+    assert "could not record" in fetched(local, source).notes[0]
     assert_follows(local, source)
 
 
@@ -172,7 +172,7 @@ def test_a_directory_that_may_only_be_read(tmp_path, made):
         path.chmod(0o555)
     try:
         result = made_clone(source, local, made[0])
-        assert "could not be told" in result.notes[0]
+        assert "could not record" in result.notes[0]
         assert_follows(local, source)
     finally:
         for path in directories:

@@ -342,17 +342,17 @@ def test_who_writes_between_the_fetch_and_the_push_wins(source, local, monkeypat
 
 
 def test_who_writes_between_the_plan_and_the_commit_is_not_lost(source, local, monkeypatch):
-    from lance_spark.merge import lance as merge_commit
+    from lance_spark.merge import pylance
 
-    real = merge_commit.commit
+    real = pylance.commit
 
     def late(location, *given):
         if location.uri == source:
-            monkeypatch.setattr(merge_commit, "commit", real)
+            monkeypatch.setattr(pylance, "commit", real)
             add(source, 5000, 5001)
         return real(location, *given)
 
-    monkeypatch.setattr(merge_commit, "commit", late)
+    monkeypatch.setattr(pylance, "commit", late)
     add(local, 300, 301)
     head(local).delete("id = 1")
     before = set(ids_of(source))

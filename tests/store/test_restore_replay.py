@@ -183,7 +183,7 @@ def test_a_restore_can_be_restored_and_reverted(uri):
     assert_sound(head(uri))
 
 
-def late(monkeypatch, change, module=restoring.lance, name="commit"):
+def late(monkeypatch, change, module=restoring.pylance, name="commit"):
     """Lets something happen in the moment between the plan and the commit; once."""
     real, waiting = getattr(module, name), [change]
 
@@ -267,6 +267,7 @@ for number in range(count):
 """
 RESTORE = """
 import sys
+from lance_spark.merge import pylance as merge_commit
 from lance_spark.merge import restore as restoring
 from lance_spark.errors import Conflict, Refused
 from lance_spark.core.refs import PinnedVersion

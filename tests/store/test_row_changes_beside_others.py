@@ -17,7 +17,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, StorageFailure
 from lance_spark.rows import rows
-from lance_spark.rows.files_lance import without_rows
+from lance_spark.rows.files_pylance import without_rows
 from lance_spark.rows.rows import finish
 from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
@@ -103,7 +103,7 @@ def test_a_conflict_deletes_the_files(location, branch):
     before, change = contents(location.uri), written(location, branch, ROWS)
     lance.dataset(location.branch_uri(branch)).delete("id = 14")
     theirs = rows_of(location, branch)
-    with pytest.raises(Conflict, match="does not combine") as caught:
+    with pytest.raises(Conflict, match="cannot be combined") as caught:
         finish(change)
     assert "retries" in caught.value.hint
     new = [path for path in written_since(before, location.uri) if "data/" in path or "_deletions" in path]

@@ -119,7 +119,7 @@ def test_a_join_of_many_vectors_of_bytes(uri):
         for distance, each in sorted((d, each) for each, d in bits(range(300), query).items())[:3]
     ]
     assert found == expected
-    with pytest.raises(SchemaMismatch, match="holds 999, and column 'v' has bytes"):
+    with pytest.raises(SchemaMismatch, match="holds 999, but column 'v' has bytes"):
         join(uri, pa.table({"q": pa.array([[999] * SIZE], pa.list_(pa.int32()))}), "q")
 
 
@@ -127,13 +127,13 @@ def test_what_cannot_be_is_said_before_any_work(uri):
     lance.write_dataset(rows(0, 300), uri)
     t = LanceTable.for_path(None, uri)
     for metric in ("l2", "cosine"):
-        with pytest.raises(InvalidOption, match=f"compared by the metric hamming, not by {metric}"):
+        with pytest.raises(InvalidOption, match=f"need the metric hamming, not {metric}"):
             prepared(uri, QUERY, metric=metric)
-        with pytest.raises(InvalidOption, match=f"compared by the metric hamming, not by {metric}"):
+        with pytest.raises(InvalidOption, match=f"need the metric hamming, not {metric}"):
             t.indexes.create("v", kind="ivf_flat", metric=metric)
-    with pytest.raises(SchemaMismatch, match="cannot be made on column 'v'") as refused:
+    with pytest.raises(SchemaMismatch, match="does not fit column 'v'") as refused:
         t.indexes.create("v", kind="ivf_pq")
-    assert refused.value.hint == "What fits is ivf_flat, ivf_hnsw_flat."
+    assert refused.value.hint == "These kinds fit: ivf_flat, ivf_hnsw_flat."
     with pytest.raises(NotFound, match="no vector index") as missing:
         prepared(uri, QUERY, fast=True)
     assert "of ivf_flat, ivf_hnsw_flat" in missing.value.hint

@@ -113,17 +113,17 @@ def test_an_index_only_gives_candidates(uri):
         check(fast, [(each, distance("cosine", MATRICES[each], QUERY)) for each, _ in fast])
         assert len({*dict(fast)} & {*dict(truth([each for each in there if each < 400]))}) >= 9
     assert plan_tasks(prepared(uri, QUERY, branch="exp", refine_factor=10), 4) == (WholeTask(),)
-    with pytest.raises(InvalidOption, match="an index only guesses"):
+    with pytest.raises(InvalidOption, match="an index only approximates"):
         prepared(uri, QUERY, fast=True)
 
 
 def test_what_cannot_be_is_said_before_any_work(uri):
     lance.write_dataset(rows(0, 10), uri)
-    with pytest.raises(SchemaMismatch, match="has 2 numbers, and those of column 'v' have 8"):
+    with pytest.raises(SchemaMismatch, match="has 2 numbers, but those of column 'v' have 8"):
         prepared(uri, [[1.0, 2.0]])
     with pytest.raises(InvalidOption, match="hamming compares bytes"):
         prepared(uri, QUERY, metric="hamming")
-    with pytest.raises(SchemaMismatch, match="cannot be made on column 'v'"):
+    with pytest.raises(SchemaMismatch, match="does not fit column 'v'"):
         LanceTable.for_path(None, uri).indexes.create("v", kind="ivf_flat")
-    with pytest.raises(SchemaMismatch, match="several vectors a row, which a join does not look for"):
+    with pytest.raises(SchemaMismatch, match="several vectors per row, which a join does not support"):
         join(uri, pa.table({"q": pa.array([[1.0] * SIZE], pa.list_(pa.float32()))}), "q")

@@ -13,7 +13,7 @@ from support.searches import HERE, PARTS, brute_force, by_pylance, join, pairs, 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.search import rules
-from lance_spark.search.lance import Near, asked_for
+from lance_spark.search.pylance import Near, asked_for
 from lance_spark.search.rules import FlatTask, SegmentTask, TextTask, WholeTask
 from lance_spark.search.search import plan_tasks
 from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
@@ -109,7 +109,7 @@ def test_tasks_are_segments_and_groups_of_fragments_without_an_index(branched):
 
 
 def test_wide_columns_are_read_for_the_rows_that_were_found(branched, monkeypatch):
-    monkeypatch.setattr("lance_spark.search.lance.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("lance_spark.search.pylance.ROWS_AT_ONCE", 2)
     found = search(branched, QUERY, k=3, columns=["text", "_rowid", "tags", "_rowaddr", "id"], runner=PARTS)
     assert found.column_names == ["text", "_rowid", "tags", "_rowaddr", "id", "_distance"]
     rows = found.to_pylist()
@@ -208,7 +208,7 @@ def test_text_has_the_scores_that_it_has_in_one_process(branched, words, where, 
     dataset = head(branched, branch)
     fast = isinstance(words, MatchQuery)  # Words with fuzziness are looked for where there is an index.
     bound = prepared(branched, None, words, "text", branch=branch, fast=fast).work.text
-    from lance_spark.search.lance import lance_query
+    from lance_spark.search.pylance import lance_query
 
     asked = {"full_text_query": lance_query(bound), "filter": where, "prefilter": True, "fast_search": fast}
     expected = pairs(dataset.scanner(columns=["id", "_score"], limit=1000, **asked).to_table(), "_score")
@@ -400,8 +400,8 @@ JOINS = [
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):
-    monkeypatch.setattr("lance_spark.search.lance._QUERIES", 4)
-    monkeypatch.setattr("lance_spark.search.lance.ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("lance_spark.search.pylance._QUERIES", 4)
+    monkeypatch.setattr("lance_spark.search.pylance.ROWS_AT_ONCE", 5)
     vectors = [*np.random.default_rng(9).standard_normal((6, DIMENSION)).astype("f4").tolist(), None]
     vectors.insert(2, None)
     queries = pa.table({"who": range(8), "q": pa.array(vectors, pa.list_(pa.float32()))})
@@ -418,7 +418,7 @@ def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options
 
 def test_a_vector_of_another_length_ends_a_join(branched):
     queries = pa.table({"q": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))})
-    with pytest.raises(SchemaMismatch, match="A query has 2 numbers, and those of column 'v' have 16"):
+    with pytest.raises(SchemaMismatch, match="A query has 2 numbers, but those of column 'v' have 16"):
         join(branched, queries, "q")
 
 
@@ -430,54 +430,54 @@ def test_a_column_with_the_name_of_pylances_own_keeps_joins_out(uri):
 
 
 REFUSED = [
-    ({"vector": [1.0, 2.0]}, SchemaMismatch, "has 2 numbers, and those of column 'v' have 16"),
+    ({"vector": [1.0, 2.0]}, SchemaMismatch, "has 2 numbers, but those of column 'v' have 16"),
     ({"vector": "abc"}, SchemaMismatch, "is not a list of numbers"),
     ({"vector": [[0.0] * 16]}, SchemaMismatch, "has 2 dimensions"),
     ({"vector": [float("nan")] * 16}, SchemaMismatch, "not finite"),
     ({"vector": [0.0] * 16, "metric": "cosine"}, SchemaMismatch, "all zeros"),
     ({"vector": QUERY, "column": "id"}, SchemaMismatch, "'id' is int64"),
     ({"vector": QUERY, "column": "w"}, NotFound, "no column 'w'"),
-    ({"vector": QUERY, "k": 0}, InvalidOption, "k is 0"),
-    ({"vector": QUERY, "k": True}, InvalidOption, "k is True"),
+    ({"vector": QUERY, "k": 0}, InvalidOption, "k must be .*not 0"),
+    ({"vector": QUERY, "k": True}, InvalidOption, "k must be .*not True"),
     ({"vector": QUERY, "columns": ["idd"]}, NotFound, "no column 'idd'"),
     ({"vector": QUERY, "columns": ["id", "id"]}, InvalidOption, "twice"),
     ({"vector": QUERY, "filter": "nope = 1"}, InvalidOption, "nope"),
     ({"vector": QUERY, "filter": " "}, InvalidOption, "empty"),
     ({"vector": QUERY, "metric": "cosine", "fast": True}, NotFound, "no vector index for the metric cosine"),
-    ({"vector": QUERY, "k": 2**70}, InvalidOption, "can be 2,147,483,647 at most"),
-    ({"vector": QUERY, "column": 5}, InvalidOption, "column is 5"),
-    ({"vector": QUERY, "column": ["v"]}, InvalidOption, "in one column"),
+    ({"vector": QUERY, "k": 2**70}, InvalidOption, "must be at most 2,147,483,647"),
+    ({"vector": QUERY, "column": 5}, InvalidOption, "column must be .*not 5"),
+    ({"vector": QUERY, "column": ["v"]}, InvalidOption, "takes one column"),
     ({"vector": ["1"] * 16}, SchemaMismatch, "not a list of numbers"),
-    ({"vector": QUERY, "limit": 5}, InvalidOption, "How many rows come out is k=10"),
+    ({"vector": QUERY, "limit": 5}, InvalidOption, "The number of rows is k=10"),
     ({"vector": QUERY, "tag": "exp"}, InvalidOption, r"t\.checkout\(branch='exp'\)"),
     ({"text": "x", "column": "id"}, SchemaMismatch, "Text is in text, tags|Text is in tags, text"),
     ({"vector": QUERY, "column": "text"}, SchemaMismatch, "Vectors are in v"),
     ({"vector": QUERY, "metric": "haming"}, InvalidOption, "Did you mean 'hamming'"),
-    ({"vector": QUERY, "metric": "hamming"}, InvalidOption, "hamming compares bytes, and column 'v'"),
-    ({"vector": "late storm"}, SchemaMismatch, "Words are searched for by text="),
+    ({"vector": QUERY, "metric": "hamming"}, InvalidOption, "hamming compares bytes, but column 'v'"),
+    ({"vector": "late storm"}, SchemaMismatch, "For words, use text="),
     ({"vector": QUERY, "ef": 5}, InvalidOption, "ef is 5"),
     ({"vector": QUERY, "nprobs": 5}, InvalidOption, "no option 'nprobs'"),
     ({"vector": QUERY, "fast": True, "use_index": False}, InvalidOption, "fast=True"),
-    ({"vector": QUERY, "phrase": True}, InvalidOption, "are of text"),
-    ({"vector": QUERY, "text": "x", "rerank": "best"}, InvalidOption, "no way to rank 'best'"),
-    ({}, InvalidOption, "nothing to search for"),
+    ({"vector": QUERY, "phrase": True}, InvalidOption, "require text="),
+    ({"vector": QUERY, "text": "x", "rerank": "best"}, InvalidOption, "Unknown rerank method 'best'"),
+    ({}, InvalidOption, "no vector and no text"),
     ({"text": " "}, InvalidOption, "no word"),
-    ({"text": "x", "column": "id"}, SchemaMismatch, "holds no text"),
+    ({"text": "x", "column": "id"}, SchemaMismatch, "does not hold text"),
     ({"text": "x", "column": "txt"}, NotFound, "no column 'txt'"),
-    ({"text": "x", "column": "text", "operator": "xor"}, InvalidOption, "operator is 'xor'"),
+    ({"text": "x", "column": "text", "operator": "xor"}, InvalidOption, "operator must be .*not 'xor'"),
     ({"text": "x", "column": "tags", "fast": True}, NotFound, "no text index"),
     ({"text": "x", "column": "text", "language": "Klingon"}, InvalidOption, "no option 'language'"),
-    ({"text": 7, "column": "text"}, InvalidOption, "text= is int"),
-    ({"text": "x", "column": "text", "fuzziness": None}, InvalidOption, "fuzziness is None"),
-    ({"text": "x", "column": "text", "fuzziness": 3}, InvalidOption, "can be 2 at most"),
-    ({"text": BooleanQuery(must_not=[MatchQuery("x")]), "column": "text"}, InvalidOption, "looks for nothing"),
-    ({"text": BooleanQuery(should=[BooleanQuery()]), "column": "text"}, InvalidOption, "looks for nothing"),
-    ({"text": MatchQuery("x", boost=-1.0), "column": "text"}, InvalidOption, "factor is -1.0"),
-    ({"text": "x", "column": {"text": float("nan")}}, InvalidOption, "factor is nan"),
-    ({"text": "x", "column": {"text": "2"}}, InvalidOption, "factor is '2'"),
-    ({"text": "x", "column": 5}, InvalidOption, "column is 5"),
-    ({"vector": QUERY, "columns": 5}, InvalidOption, "columns is 5"),
-    ({"vector": QUERY, "filter": 5}, InvalidOption, "filter is 5"),
+    ({"text": 7, "column": "text"}, InvalidOption, "text= must be .*not int"),
+    ({"text": "x", "column": "text", "fuzziness": None}, InvalidOption, "fuzziness must be .*not None"),
+    ({"text": "x", "column": "text", "fuzziness": 3}, InvalidOption, "must be at most 2"),
+    ({"text": BooleanQuery(must_not=[MatchQuery("x")]), "column": "text"}, InvalidOption, "BooleanQuery is empty"),
+    ({"text": BooleanQuery(should=[BooleanQuery()]), "column": "text"}, InvalidOption, "BooleanQuery is empty"),
+    ({"text": MatchQuery("x", boost=-1.0), "column": "text"}, InvalidOption, "factor must be .*not -1.0"),
+    ({"text": "x", "column": {"text": float("nan")}}, InvalidOption, "factor must be .*not nan"),
+    ({"text": "x", "column": {"text": "2"}}, InvalidOption, "factor must be .*not '2'"),
+    ({"text": "x", "column": 5}, InvalidOption, "column must be .*not 5"),
+    ({"vector": QUERY, "columns": 5}, InvalidOption, "columns must be .*not 5"),
+    ({"vector": QUERY, "filter": 5}, InvalidOption, "filter must be text, not 5"),
     ({"vector": QUERY, "filtr": "id = 5"}, InvalidOption, "Did you mean 'filter'"),
     ({"text": MatchQuery("x"), "column": "text", "phrase": True}, InvalidOption, "given as text"),
 ]
@@ -563,7 +563,7 @@ def test_a_query_is_for_the_column_that_is_named(uri):
     for query in (MatchQuery("storm"), PhraseQuery("storm"), BooleanQuery(must=[MatchQuery("storm")])):
         assert search(uri, None, query, "text")["id"].to_pylist() == [1]
     assert search(uri, None, MatchQuery("storm"))["id"].to_pylist() == [2]
-    with pytest.raises(InvalidOption, match="The query looks into title, and column= is 'text'"):
+    with pytest.raises(InvalidOption, match="The query searches title, but column= is 'text'"):
         prepared(uri, None, MatchQuery("storm", "title"), "text")
     with pytest.raises(InvalidOption, match="Several columns"):
         prepared(uri, None, MatchQuery("storm"), {"text": 2.0})

@@ -20,7 +20,7 @@ def traceback(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "error", "words", "hint"),
     [
-        ({"version": "1"}, InvalidOption, "a stream goes on", "starting_version"),
+        ({"version": "1"}, InvalidOption, "a stream continues", "starting_version"),
         ({"limit": "1"}, InvalidOption, "not for streams", "max_files_per_trigger"),
         ({"filter": "idd > 1"}, InvalidOption, "idd", None),
         ({"branch": "nosuch"}, NotFound, "no branch 'nosuch'", "main"),

@@ -178,5 +178,5 @@ def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
     for verb in ("merge", "deep clone", "clone"):
         counted = [step for step in stages[verb] if step.total]
         assert counted[-1].done == counted[-1].total or verb == "clone"
-    with pytest.raises(InvalidOption, match="progress is a function"):
+    with pytest.raises(InvalidOption, match="progress must be a function"):
         table.fsck(progress=True)

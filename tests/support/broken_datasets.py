@@ -12,8 +12,8 @@ import lance
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import resolve

@@ -15,7 +15,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.merge import lance as merge_lance
+from lance_spark.merge import pylance
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.merge.report import MergeResult
 from lance_spark.refs.refs import create_branch_at
@@ -192,7 +192,7 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 STEPS = {
     survey: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
-    merge_lance: ("_create", "truncate", "populate", "add_bases", "commit", "_commit"),
+    pylance: ("_create", "truncate", "populate", "add_bases", "commit", "_commit"),
     copying: ("copy_file",),
     refs: ("create_branch", "replace_metadata"),
     refs.TagWriter: ("create", "move", "delete"),

@@ -18,7 +18,7 @@ from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.refs.refs import create_branch, create_tag, delete_branch, delete_tag, list_branches, move_tag
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 from support.storm import (
     ENOUGH,
     LATE,

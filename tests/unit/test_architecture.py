@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import parse_write_options
-from lance_spark.scan.lance import Scan, ScanColumns
+from lance_spark.scan.pylance import Scan, ScanColumns
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.write.rules import WriteJob, WritePlan
 
@@ -77,7 +77,7 @@ IMPURE = {"pyspark", "py4j", "lance", "fsspec", "s3fs", "click", "torch"}
 IMPURE |= {"os", "pathlib", "time", "socket", "tempfile", "threading", "subprocess"}
 PURE_ROOMS = {"core", "format", "pushdown"}
 MAY_IMPORT = {
-    "lance": ({"storage"}, "lance"),
+    "lance": ({"storage"}, "pylance"),
     "fsspec": ({"storage"}, None),
     "s3fs": ({"storage"}, None),
     "pyspark": ({"spark", "native", "jvm", "session", "datasource"}, "spark"),
@@ -272,9 +272,9 @@ def test_documents_that_the_code_cites_are_in_the_repository():
 
 
 def test_the_walks_for_newcomers_lead_through_files_that_are_there():
-    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Two walks\n")[2].partition("\n## ")[0]
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Three walks\n")[2].partition("\n## ")[0]
     walks = text.split("\n### ")[1:]
-    assert len(walks) == 2
+    assert len(walks) == 3
     for walk in walks:
         steps = re.findall(r"^\d\. `([^`]+)`: (.+?)(?=^\d\. |\n\n|\Z)", walk, re.MULTILINE | re.DOTALL)
         assert 2 <= len(steps) <= 5

@@ -172,5 +172,5 @@ def test_names_of_numbers(text, kind):
 
 @pytest.mark.parametrize("text", ["string", "", "decimal", "decimal(39)", "decimal(3, 4)", "array<int>", "decimal(0)"])
 def test_what_is_no_number(text):
-    with pytest.raises(InvalidOption, match="cannot be given the type"):
+    with pytest.raises(InvalidOption, match="cannot be changed to the type"):
         number_type(text)

@@ -133,9 +133,9 @@ def test_the_namespace_something_is_put_into_has_to_be_there(name):
 
 
 def test_a_directory_belongs_to_one_table():
-    with pytest.raises(AlreadyExists, match=r"'r\.lance' is that of 'r'"):
+    with pytest.raises(AlreadyExists, match=r"'r\.lance' belongs to 'r'"):
         after(table_at("other", "r.lance"))
-    with pytest.raises(AlreadyExists, match="'1_ns\\$t' is that of"):
+    with pytest.raises(AlreadyExists, match="'1_ns\\$t' belongs to"):
         after(RenameTable(identify_table("r"), identify_table("q"), "r.lance", "1_ns$t"))
 
 

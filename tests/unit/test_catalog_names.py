@@ -102,7 +102,7 @@ def test_the_length_counts_the_whole_id_in_bytes():
     fits, too_long = Identifier(("n" * 100, "t" * 145)), Identifier(("n" * 100, "t" * 146))
     check_new(fits, TABLE)
     assert len(f"12345678_{fits.object_id}".encode()) == 255
-    with pytest.raises(InvalidName, match="256 bytes, 255 fit"):
+    with pytest.raises(InvalidName, match="256 bytes, at most 255 fit"):
         check_new(too_long, TABLE)
 
 

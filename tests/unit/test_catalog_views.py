@@ -16,7 +16,7 @@ def test_a_view_is_called_as_its_table_with_underscores_for_dots():
     ("one", "other"), [(("a", "b_c"), ("a_b", "c")), (("a", "t"), ("a_t",)), (("Straße",), ("STRASSE",))]
 )
 def test_two_tables_never_share_a_view(one, other):
-    with pytest.raises(Refused, match="would both be view") as caught:
+    with pytest.raises(Refused, match="would both get the view") as caught:
         view_names([Identifier(one), Identifier(("x",)), Identifier(other)])
     assert str(Identifier(one)) in caught.value.message
     assert str(Identifier(other)) in caught.value.message

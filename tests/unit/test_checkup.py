@@ -214,13 +214,13 @@ PLANS = {
         [LeaveOut(None, 7, None, (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         [],
     ),
-    "all fragments": ([MISSING], {"lines": (line(count=1),)}, False, [], ["no fragment can be read"]),
+    "all fragments": ([MISSING], {"lines": (line(count=1),)}, False, [], ["no fragment is readable"]),
     "a fragment, left out before": (
         [MISSING],
         {"lines": (line(),), "branches": frozenset({"repair/main-7"})},
         False,
         [],
-        ["'repair/main-7' is a branch without it already"],
+        ["'repair/main-7' already is a branch without it"],
     ),
     "a repair that was killed": (
         [finding(finding_codes.DATA_MISSING, DATA, "repair/main-7")],
@@ -262,7 +262,7 @@ PLANS = {
         {"lines": (line(),)},
         True,
         [LeaveOut(None, 7, None, (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
-        ["named by tag v1 all the same"],
+        ["still named by tag v1"],
     ),
     "an index": (
         [BAD_INDEX],
@@ -343,7 +343,7 @@ PLANS = {
         [finding(finding_codes.VERSION_TWICE, "main")],
         {"twins": {"main": (FILE,)}},
         False,
-        [Quarantine((FILE,), "the same manifest is there under its other name", finding_codes.VERSION_TWICE)],
+        [Quarantine((FILE,), "the same manifest exists under its other name", finding_codes.VERSION_TWICE)],
         [],
     ),
     "twins that differ": (
@@ -386,7 +386,7 @@ def test_what_a_repair_would_do(found, facts, on_main, steps, beyond):
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (finding(finding_codes.FILE_UNREACHABLE), "could not be looked at"),
+        (finding(finding_codes.FILE_UNREACHABLE), "could not be examined"),
         (finding(finding_codes.DATA_MISSING, files=9), "too many"),
     ],
     ids=["unreachable", "too many"],

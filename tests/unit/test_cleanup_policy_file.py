@@ -54,7 +54,7 @@ def test_an_empty_file_is_the_default_policy():
         ("[branches.main]\nolder = '1d'", ("older", "older_than")),
         ("[branches.main]\nunverified_age = '1d'", ("unverified_age",)),
         ("[branches.main]\nolder_than = '-1d'", ("branches.main.older_than",)),
-        ("older_than = ", ("no TOML",)),
+        ("older_than = ", ("not TOML",)),
     ],
 )
 def test_a_bad_file_is_refused_with_the_key(text, words):

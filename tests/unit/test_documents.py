@@ -19,6 +19,8 @@ from lance_spark.core.options import CATALOG_OPTIONS
 from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.core.table_options import READ_OPTIONS, WRITE_OPTIONS
 from lance_spark.format.metadata import SCHEMAS
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.sql.maintenance_procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
@@ -144,7 +146,15 @@ def test_the_metadata_tables_are_those_of_the_code():
     assert tuple(SCHEMAS) == METADATA_TABLES
 
 
-@pytest.mark.parametrize(("page", "options"), [("cleanup.md", CleanupPolicy)])
+@pytest.mark.parametrize(
+    ("page", "options"),
+    [
+        ("cleanup.md", CleanupPolicy),
+        ("fsck.md", FsckOptions),
+        ("fsck.md", RepairOptions),
+        ("refs-that-expire.md", ExpiryOptions),
+    ],
+)
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
     assert "\n".join(as_markdown(options)) in (ROOT / "docs" / page).read_text()
 

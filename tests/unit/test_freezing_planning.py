@@ -94,16 +94,16 @@ def test_fractions_are_cut_exactly_as_they_are_written(split, ends):
         ({"split": {"a": 0.9, "b": 0.2}}, InvalidOption, "add up to 1.1"),
         ({"split": {}}, InvalidOption, "add up to 0"),
         ({"split": {"a": 1.0, "b": 0.0}}, InvalidOption, "'b' cannot have the fraction 0.0"),
-        ({"split": {"": 1.0}}, InvalidOption, "no name of a split"),
-        ({"split": {1: 1.0}}, InvalidOption, "1 is no name of a split"),
+        ({"split": {"": 1.0}}, InvalidOption, "not a valid name of a split"),
+        ({"split": {1: 1.0}}, InvalidOption, "1 is not a valid name of a split"),
         ({"split": {"a": "1"}}, InvalidOption, "'a' cannot have the fraction '1'"),
         ({"split": {"a": True}}, InvalidOption, "cannot have the fraction True"),
         ({"split": ["a"]}, InvalidOption, "names no fractions"),
         ({"seed": 1.5}, InvalidOption, "whole number"),
         ({"seed": True}, InvalidOption, "whole number"),
-        ({"filter": 5}, InvalidOption, "filter= is text"),
-        ({"code": 5}, InvalidOption, "code= is text"),
-        ({"name": 5}, InvalidOption, "name of a set is text"),
+        ({"filter": 5}, InvalidOption, "filter= must be text"),
+        ({"code": 5}, InvalidOption, "code= must be text"),
+        ({"name": 5}, InvalidOption, "name of a set must be text"),
         ({"by": ["a", "a"]}, InvalidOption, "named twice"),
         ({"by": 3}, InvalidOption, "by=3 names no columns"),
         ({"by": ["a", 3]}, InvalidOption, "names no columns"),
@@ -134,7 +134,7 @@ def test_calls_that_mean_nothing_are_refused(arguments, error, words):
     ],
 )
 def test_filters_by_the_clock_or_by_chance_are_refused(filter, name):
-    with pytest.raises(InvalidOption, match=f"other rows each time, because of '{name}'"):
+    with pytest.raises(InvalidOption, match=f"different rows each time, because of '{name}'"):
         make_spec("s", filter)
 
 

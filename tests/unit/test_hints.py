@@ -123,7 +123,7 @@ RIMS = (
 """What only one language reaches, and the spellings themselves."""
 ONE_LANGUAGE = {
     "frozen/frozen.py",  # frozen sets are Python's
-    "workspace/workspace.py",
+    "workspace/init.py",
     "core/workspace.py",  # workspaces are the shell's
     "streams/sink.py",
     "streams/source.py",

@@ -124,9 +124,9 @@ def test_bytes_have_their_own_metric():
     assert settings_for(kind, "v", FLOATS, {"metric": "dot"}) == {"metric": "dot"}
     assert settings_for(kind, "v", FLOATS, {}) == {}
     assert settings_for(find_kind("btree"), "id", pa.int64(), {}) == {}
-    with pytest.raises(InvalidOption, match="compared by the metric hamming, not by l2"):
+    with pytest.raises(InvalidOption, match="need the metric hamming, not l2"):
         settings_for(kind, "h", BYTES, {"metric": "l2"})
-    with pytest.raises(InvalidOption, match="hamming compares bytes, and column 'v'"):
+    with pytest.raises(InvalidOption, match="hamming compares bytes, but column 'v'"):
         settings_for(kind, "v", FLOATS, {"metric": "hamming"})
 
 

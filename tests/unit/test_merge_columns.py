@@ -104,7 +104,7 @@ def test_a_comment_that_is_gone_in_theirs_goes():
         ((*BASE, NEW), (ID, VALUE._replace(name="w")), "both sides have a new column 'w'"),
         ((ID,), (ID, VALUE._replace(name="value")), "column 'v' was altered on one side"),
         ((ID, VALUE._replace(name="a")), (ID, VALUE._replace(name="b")), "column 'v' was altered"),
-        (BASE, (ID, VALUE._replace(nullable=False)), "column 'v' may not be null any more"),
+        (BASE, (ID, VALUE._replace(nullable=False)), "column 'v' became non-nullable"),
         (BASE, (*BASE, NEW._replace(nullable=False)), "column 'w', which cannot be null, was added"),
     ],
 )

@@ -86,12 +86,12 @@ CELLS = [
     ("rows updated", "unchanged", ROWS),
     ("rows updated", "rows deleted", BOTH_ROWS),
     ("rows updated", "rows updated", BOTH_ROWS),
-    ("rows updated", "columns written", "theirs updated rows of which ours wrote a column"),
+    ("rows updated", "columns written", "theirs updated rows in which ours wrote a column"),
     ("rows updated", "compacted", IN_PLACE),
     ("rows updated", "gone", OURS_GONE),
     ("columns written", "unchanged", VALUES),
     ("columns written", "rows deleted", VALUES),
-    ("columns written", "rows updated", "ours updated rows of which theirs wrote a column"),
+    ("columns written", "rows updated", "ours updated rows in which theirs wrote a column"),
     ("columns written", "columns written", SAME_COLUMN),
     ("columns written", "compacted", "theirs wrote a column of rows that ours compacted"),
     ("columns written", "gone", OURS_GONE),
@@ -243,7 +243,7 @@ def test_without_all_its_versions_a_side_may_have_updated_the_rows_it_deleted(si
     name = "our_steps" if side == "ours" else "their_steps"
     forgotten = replace(known, **{name: replace(getattr(known, name), complete=False)})
     (conflict,) = compare(forgotten).conflicts
-    assert conflict.reason.startswith(f"{side} updated rows of which")
+    assert conflict.reason.startswith(f"{side} updated rows in which")
 
 
 def test_a_conflict_about_several_fragments_is_one():
@@ -302,7 +302,7 @@ def test_nothing_stands_against_a_fast_forward():
 
 
 REPLACED = "replaced the whole table"
-LOST = "has none of its files any more"
+LOST = "no longer has any of its files"
 PICK = Step(2, "Update", brings=True)
 PICKED = "rows that were picked"
 WHOLE = [

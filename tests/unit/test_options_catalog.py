@@ -25,10 +25,10 @@ def test_a_catalog_a_mode_and_a_name_are_understood_in_any_case(spell, mode, mea
     [
         ({"catalog": "/lake"}, "No table of the catalog /lake", "load('ns1.flights')"),
         ({"catalog": " ", "path": "t"}, "'catalog' is empty", "option('catalog'"),
-        ({"catalog_mode": "v1", "path": "/t"}, "none is named", "Add option('catalog'"),
-        ({"catalog": "/lake", "path": "s3://b/t.lance"}, "'s3://b/t.lance'.*it is a path", "leave 'catalog' out"),
-        ({"catalog": "/lake", "path": "sub/t"}, "'sub/t'.*it is a path", "leave 'catalog' out"),
-        ({"catalog": "/lake", "path": "sub\\t"}, "it is a path", "leave 'catalog' out"),
+        ({"catalog_mode": "v1", "path": "/t"}, "no catalog is named", "Add option('catalog'"),
+        ({"catalog": "/lake", "path": "s3://b/t.lance"}, "'s3://b/t.lance'.*it is a path", "leave out 'catalog'"),
+        ({"catalog": "/lake", "path": "sub/t"}, "'sub/t'.*it is a path", "leave out 'catalog'"),
+        ({"catalog": "/lake", "path": "sub\\t"}, "it is a path", "leave out 'catalog'"),
     ],
     ids=str,
 )

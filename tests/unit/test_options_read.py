@@ -173,7 +173,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(option, near):
 def test_a_read_of_changes_is_answered_with_the_call_that_does_it(given, named, call, parse):
     with pytest.raises(InvalidOption) as caught:
         parse(given)
-    assert caught.value.message == f"Option '{named}' is not for a read, which is of one version."
+    assert caught.value.message == f"Option '{named}' does not apply to a read, which covers one version."
     assert f"LanceTable.for_path(spark, path).{call} is" in caught.value.hint
 
 

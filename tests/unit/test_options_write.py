@@ -55,7 +55,7 @@ def test_an_option_is_not_given_under_two_names():
 def test_deltas_replace_where_is_answered_with_the_call_that_does_it(spell):
     with pytest.raises(InvalidOption) as caught:
         parse_write_options({spell: "day = 'x'"})
-    assert "Option 'replaceWhere'" in caught.value.message
+    assert "option 'replaceWhere'" in caught.value.message
     assert """.write(df, mode='overwrite', replace_where="day = 'x'")""" in caught.value.hint
 
 

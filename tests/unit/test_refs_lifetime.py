@@ -51,8 +51,8 @@ def test_lifetimes_in_words(settings, said):
     ("settings", "unset", "tag", "said"),
     [
         ({"expire_after": "soon"}, (), False, "a span such as"),
-        ({"expire_after": "0s"}, (), False, "longer than nothing"),
-        ({"expire_after": timedelta(days=-1)}, (), False, "longer than nothing"),
+        ({"expire_after": "0s"}, (), False, "longer than zero"),
+        ({"expire_after": timedelta(days=-1)}, (), False, "longer than zero"),
         ({"retain_versions": 0}, (), False, "at least 1"),
         ({"retain_versions": True}, (), False, "at least 1"),
         ({"protected": "yes"}, (), False, "True or False"),
@@ -60,7 +60,7 @@ def test_lifetimes_in_words(settings, said):
         ({"expires": "1d"}, (), False, "no setting 'expires'"),
         ({"protected": True}, (), True, "A tag has no setting 'protected'"),
         ({}, ("retain_versions",), True, "A tag has no setting"),
-        ({"owner": "ml"}, ("owner",), False, "set and unset at once"),
+        ({"owner": "ml"}, ("owner",), False, "set and unset at the same time"),
     ],
 )
 def test_what_cannot_be_is_named(settings, unset, tag, said):

@@ -85,12 +85,12 @@ BAD = [
     (FLOATS, {"a": 1}, "not a list of numbers: dict"),
     (FLOATS, [1.0, None, 2.0], "not finite"),
     (FLOATS, [1.0, float("inf"), 2.0], "not finite"),
-    (FLOATS, [], "has 0 numbers, and those of column 'v' have 3"),
+    (FLOATS, [], "has 0 numbers, but those of column 'v' have 3"),
     (FLOATS, [1.0, 2.0], "has 2 numbers"),
     (FLOATS, [[1.0, 2.0, 3.0]], "has 2 dimensions"),
     (BYTES, [1, 2], "has 2 numbers"),
     (BYTES, b"ab", "has 2 numbers"),
-    (BYTES, [1, 2, 256], "holds 256, and column 'h' has bytes"),
+    (BYTES, [1, 2, 256], "holds 256, but column 'h' has bytes"),
     (BYTES, [1, 2, -1], "holds -1"),
     (BYTES, [1, 2, 0.5], "holds 0.5"),
     (BYTES, [1, 2, float("nan")], "holds nan"),
@@ -126,11 +126,11 @@ def test_many_vectors_keep_their_places():
     for field in (FLOATS, BYTES):
         assert as_vectors(decimals, field)[1].tolist() == [[1, 2, 3]]
     for wrong in ([1, 2, 300], [1, 2, -1], [1, 2, None]):
-        with pytest.raises(SchemaMismatch, match=r"A query holds .*, and column 'h' has bytes"):
+        with pytest.raises(SchemaMismatch, match=r"A query holds .*, but column 'h' has bytes"):
             as_vectors(pa.array([wrong], pa.list_(pa.int16())), BYTES)
     with pytest.raises(SchemaMismatch, match="A query has 2 numbers"):
         as_vectors(pa.array([[1, 2]], pa.list_(pa.int16())), BYTES)
-    with pytest.raises(SchemaMismatch, match="several vectors a row"):
+    with pytest.raises(SchemaMismatch, match="several vectors per row"):
         check_alone(SEVERAL)
 
 
@@ -157,6 +157,6 @@ def test_an_index_of_several_vectors_a_row_answers_with_exact_distances_or_not_a
     assert check_refined(FLOATS, index, None, True)
     assert check_refined(SEVERAL, index, 10, True)
     assert not check_refined(SEVERAL, index, None, False)
-    with pytest.raises(InvalidOption, match="only guesses") as refused:
+    with pytest.raises(InvalidOption, match="only approximates") as refused:
         check_refined(SEVERAL, index, None, True)
     assert "refine_factor=10" in refused.value.hint

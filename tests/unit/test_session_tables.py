@@ -61,6 +61,6 @@ def test_without_a_path_the_hint_says_what_tables_of_sparks_catalog_need():
 
 
 def test_several_paths_are_refused_with_what_reads_them():
-    with pytest.raises(InvalidOption, match=r"load\(\) was given 2 paths") as caught:
+    with pytest.raises(InvalidOption, match=r"load\(\) got 2 paths") as caught:
         check_named({"paths": '["/a", "/b"]'}, "load")
     assert "read.load('/a').unionByName(read.load('/b'))." in caught.value.hint

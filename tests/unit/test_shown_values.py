@@ -96,7 +96,7 @@ LINES = [
     ),
     (TABLE, "<TableInfo ns.t: in s3://b/t.lance, declared, without data>"),
     (NamespaceInfo(Identifier(()), {"a": "b"}), "<NamespaceInfo the root: 1 property>"),
-    (Removed(Identifier(("t",)), "t.lance", {}, True), "<Removed t: its files are still there>"),
+    (Removed(Identifier(("t",)), "t.lance", {}, True), "<Removed t: its files still exist>"),
 ]
 names = [type(value).__name__ for value, _ in LINES]
 

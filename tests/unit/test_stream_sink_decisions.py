@@ -57,23 +57,23 @@ TABLE = {
     ),
 }
 REFUSED = {
-    "the tag is gone": (1, look(None), "tag 'stream-q' is not there"),
+    "the tag is gone": (1, look(None), "tag 'stream-q', which records"),
     "the tag is elsewhere": (1, BranchLook(Watermark(None, 5, True, OWN[0]), {}, 5), "is on branch 'main'"),
-    "its version is gone": (1, BranchLook(Watermark(BRANCH, 5, False, None), {}, 5), "version 5, at which tag"),
+    "its version is gone": (1, BranchLook(Watermark(BRANCH, 5, False, None), {}, 5), "version 5, where tag"),
     "its version is gone, first batch": (
         0,
         BranchLook(Watermark(BRANCH, 5, False, None), {}, 5),
-        "version 5, at which tag",
+        "version 5, where tag",
     ),
-    "another table": (1, look(OTHER), "is not the query's any more"),
-    "another query's": (1, look(FOREIGN), "is not the query's any more"),
+    "another table": (1, look(OTHER), "no longer belongs to the query"),
+    "another query's": (1, look(FOREIGN), "no longer belongs to the query"),
     "cleaned up": (4, look(OWN[3], ..., OTHER), "version 6 is gone"),
     "cleaned up, many": (4, look(OWN[3], ..., ..., ..., ..., ..., ..., OTHER), "version 6, 7, 8, 9, 10 and 1 more are"),
     "cleaned up, first batch": (0, look(OTHER, ..., OTHER), "version 6 is gone"),
     "a version that does not say": (4, look(OWN[3], None), "version 6 is gone"),
     "overwritten": (4, look(OWN[3], OTHER, OVERWRITE), "version 7 replaced all rows"),
-    "a checkpoint made anew": (0, look(OWN[3]), "batch 3 of it is in already.* the checkpoint was made anew"),
-    "a checkpoint brought back": (4, look(OWN[3], OTHER, OWN[5]), "batch 5 of it is in already"),
+    "a checkpoint made anew": (0, look(OWN[3]), "batch 3 of it is already in.* the checkpoint is new"),
+    "a checkpoint brought back": (4, look(OWN[3], OTHER, OWN[5]), "batch 5 of it is already in"),
     "restored": (4, look(OWN[3], RESTORE), "version 6 replaced all rows"),
 }
 
@@ -121,5 +121,5 @@ def test_names_of_a_query():
 def test_the_id_in_a_checkpoint():
     assert parse_query_id(b'{"id":"0a-b"}', "c") == "0a-b"
     for wrong in (b"", b"[]", b"{}", b'{"id":1}', b'{"id":""}', b"\xff"):
-        with pytest.raises(CorruptData, match="holds no query id"):
+        with pytest.raises(CorruptData, match="contains no query id"):
             parse_query_id(wrong, "c")

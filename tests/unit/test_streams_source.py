@@ -141,10 +141,10 @@ def test_what_a_commit_means(effect, found):
         ("Delete", "deleted rows (Delete)"),
         ("Overwrite", "replaced the table (Overwrite)"),
         ("Update", "updated or deleted rows (Update)"),
-        ("Restore", "older version (Restore)"),
-        ("DataReplacement", "other values of a column (DataReplacement)"),
+        ("Restore", "older version of the table (Restore)"),
+        ("DataReplacement", "changed values of a column (DataReplacement)"),
         ("Strange", "changed rows (Strange)"),
-        (None, "changed rows, and"),
+        (None, "changed rows, but"),
     ],
 )
 def test_a_refusal_says_what_happened_and_the_ways_on(operation, words):
@@ -178,7 +178,7 @@ def test_offsets_survive_json_and_are_the_same_text_each_time():
     ],
 )
 def test_what_is_no_offset_is_refused(change):
-    with pytest.raises(CorruptData, match="none of this source"):
+    with pytest.raises(CorruptData, match="not from this source"):
         parse_offset({**OFFSET.to_json(), **change})
     with pytest.raises(CorruptData):
         parse_offset({"n": 1})
@@ -241,21 +241,21 @@ def test_options():
     [
         ({"starting_version": "0"}, "at least 1"),
         ({"starting_version": "-1"}, "at least 1"),
-        ({"starting_version": "1", "starting_timestamp": "2026-01-01"}, "both say where to begin"),
+        ({"starting_version": "1", "starting_timestamp": "2026-01-01"}, "both choose where to begin"),
         ({"max_files_per_trigger": "0"}, "at least 1"),
         ({"max_versions_per_trigger": "x"}, "whole number"),
         ({"max_bytes_per_trigger": "0"}, "a size"),
         ({"maxFilesPerTrigger": "1", "max_files_per_trigger": "1"}, "given twice"),
         ({"changes": "maybe"}, "true or false"),
         ({"changes": "true", "skip_change_commits": "true"}, "contradict"),
-        ({"changes": "true", "filter": "id > 1"}, "does not go with"),
-        ({"changes": "true", "with_row_id": "true"}, "does not go with"),
+        ({"changes": "true", "filter": "id > 1"}, "cannot be combined with"),
+        ({"changes": "true", "with_row_id": "true"}, "cannot be combined with"),
         ({"images": "post"}, "for the change feed"),
         ({"key": "id"}, "for the change feed"),
         ({"changes": "true", "images": "pre"}, "images"),
-        ({"version": "3"}, "a stream goes on"),
-        ({"tag": "v1"}, "a stream goes on"),
-        ({"timestampAsOf": "2026-01-01"}, "a stream goes on"),
+        ({"version": "3"}, "a stream continues"),
+        ({"tag": "v1"}, "a stream continues"),
+        ({"timestampAsOf": "2026-01-01"}, "a stream continues"),
         ({"limit": "3"}, "not for streams"),
     ],
 )

@@ -73,10 +73,10 @@ def test_states_of_something_else_are_refused():
     state = progress.as_state()
     assert progress.resumed({**state, "epoch": 3, "position": 8}) == Progress("s", "train", "f1", 3, 8)
     for change in ({"split": "val"}, {"set": "t"}, {"fingerprint": "f2"}):
-        with pytest.raises(Refused, match="state is of split"):
+        with pytest.raises(Refused, match="state belongs to split"):
             progress.resumed({**state, **change})
     for state_of_other in ({"model": 1}, {**state, "epoch": -1}, {**state, "position": "8"}):
-        with pytest.raises(InvalidOption, match="no state"):
+        with pytest.raises(InvalidOption, match="not the state"):
             progress.resumed(state_of_other)
 
 
@@ -84,5 +84,5 @@ def test_states_of_something_else_are_refused():
 def test_ranks_that_cannot_be_are_refused(rank, world):
     with pytest.raises(InvalidOption, match="There is no rank"):
         Shard(rank, world)
-    with pytest.raises(InvalidOption, match="at least one row"):
+    with pytest.raises(InvalidOption, match="must be 1 or more"):
         Order(5, 0)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 VALUES = [Decimal("1.25"), None, Decimal("-3.00")]
 NARROW = pa.array(VALUES, pa.decimal128(12, 2))

@@ -1,1 +1,1 @@
-"""The command ``lance-catalog``: a directory of Lance tables as a catalog. One verb is one file below ``verbs/``."""
+"""The command ``lance-catalog``: a directory of Lance tables as a catalog. Each verb is a file below ``verbs/``."""

@@ -14,7 +14,7 @@ from lance_spark.cli.output import exit_codes_text
 from lance_spark.cli.program import Verbs, parse_storage, run, wanted_output
 
 NAME = "lance-catalog"
-_PARTLY = "doctor, fsck: something is not as it should be"
+_PARTLY = "doctor, fsck: the catalog has problems"
 
 
 @click.group(
@@ -43,7 +43,7 @@ _PARTLY = "doctor, fsck: something is not as it should be"
     help="v1: directories only; v2: __manifest only; compatibility (default): both. Or $LANCE_CATALOG_MODE.",
 )
 @click.option("--storage", multiple=True, metavar="KEY=VALUE", help="A storage option; never stored (repeatable).")
-@click.option("--no-color", is_flag=True, help="Plain text even on a terminal (as with NO_COLOR).")
+@click.option("--no-color", is_flag=True, help="Plain text even on a terminal (like NO_COLOR).")
 @click.version_option(package_name="lance-spark", prog_name=NAME)
 @click.pass_context
 def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[str, ...], no_color: bool) -> None:

@@ -1,4 +1,4 @@
-"""What every verb of ``lance-catalog`` starts from: the catalog."""
+"""The session of a ``lance-catalog`` verb: the catalog."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CatalogSession(CommandCall):
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog. Raises InvalidOption if none was named, and NotFound for a local directory that is not there.
+        """The catalog. Raises InvalidOption if none was named, and NotFound for a missing local directory.
 
-        Nothing is asked of another store: there a directory is there once something is in it.
+        Sends no request to other stores: there, a directory exists once something is in it.
         """
         from lance_spark.catalog.lookup import check_root  # pulls in pyarrow, for which --help does not wait
 
@@ -40,16 +40,16 @@ class CatalogSession(CommandCall):
 
     @cached_property
     def new_catalog(self) -> Catalog:
-        """The catalog, whose directory may be made. Raises InvalidOption if none was named."""
+        """The catalog, whose directory may be created. Raises InvalidOption if none was named."""
         from lance_spark.catalog.lookup import open_catalog
 
         if not self.root:
             raise InvalidOption(
-                "No catalog was named.", hint="Say lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."
+                "No catalog was named.", hint="Use lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."
             )
         check_uri(self.root)
         return open_catalog(self.root, self.storage, cast("Mode", self.mode))
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
-        """Show the result; JSON also names the catalog."""
+        """Print the result; JSON also names the catalog."""
         self.output.show({"catalog": self.new_catalog.uri, **data}, text)

@@ -1,4 +1,4 @@
-"""``lance-git branch``: list, create, delete and rename branches."""
+"""``lance-git branch``: lists, creates, deletes and renames branches."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from lance_spark.storage.resolving import all_refs, version_numbers
 from lance_spark.workspace.workspace import set_branch
 
 FORGOTTEN = (
-    "What it has in common with your branches is forgotten: after the next fetch no pull or push can combine them."
+    "Its common versions with your branches are forgotten: after the next fetch, no pull or push can combine them."
 )
-"""What is lost with a branch that follows a remote's branch."""
+"""The loss that comes with deleting a branch that follows a remote's."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class BranchArguments:
     def __post_init__(self) -> None:
         ways = (self.name, self.delete, self.move, self.alter, self.restore)
         if sum(way is not None for way in ways) > 1:
-            raise InvalidOption("Create, -d, -m, --restore and --alter do not go together.", hint="One at a time.")
+            raise InvalidOption("Create, -d, -m, --restore and --alter cannot be combined.", hint="One at a time.")
         if self.purge and self.delete is None:
-            raise InvalidOption("--purge goes with -d only.")
+            raise InvalidOption("--purge needs -d.")
         check_settings_fit(self.alter, self.settings, self.unset, self.name is not None)
 
 
@@ -79,9 +79,9 @@ class BranchArguments:
 @click.argument("name", required=False)
 @click.argument("ref", required=False)
 @click.option("-d", "--delete", metavar="NAME", help="Delete a branch that nothing else needs.")
-@click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch that has no versions of its own yet.")
+@click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch without versions of its own.")
 @click.option("--restore", metavar="NAME", help="Bring back a branch that was deleted with -d.")
-@click.option("--purge", is_flag=True, help="With -d: remove its files at once, so that nothing can be restored.")
+@click.option("--purge", is_flag=True, help="With -d: remove its files at once; it cannot be restored then.")
 @branch_options
 @click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
 @click.option(
@@ -89,7 +89,7 @@ class BranchArguments:
     "--all",
     "everything",
     is_flag=True,
-    help="List all: also those that follow a remote's, and plans of frozen sets.",
+    help="List all, including those that follow a remote's and plans of frozen sets.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="List with newest version, fork point, age and own bytes.")
 @dry_run_option
@@ -99,7 +99,7 @@ def command(session: Session, /, **given: Any) -> None:
     """List, create, delete or rename branches.
 
     A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied. Branches
-    such as origin/main follow a remote's; only a fetch writes to them, and they are not listed without -r or -a.
+    like origin/main follow a remote's; only a fetch writes to them, and they are listed only with -r or -a.
     """
     settings = settings_of(given)
     asked = BranchArguments(settings=settings, **{name: given[name] for name in given.keys() - set(SETTINGS)})
@@ -120,7 +120,7 @@ def command(session: Session, /, **given: Any) -> None:
 def create(
     session: Session, name: str, ref: str | None, dry_run: bool, settings: Mapping[str, Any] | None = None
 ) -> PinnedVersion:
-    """Create a branch at a ref and say so; returns the version it starts at."""
+    """Create a branch at a ref and report it; returns the version where it starts."""
     check_new_branch_name(name)
     check_settings(settings or {})
     _check_no_remote(session, name)
@@ -159,11 +159,11 @@ def _alter(session: Session, asked: BranchArguments, name: str) -> None:
 
 
 def _check_no_remote(session: Session, name: str) -> None:
-    """Raise Refused for a name that a fetch would give to the branch that follows a remote's branch."""
+    """Raise Refused for a name that a fetch would use for a branch that follows a remote's."""
     remote, slash, rest = name.partition("/")
     if slash and session.has_workspace and remote in session.workspace.workspace.remotes:
         raise Refused(
-            f"'{name}' would look like branch '{rest}' of remote '{remote}', which a fetch writes.",
+            f"'{name}' would look like branch '{rest}' of remote '{remote}', which only a fetch writes to.",
             hint="Choose another name.",
         )
 
@@ -198,7 +198,7 @@ def _list(session: Session, asked: BranchArguments) -> None:
         leave = session.how_to_switch("NAME")
         session.output.note(f"The current branch '{current}' follows a remote's; {leave} leaves it.")
     if current not in {MAIN, *(branch.name for branch in branches)}:
-        session.output.note(f"The current branch '{current}' is not there; {session.how_to_switch()} leaves it.")
+        session.output.note(f"The current branch '{current}' does not exist; {session.how_to_switch()} leaves it.")
 
 
 def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
@@ -209,7 +209,7 @@ def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
 
 
 def _details(session: Session, branches: list[Branch]) -> dict[str, dict[str, Any]]:
-    from lance_spark.refs.refs import own_files  # pulls in pyarrow, which a short list does not need
+    from lance_spark.refs.refs import own_files  # imports pyarrow, which a short list does not need
 
     own = own_files(session.location, [branch.name for branch in branches])
     details: dict[str, dict[str, Any]] = {
@@ -281,7 +281,7 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
 
     branch = table.branches[name]
     follows = read_follows(branch)
-    # A fetch makes a following branch again, under the same name: nothing is to be restored.
+    # A fetch creates a following branch again under the same name, so nothing needs to be restored.
     keeps = follows is None and not asked.purge
     own = own_files(session.location, table.branches)[name]
     written = max(0, len(own.versions) - 1)
@@ -304,7 +304,7 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
             f"lance-git branch --restore {name} brings it back; expire-refs removes its files after a week."
         )
     if follows is not None:
-        session.output.note(f"lance-git fetch {follows.remote} {follows.branch or MAIN} makes it again.")
+        session.output.note(f"lance-git fetch {follows.remote} {follows.branch or MAIN} creates it again.")
 
 
 def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> None:
@@ -312,7 +312,7 @@ def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> Non
     branch = None if old == MAIN else find_branch(session.location, old)
     follows = None if branch is None else read_follows(branch)
     if follows is not None:
-        raise follower_refused(follows, "its name says which")
+        raise follower_refused(follows, "its name shows which")
     if asked.dry_run:
         check_rename(session.location, old, new)
     else:
@@ -324,4 +324,4 @@ def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> Non
         f"Branch '{old}' {'would be' if asked.dry_run else 'was'} renamed to '{new}'.",
     )
     if session.branch == old and not session.has_workspace:
-        session.output.note(f"Its directory has another name, too: cd {session.location.branch_uri(new)}")
+        session.output.note(f"Its directory was also renamed: cd {session.location.branch_uri(new)}")

@@ -20,11 +20,11 @@ from lance_spark.workspace.workspace import set_branch
 
 
 class Chosen(NamedTuple):
-    """The branch to go to."""
+    """The branch to switch to."""
 
     name: str
     begin: PinnedVersion | None = None
-    """Where to create the branch, if it does not exist yet: the newest version fetched of a remote's branch."""
+    """Where to create the branch if it does not exist yet: the newest fetched version of a remote's branch."""
 
 
 @verb("checkout")
@@ -35,9 +35,9 @@ class Chosen(NamedTuple):
 def command(session: Session, ref: str | None, new: str | None, dry_run: bool) -> None:
     """Make a branch the current one.
 
-    With -b NAME a new branch, which starts at REF, by default the newest version of the current branch. A branch that
-    only a remote has is created from its newest version fetched. The workspace remembers the current branch. There is
-    no detached state: a tag or an older version cannot be current, but a branch can start there.
+    With -b NAME, a new branch that starts at REF, by default the newest version of the current branch. A branch that
+    only a remote has is created from its newest fetched version. The workspace remembers the current branch. There is
+    no detached state: a tag or older version cannot be current, but a branch can start there.
     """
     directory = session.workspace.directory
     if new is not None:
@@ -47,7 +47,7 @@ def command(session: Session, ref: str | None, new: str | None, dry_run: bool) -
             session.output.note(f"Switched to branch '{new}'.")
         return
     if ref is None:
-        raise InvalidOption("No branch was named.", hint="lance-git branch lists them.")
+        raise InvalidOption("No branch was named.", hint="lance-git branch lists the branches.")
     chosen = _choose(session, ref)
     was = session.branch or MAIN
     if not dry_run:
@@ -72,7 +72,7 @@ def _said(chosen: Chosen, was: str, dry_run: bool) -> str:
 
 
 def _choose(session: Session, ref: str) -> Chosen:
-    """The branch of that name. Raises Refused for a tag, a version, and a branch that follows a remote's branch."""
+    """The branch of that name. Raises Refused for a tag, a version, or a branch that follows a remote's branch."""
     typed = parse_expression(ref)
     try:
         named = find_ref(session.location, typed, session.branch)
@@ -96,7 +96,7 @@ def _short(typed: RefExpression) -> str:
 
 
 def _fetched(session: Session, typed: RefExpression) -> PinnedVersion | None:
-    """The newest version fetched of the branch of that name, if one remote has it. Raises Refused if several have."""
+    """The newest fetched version of the branch of that name, if one remote has it. Raises Refused if several do."""
     if typed.version is not None or typed.back or (typed.explicit is not None and typed.explicit[0] == "tag"):
         return None
     table = all_refs(session.location)
@@ -104,6 +104,6 @@ def _fetched(session: Session, typed: RefExpression) -> PinnedVersion | None:
     if len(names) > 1:
         raise Refused(
             f"More than one remote has a branch '{typed}'.",
-            hint=f"Say which: lance-git checkout -b {typed} {sorted(names)[0]}.",
+            hint=f"Choose one: lance-git checkout -b {typed} {sorted(names)[0]}.",
         )
     return newest(session.location, names[0]) if names else None

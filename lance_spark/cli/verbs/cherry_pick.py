@@ -1,4 +1,4 @@
-"""``lance-git cherry-pick``: bring what one version changed into the current one."""
+"""``lance-git cherry-pick``: applies the change of one version to the current branch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_spark.cli.session import Session
 @dry_run_option
 @click.pass_obj
 def command(session: Session, ref: str, message: str | None, dry_run: bool) -> int:
-    """Bring what one version changed into the current branch.
+    """Apply the change of one version to the current branch.
 
     REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
     history.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = "Name another directory: lance-git clone SRC DIR."
 _SHOWN = 8
-"""So many branches are named."""
+"""Number of branches that are listed."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class ClonePaths:
 @verb("clone")
 @click.argument("source", metavar="SRC")
 @click.argument("directory", metavar="[DIR]", required=False)
-@click.option("--ref", metavar="REF", help="Be at this branch, tag or version of SRC.  [default: main]")
-@click.option("--deep", is_flag=True, help="Copy the files, too.")
-@click.option("--single-branch", is_flag=True, help="Follow main, and the branch of REF, but no others.")
+@click.option("--ref", metavar="REF", help="Start at this branch, tag or version of SRC.  [default: main]")
+@click.option("--deep", is_flag=True, help="Also copy the files.")
+@click.option("--single-branch", is_flag=True, help="Follow only main and the branch of REF.")
 @dry_run_option
 @click.pass_obj
 def command(
     session: Session, /, source: str, directory: str | None, ref: str | None, single_branch: bool, **given: bool
 ) -> None:
-    """Make a dataset that follows another one.
+    """Create a dataset that follows another one.
 
     The clone has main as it is at SRC now, and follows the branches of SRC as origin/BRANCH. Only metadata is copied:
-    files stay at SRC, where tags keep them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
+    files stay at SRC, where tags protect them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
     object store; then the workspace is in ./NAME.
     """
     from lance_spark.remotes.clone import CloneOptions, clone
@@ -93,7 +93,7 @@ def _places(session: Session, source: str, directory: str | None) -> ClonePaths:
 
 
 def _check_free(places: ClonePaths) -> OpenWorkspace | None:
-    """The workspace of this very clone, if the clone is unfinished. Raises AlreadyExists for anything else."""
+    """The workspace of this clone if the clone is unfinished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
     begun = workspace_in(places.workspace)
@@ -105,11 +105,11 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
     same = bool(origin) and located(origin).uri == places.source.uri
     dataset = located(begun.dataset_uri).uri
     if not same or dataset != places.target.uri:
-        raise AlreadyExists(f"There is a workspace for {dataset} in {places.workspace} already.", hint=_ELSEWHERE)
+        raise AlreadyExists(f"{places.workspace} already has a workspace for {dataset}.", hint=_ELSEWHERE)
     if begun.workspace.cloning is None:
         raise AlreadyExists(
-            f"There is a clone of {places.source.uri} in {places.workspace} already.",
-            hint=f"Bring it up to date: lance-git -C {places.workspace} pull",
+            f"{places.workspace} already has a clone of {places.source.uri}.",
+            hint=f"Update it: lance-git -C {places.workspace} pull",
         )
     return begun
 
@@ -117,7 +117,7 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
 def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> PinnedVersion:
     """The version to clone: that of the unfinished clone, or the one that the ref names now.
 
-    A clone that is half one version and half the next is what no user asked for.
+    Otherwise the clone would be half one version and half the next.
     """
     pin = resolve_expression(source, ref, None)
     before = None if begun is None else begun.workspace.cloning
@@ -126,7 +126,7 @@ def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> Pinn
     branch = before.rpartition("@")[0] or MAIN
     if branch != (pin.branch or MAIN):
         raise AlreadyExists(
-            f"A clone of {before} was begun here, and {ref} is {pin}.",
+            f"A clone of {before} was begun here, but {ref} is {pin}.",
             hint=f"Finish it first with --ref {branch}, or remove the directory.",
         )
     try:
@@ -137,9 +137,9 @@ def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> Pinn
 
 @contextlib.contextmanager
 def _workspace(places: ClonePaths, pin: PinnedVersion, begun: OpenWorkspace | None) -> Iterator[None]:
-    """Write the workspace first, so that the same call finishes a clone that was killed.
+    """Write the workspace first, so that the same call finishes an interrupted clone.
 
-    A clone that failed, or was interrupted, removes what it made.
+    A clone that failed or was cancelled removes what it created.
     """
     if begun is not None:
         yield
@@ -160,7 +160,7 @@ def _undo(places: ClonePaths) -> None:
 def _release(places: ClonePaths) -> None:
     from lance_spark.remotes.fetch import release
 
-    # The error that ended the clone is the one to report; at worst a few tags stay at the source.
+    # The error that ended the clone is the one to report; at worst, a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):
         release(places.source, places.target)
 

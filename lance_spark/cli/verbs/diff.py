@@ -1,4 +1,4 @@
-"""``lance-git diff``: what is different between two versions."""
+"""``lance-git diff``: shows the differences between two versions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lance_spark.errors import InvalidOption
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Examples of rows.")
 @click.pass_obj
 def command(session: Session, first: str | None, second: str | None, stat: bool, rows: bool, limit: int) -> None:
-    """Say what is different between two versions.
+    """Show the differences between two versions.
 
-    That is what B has and A does not, and the other way round: columns, rows and files. A..B are two refs, such as
-    main..exp; A B is the same. One ref alone is compared with the current branch, as REF..HEAD. An updated row counts
-    as one deleted and one added, unless --rows compares the rows by the table's key.
+    That is what B has and A does not, and vice versa: columns, rows and files. A..B are two refs, such as main..exp;
+    A B is the same. A single REF is compared with the current branch, as REF..HEAD. An updated row counts as one
+    deleted and one added, unless --rows compares the rows by the table's key.
     """
     from lance_spark.changes.diff import diff
     from lance_spark.cli.output import painted
@@ -35,11 +35,11 @@ def command(session: Session, first: str | None, second: str | None, stat: bool,
 
 
 def _range(first: str | None, second: str | None) -> str:
-    """What was typed as a range. Raises InvalidOption for nothing, and for more than two refs."""
+    """The arguments as a range. Raises InvalidOption for none, and for more than two refs."""
     if first is None:
         raise InvalidOption(
-            "Nothing to compare was named: every write is a version, so nothing is uncommitted.",
-            hint="lance-git diff REF compares the current branch with REF, lance-git diff A..B two refs.",
+            "Name what to compare: every write is a version, so nothing is uncommitted.",
+            hint="lance-git diff REF compares the current branch with REF; lance-git diff A..B compares two refs.",
         )
     if second is None:
         return first if is_range(first) else f"{first}..{HEAD}"

@@ -1,4 +1,4 @@
-"""``lance-git du``: what a dataset takes, and what each ref costs."""
+"""``lance-git du``: shows what a dataset takes, and what each ref costs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lance_spark.cli.session import Session
 @click.option("--clone", "clones", multiple=True, metavar="URI", help="A clone that is not recorded (repeatable).")
 @click.pass_obj
 def command(session: Session, /, refs: bool, clones: tuple[str, ...]) -> None:
-    """Tell what takes space, and what refs cost.
+    """Show what takes space, and what refs cost.
 
-    Bytes by kind of file, and how much of them no branch, tag or clone needs. What deleting a ref frees is counted
-    with the cleanup that comes after it: files go that nothing else needs.
+    Shows bytes by kind of file, and how much of them no branch, tag or clone needs. The space that deleting a ref frees
+    includes what the next cleanup then removes: files that nothing else needs.
     """
     from lance_spark.cleanup.rules import CleanupPolicy
     from lance_spark.disk_usage.disk_usage import storage

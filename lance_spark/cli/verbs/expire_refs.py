@@ -1,4 +1,4 @@
-"""``lance-git expire-refs``: delete branches and tags that have come to their end."""
+"""``lance-git expire-refs``: deletes expired branches and tags."""
 
 from __future__ import annotations
 
@@ -9,41 +9,36 @@ from typing import Any
 import click
 
 from lance_spark.cli.output import PARTLY_DONE, confirm
-from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.options import to_span
+from lance_spark.core.declared import at, values
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
+from lance_spark.maintenance.expiry_rules import ExpiryOptions
 
 
 @verb("expire-refs")
-@click.option(
-    "--warn", default="7d", metavar="SPAN", help="How long a warning stands before its ref goes.  [default: 7d]"
-)
-@click.option(
-    "--undo-window", default="7d", metavar="SPAN", help="How long files of deleted branches stay.  [default: 7d]"
-)
-@click.option("--force", is_flag=True, help="Delete branches with changes that nothing else has, too.")
-@click.option("--execute", is_flag=True, help="Warn and delete; without, only say what would happen.")
+@options_of(ExpiryOptions)
+@click.option("--execute", is_flag=True, help="Warn and delete; without it, only show what would happen.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
     """Delete branches and tags that have expired.
 
-    Only those made or altered with --expire-after have an end. The first run that sees it coming writes a warning into
-    the ref; a later one deletes the ref when the end and the warning are over. Only says what would happen, unless
-    --execute is given. Kept: branches with unmerged changes, protected ones, and what another ref or a clone needs.
-    Also takes the files of branches that were deleted with branch -d so long ago that nobody restores them.
+    Only refs created or altered with --expire-after have an end. The first run that finds it approaching writes a
+    warning into the ref; a later run deletes the ref when the end and the warning period are over. Only shows what
+    would happen, unless --execute is given. Kept: branches with unmerged changes, protected ones, and refs that another
+    ref or a clone needs. Also removes the files of branches that were deleted with branch -d and can no longer be
+    restored.
     """
     from lance_spark.maintenance.expiry import carry_out, plan_expiry
-    from lance_spark.maintenance.expiry_rules import ExpiryOptions
 
-    execute, yes, force = given["execute"], given["yes"], given["force"]
+    execute, yes = given["execute"], given["yes"]
     if execute and given["dry_run"]:
-        raise InvalidOption("--execute and --dry-run do not go together.")
+        raise InvalidOption("--execute and --dry-run cannot be combined.")
     now = datetime.now(timezone.utc)
-    options = ExpiryOptions(to_span("--warn", given["warn"]), to_span("--undo-window", given["undo_window"]), force)
+    options = ExpiryOptions(**values(at(ExpiryOptions, "shell"), given))
     plan = plan_expiry(session.location, now, options)
     if not execute:
         session.output.show(plan.as_document(), str(plan))

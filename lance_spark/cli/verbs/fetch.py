@@ -1,4 +1,4 @@
-"""``lance-git fetch``: bring what a remote has, without a change to the user's branches."""
+"""``lance-git fetch``: updates the branches that follow a remote, and none of the user's own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lance_spark.core.refs import branch_or_none
 @dry_run_option
 @click.pass_obj
 def command(session: Session, remote: str | None, branches: tuple[str, ...], dry_run: bool) -> None:
-    """Bring what a remote has into the branches that follow it.
+    """Update the branches that follow a remote.
 
-    Branch BRANCH of REMOTE is followed by REMOTE/BRANCH here. Only metadata comes; files stay where they are. No branch
-    of your own changes. REMOTE is by default origin, or the only one; without BRANCH all its branches are fetched.
+    REMOTE/BRANCH follows the branch BRANCH of REMOTE. Only metadata is copied; files stay where they are. None of your
+    own branches change. REMOTE is by default origin, or the only one. Without BRANCH, fetches all its branches.
     """
     from lance_spark.cli.output import painted
     from lance_spark.cli.session import find_remote

@@ -1,61 +1,60 @@
-"""``lance-git fsck``: whether everything that versions name is there and sound; repairs that can be taken back."""
+"""``lance-git fsck``: checks that everything versions name exists and is sound; repairs it, with an undo."""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lance_spark.cli.output import BAR, PARTLY_DONE, confirm
-from lance_spark.cli.program import verb, yes_option
+from lance_spark.cli.program import options_of, verb, yes_option
 from lance_spark.cli.session import Session
+from lance_spark.core.declared import at, values
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 
 if TYPE_CHECKING:
-    from lance_spark.fsck.fsck import FsckOptions
     from lance_spark.fsck.report import FsckReport
 
 
 @verb("fsck")
-@click.option("--deep", is_flag=True, help="Open files: footers, rows, deletions, indexes, row ids.")
-@click.option("--clone", "clones", multiple=True, metavar="URI", help="A clone that is not recorded (repeatable).")
-@click.option("--repair", is_flag=True, help="Say what can be repaired so that it can be taken back.")
+@options_of(FsckOptions)
+@click.option("--repair", is_flag=True, help="Show the repairs that are possible; all can be undone.")
 @click.option("--execute", is_flag=True, help="With --repair: do it.")
-@click.option("--on-main", is_flag=True, help="With --repair: change branches themselves, main as well.")
-@click.option("--undo", metavar="RECORD", help="Take back the repair of that id, or the 'last' one.")
+@options_of(RepairOptions)
+@click.option("--undo", metavar="RECORD", help="Undo the repair of that id, or the 'last' one.")
 @yes_option
 @click.pass_obj
-def command(
-    session: Session, /, deep: bool, clones: tuple[str, ...], undo: str | None, yes: bool, **repair: bool
-) -> int:
+def command(session: Session, /, undo: str | None, yes: bool, **given: Any) -> int:
     """Check that nothing is missing or damaged.
 
-    All versions of main, branches, tags and clones are read, and every file they name has to be there. Nothing is
-    changed without --execute. Exit code 22 says that something is damaged, 20 that something could not be reached, 0
-    neither; with --execute 0 says that all of it was repaired, 6 that some of it was.
+    Reads all versions of main, branches, tags and clones; every file they name must exist. Changes nothing without
+    --execute. Exit code 22 means damage, 20 that something could not be reached, and 0 neither. With --execute, 0 means
+    that everything was repaired, 6 that only part was.
     """
-    from lance_spark.fsck.fsck import FsckOptions, fsck
+    from lance_spark.fsck.fsck import fsck
 
-    wanted = repair["repair"]
+    wanted = given["repair"]
     if undo is not None:
-        if wanted or deep:
-            raise InvalidOption("--undo goes alone.", hint="It takes back what a repair did.")
+        if wanted or given["deep"]:
+            raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
         return _undo(session, undo, yes)
-    if not wanted and (repair["execute"] or repair["on_main"]):
-        raise InvalidOption("--execute and --on-main go with --repair.", hint="Without it nothing is changed.")
-    options = FsckOptions(deep, clones)
+    if not wanted and (given["execute"] or given["on_main"]):
+        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
+    options = FsckOptions(**values(at(FsckOptions, "shell"), given))
     if wanted:
-        return _repair(session, options, repair, yes)
+        return _repair(session, options, given, yes)
     report = fsck(session.location, options, session.engine, time.time_ns())
     _show(session, report)
     return report.exit_code
 
 
-def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes: bool) -> int:
-    from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair
+def _repair(session: Session, options: FsckOptions, given: Mapping[str, Any], yes: bool) -> int:
+    from lance_spark.fsck.repair import execute, fsck_and_repair
 
     now = time.time_ns()
     report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), session.engine, now)
@@ -66,7 +65,7 @@ def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes:
     if not yes:
         BAR.wipe()
         click.echo(str(plan), err=True)
-    confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be taken back.", yes)
+    confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be undone.", yes)
     report = report.with_repair(plan, execute(session.location, plan, now))
     _show(session, report)
     return report.exit_code_after_repair(PARTLY_DONE)
@@ -75,7 +74,7 @@ def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes:
 def _undo(session: Session, record: str, yes: bool) -> int:
     from lance_spark.fsck.undo import undo
 
-    confirm(f"The repair '{record}' of {session.location.uri} will be taken back.", yes)
+    confirm(f"The repair '{record}' of {session.location.uri} will be undone.", yes)
     done = undo(session.location, record)
     session.output.show({"undone": done.to_record()}, str(done))
     return 0
@@ -87,5 +86,5 @@ def _show(session: Session, report: FsckReport) -> None:
     if plan is not None and done is not None:
         parts = [str(done), plan.grids()[1].text()]
     elif plan is not None:
-        parts += [str(plan), "Nothing was changed: --execute does it." if plan.steps else ""]
+        parts += [str(plan), "Nothing was changed; --execute carries it out." if plan.steps else ""]
     session.output.show(json.loads(report.to_json()), "\n\n".join(part for part in parts if part))

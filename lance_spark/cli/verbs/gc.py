@@ -1,4 +1,4 @@
-"""``lance-git gc``: remove old versions, and files that nothing needs."""
+"""``lance-git gc``: removes old versions, and files that nothing needs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 @verb("gc")
 @options_of(CleanupPolicy)
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
-@click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
+@click.option("--execute", is_flag=True, help="Delete; without it, only show what would be deleted.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: Any) -> int:
     """Remove old versions, and files nothing needs.
 
-    Works on main and all branches, or with --branch on some, and then writes nowhere else. Only says what would go,
-    unless --execute is given. Kept: the newest version of every branch, those of the last day, tagged versions, the
-    versions branches were made from, and what clones need.
+    Works on main and all branches, or with --branch on some; then it writes nowhere else. Only shows what would be
+    deleted, unless --execute is given. Kept: the newest version of every branch, versions of the last day, tagged
+    versions, versions that branches were created from, and what clones need.
     """
     from lance_spark.cleanup.cleanup import plan_cleanup
     from lance_spark.core.show import readable
 
     if execute and dry_run:
-        raise InvalidOption("--execute and --dry-run do not go together.")
+        raise InvalidOption("--execute and --dry-run cannot be combined.")
     plan = plan_cleanup(session.location, _policy(**given), session.engine, time.time_ns())
     planned = plan.report()
     if not execute:

@@ -1,4 +1,4 @@
-"""``lance-git init``: a workspace for a dataset, and the dataset if there is none."""
+"""``lance-git init``: creates a workspace for a dataset, and the dataset if it does not exist."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 @dry_run_option
 @click.pass_obj
 def command(session: Session, uri: str, directory: str | None, source: str | None, dry_run: bool) -> None:
-    """Make a workspace for a dataset, new or existing.
+    """Create a workspace for a new or existing dataset.
 
-    A dataset that is at URI stays as it is. If there is none, it is made without rows, and without --from it has no
-    columns yet; the first overwrite brings them. The workspace is made in DIR, by default the dataset's own directory,
-    or ./NAME for a dataset on an object store. What exists already is not made again.
+    An existing dataset at URI stays as it is. Otherwise, a dataset without rows is created, with the columns of --from
+    or, until the first overwrite, without columns. The workspace is created in DIR, by default the dataset's own
+    directory, or ./NAME for a dataset on an object store. A repeated init creates nothing twice.
     """
     from lance_spark.workspace.init import init_dataset, init_location, plan_init
 
@@ -61,7 +61,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
 
 
 def _default_place(location: DatasetLocation) -> str:
-    """The workspace of the current directory, if it is for this dataset: a repeated call makes no second one."""
+    """The workspace of the current directory, if it is for this dataset: a repeated call creates no second one."""
     here = find_here(os.curdir)
     if isinstance(here, OpenWorkspace) and is_for(here, location):
         return here.directory
@@ -71,7 +71,7 @@ def _default_place(location: DatasetLocation) -> str:
 
 
 def _check_free(place: str, location: DatasetLocation) -> bool:
-    """Whether the directory has a workspace for this very dataset.
+    """Whether the directory has a workspace for this dataset.
 
     Raises AlreadyExists for the workspace of another dataset, Refused for that of an unfinished clone.
     """
@@ -80,7 +80,7 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
         return False
     if not is_for(workspace, location):
         raise AlreadyExists(
-            f"There is a workspace in {place} already, for {workspace.dataset_uri}.",
+            f"{place} already has a workspace, for {workspace.dataset_uri}.",
             hint=f"Choose another directory, or remove {CONFIG} there.",
         )
     check_finished(workspace)
@@ -89,12 +89,12 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
 
 @contextlib.contextmanager
 def _workspace(place: str, location: DatasetLocation) -> Iterator[None]:
-    """Make a workspace; if that is not allowed here, say where it is."""
+    """Create a workspace; if this place is not writable, suggest another one."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(new_workspace(place, Workspace("." if place == location.uri else location.uri)))
         except PermissionDenied as problem:
-            hint = f"The workspace can be in a directory of yours: lance-git init {location.uri} DIR."
+            hint = f"Put the workspace into a directory of your own: lance-git init {location.uri} DIR."
             raise PermissionDenied(problem.message, hint=hint) from None
         yield
 
@@ -104,5 +104,5 @@ def _said(location: DatasetLocation, place: str, plan: InitPlan, existed: bool, 
         columns = f"the columns {', '.join(plan.columns)}" if plan.columns else "no columns yet"
         return f"Dataset {location.uri} {made} with {columns}; workspace in {place}."
     if existed:
-        return f"Dataset {location.uri} and its workspace in {place} are there already."
-    return f"Dataset {location.uri} is there already and stays as it is; workspace {made} in {place}."
+        return f"Dataset {location.uri} and its workspace in {place} already exist."
+    return f"Dataset {location.uri} already exists and stays as it is; workspace {made} in {place}."

@@ -13,15 +13,15 @@ _SHOWN = 30
 @verb("log")
 @click.argument("ref", required=False)
 @click.option("-n", "count", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="How many; 0 for all.")
-@click.option("--graph", is_flag=True, help="Draw forks and merges beside the versions.")
-@click.option("--stat", is_flag=True, help="Say what each version added and removed.")
+@click.option("--graph", is_flag=True, help="Draw forks and merges next to the versions.")
+@click.option("--stat", is_flag=True, help="Show what each version added and removed.")
 @click.option("--all", "everything", is_flag=True, help="Versions of all branches.")
 @click.pass_obj
 def command(session: Session, ref: str | None, count: int, graph: bool, stat: bool, everything: bool) -> None:
     """List versions, newest first.
 
-    Those of REF or of the current branch, and of its parents before its fork. A version's manifest is read when its
-    line is printed, so a long history costs nothing until -n asks for it.
+    Lists the versions of REF or of the current branch, and of its parents before its fork. A version's manifest is read
+    when its line is printed, so a long history costs nothing until -n reaches it.
     """
     from lance_spark.cli.output import painted
     from lance_spark.log.log import Scope, recent

@@ -1,4 +1,4 @@
-"""``lance-git merge``: bring what another branch changed into the current one, as one version."""
+"""``lance-git merge``: merges another branch into the current one, as one version."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lance_spark.cli.session import Session
 @verb("merge")
 @click.argument("ref")
 @click.option("-m", "message", help="Message of the new version.")
-@click.option("--ff-only", is_flag=True, help="Refuse unless the branch has not moved since REF came from it.")
+@click.option("--ff-only", is_flag=True, help="Refuse if the branch has moved since REF forked from it.")
 @click.option("--reference", is_flag=True, help="Copy no data: read the other branch's files where they are.")
 @dry_run_option
 @click.pass_obj
 def command(session: Session, ref: str, message: str | None, ff_only: bool, reference: bool, dry_run: bool) -> int:
-    """Bring what another branch changed into the current one.
+    """Merge another branch into the current one.
 
     The changes of REF since the last common version become one version: readers see the branch before or after. Only
-    files that REF's own branch wrote are copied, so that branch can be deleted afterwards; with --reference it cannot.
+    files that REF's own branch wrote are copied, so that branch can be deleted afterwards; not so with --reference.
     """
     from lance_spark.cli.output import report
     from lance_spark.merge.merge import MergeOptions, merge

@@ -1,4 +1,4 @@
-"""``lance-git pull``: fetch a branch, and merge it into the current one."""
+"""``lance-git pull``: fetches a branch and merges it into the current one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("remote", required=False)
 @click.argument("branch", required=False)
 @click.option("-m", "message", help="Message of the new version.")
-@click.option("--ff-only", is_flag=True, help="Refuse unless the current branch has nothing of its own.")
+@click.option("--ff-only", is_flag=True, help="Refuse if the current branch has changes of its own.")
 @dry_run_option
 @click.pass_obj
 def command(
@@ -27,8 +27,8 @@ def command(
 ) -> int:
     """Fetch a remote's branch and merge it into the current one.
 
-    REMOTE is by default origin, or the only one, BRANCH the one named like the current branch. Files stay where they
-    are. With --dry-run it fetches, and only says what the merge would do.
+    REMOTE is by default origin, or the only one; BRANCH is by default the one with the current branch's name. Files
+    stay where they are. With --dry-run it fetches, and only shows what the merge would do.
     """
     from lance_spark.cli.output import exit_code, painted
     from lance_spark.cli.session import find_remote
@@ -49,7 +49,7 @@ def command(
 
 
 def _check_counterpart(remote: Remote, branch: str) -> None:
-    """Raise NotFound, with what to do, if the remote has other branches but none of this name."""
+    """Raise NotFound with a hint if the remote has other branches but none of this name."""
     from lance_spark.storage.resolving import all_refs
 
     if branch not in all_refs(remote.location).branches:

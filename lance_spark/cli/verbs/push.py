@@ -1,4 +1,4 @@
-"""``lance-git push``: give a remote what a branch has."""
+"""``lance-git push``: sends a branch to a remote."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lance_spark.core.refs import branch_or_none
 @verb("push")
 @click.argument("remote", required=False)
 @click.argument("branch", required=False)
-@click.option("-m", "message", help="Message of the new version; by default that of the newest one.")
+@click.option("-m", "message", help="Message of the new version; by default that of the branch's newest.")
 @dry_run_option
 @click.pass_obj
 def command(session: Session, remote: str | None, branch: str | None, message: str | None, dry_run: bool) -> int:
-    """Give a remote what a branch has.
+    """Send a branch to a remote.
 
-    REMOTE is by default origin, or the only one, BRANCH the current branch. Its versions become one there, and files
-    that the remote does not have are copied. Refused if the remote has versions that the branch does not have: pull
-    first. A branch or a dataset that the remote lacks is created. With --dry-run it fetches, and only says what would
-    be pushed.
+    REMOTE is by default origin, or the only one; BRANCH is by default the current one. The branch's versions become one
+    version there, and files that the remote lacks are copied. Refused if the remote has versions that the branch lacks:
+    pull first. A missing branch or dataset is created at the remote. With --dry-run it fetches, and only shows what
+    would be pushed.
     """
     from lance_spark.cli.output import exit_code, painted
     from lance_spark.cli.session import find_remote

@@ -1,4 +1,4 @@
-"""``lance-git reflog``: what branches and tags pointed at before."""
+"""``lance-git reflog``: lists what branches and tags pointed at before."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from lance_spark.cli.session import Session
 def command(session: Session, ref: str | None, count: int) -> None:
     """List what refs pointed at before, newest first.
 
-    REF is a branch or a tag; without it, all recorded changes: tags that were moved or deleted, branches that were
-    deleted or restored. A branch's versions are listed as far as they exist. branch --restore and tag --restore take a
-    change back.
+    REF is a branch or tag. Without it, lists all recorded changes: moved or deleted tags, and deleted or restored
+    branches. A branch's versions are listed as far as they exist. branch --restore and tag --restore undo a change.
     """
     from lance_spark.refs.reflog import list_changes
 

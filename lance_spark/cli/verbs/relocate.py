@@ -1,4 +1,4 @@
-"""``lance-git relocate``: after the dataset was moved or copied, let branches read from where it is now."""
+"""``lance-git relocate``: after a dataset was moved or copied, makes its branches read from its current place."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _NOT_FOUND, _NO_ANSWER = 10, 20
 
 
 @verb("relocate")
-@click.option("--from", "old", metavar="URI", help="A place where the files were; by default it is found out.")
-@click.option("--to", "new", metavar="URI", help="Where they are now, if not in this dataset.")
+@click.option("--from", "old", metavar="URI", help="The former place of the files; found by default.")
+@click.option("--to", "new", metavar="URI", help="Their current place, if not in this dataset.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: Session, old: str | None, new: str | None, dry_run: bool, yes: bool) -> int:
     """Repair branches after a move or a copy.
 
-    A branch names the files of its parent by their absolute place. After the dataset was moved, the branch breaks;
-    after it was copied, the branch reads from the original. This checks the base paths of main and of every branch.
-    If every file of a base path is here, it makes a version that reads the files from here. A clone whose source was
-    moved needs --from OLD --to NEW.
+    A branch names the files of its parent by their absolute place. After a move of the dataset, the branch breaks;
+    after a copy, it reads from the original. This verb checks the base paths of main and every branch. If every file of
+    a base path is here, it makes a version that reads the files from here. A clone whose source was moved needs
+    --from OLD --to NEW.
     """
     from lance_spark.cli.output import painted
     from lance_spark.clones.relocate import relocate

@@ -1,4 +1,4 @@
-"""``lance-git remote``: the other places that a workspace knows."""
+"""``lance-git remote``: lists and changes the other places that a workspace knows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(context: click.Context, verbose: bool) -> None:
 
 
 def _listed(session: Session) -> list[tuple[str, str]]:
-    """Names and URIs, as the workspace's file has them."""
+    """Names and URIs, as in the workspace's file."""
     if session.has_workspace:
         return sorted((remote.name, remote.uri) for remote in session.workspace.workspace.remotes.values())
     from lance_spark.cli.session import known_here
@@ -59,7 +59,7 @@ def _listed(session: Session) -> list[tuple[str, str]]:
 @click.argument("name")
 @click.pass_obj
 def show(session: Session, name: str) -> None:
-    """Ask a remote for its branches, and say what was fetched of them."""
+    """Show a remote's branches, and what was fetched of them."""
     from lance_spark.cli.session import find_remote, known_here
     from lance_spark.remotes.fetch import FetchOptions, fetch
 
@@ -79,7 +79,7 @@ def show(session: Session, name: str) -> None:
 @dry_run_option
 @click.pass_obj
 def add(session: Session, name: str, uri: str, dry_run: bool) -> None:
-    """Add a remote. Most people call the first one origin."""
+    """Add a remote. The first one is usually called origin."""
     remote = _remote(session, name, uri)
     _change(session, partial(with_remote, remote=remote), dry_run)
     session.output.show(_data("add", remote, dry_run), f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
@@ -91,9 +91,9 @@ def add(session: Session, name: str, uri: str, dry_run: bool) -> None:
 @dry_run_option
 @click.pass_obj
 def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
-    """Change where a remote is.
+    """Change the place of a remote.
 
-    What was fetched before is still read from the old place. If that has moved, lance-git relocate repairs it.
+    What was fetched is still read from the old place. If that has moved, lance-git relocate repairs it.
     """
     remote = _remote(session, name, uri)
     check_known_remote(session.workspace.workspace.remotes, name)
@@ -104,7 +104,7 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
     session.output.show(data, f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
     if followers and old != remote.uri:
         session.output.note(
-            f"What was fetched before is still read from {old}. If that is not there any more:\n"
+            f"What was fetched is still read from {old}. If that no longer exists:\n"
             f"  lance-git relocate --from {old} --to {remote.uri}"
         )
 
@@ -117,8 +117,8 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
 def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     """Forget a remote, and the branches that follow it.
 
-    The remote itself stays as it is, and your own branches go on reading its files. A following branch stays as well
-    if one of your own branches was created from it.
+    The remote itself does not change, and your own branches still read its files. A following branch stays if one of
+    your own branches was created from it.
     """
     from lance_spark.cli.output import confirm
     from lance_spark.cli.verbs.branch import FORGOTTEN
@@ -140,7 +140,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
 
 
 def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
-    """The remote, with a path relative to the current directory, not to the workspace."""
+    """The remote, with a path relative to the current directory rather than the workspace."""
     check_uri(uri)
     whole = located(uri).uri
     if whole == session.location.uri:
@@ -154,7 +154,7 @@ def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> No
 
 
 def _followers(session: Session, remote: str) -> list[str]:
-    """The branches that follow a remote's branches, children before parents, so that they can be deleted in order."""
+    """The branches that follow a remote's, children before parents, so that they can be deleted in order."""
     from lance_spark.storage.commits import following
     from lance_spark.storage.resolving import all_refs
 
@@ -169,7 +169,7 @@ def _followers(session: Session, remote: str) -> list[str]:
 
 
 def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
-    """The branches to delete, and those that stay, with the reason."""
+    """The branches to delete, and those that stay, with reasons."""
     from dataclasses import replace
 
     from lance_spark.refs.rules import check_delete_branch

@@ -1,4 +1,4 @@
-"""``lance-git restore``: make an older version the newest one again."""
+"""``lance-git restore``: makes an older version the newest one again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lance_spark.storage.resolving import version_numbers
 def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     """Make an older version the newest one again.
 
-    REF is a version of the current branch. This is a new version, equal to REF. The versions in between stay in the
-    history.
+    REF is a version of the current branch. The result is a new version, equal to REF. The versions in between stay in
+    the history.
     """
     from lance_spark.merge.restore import restore_version
 
@@ -31,11 +31,11 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     if (pin.branch or MAIN) != current:
         raise Refused(
             f"'{ref}' is {pin}, but the current branch is '{current}'.",
-            hint=f"A restore stays on its branch: {session.how_to_switch(pin.branch or MAIN)} first.",
+            hint=f"A restore stays on its branch. First: {session.how_to_switch(pin.branch or MAIN)}.",
         )
     covered = [version for version in version_numbers(session.location, pin.branch) if version > pin.version]
     if not covered:
-        raise Refused(f"Version {pin} is the newest of branch '{current}' already.")
+        raise Refused(f"Version {pin} is already the newest of branch '{current}'.")
     what = f"what {counted(len(covered), 'later version')} changed is undone"
     made = None
     if not dry_run:
@@ -55,4 +55,4 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     session.output.show(data, f"{said}; {what}.")
     if made is not None and made.indexes_lacking:
         names = ", ".join(made.indexes_lacking)
-        session.output.note(f"Indexes that do not know all rows any more, until they are optimized: {names}")
+        session.output.note(f"Indexes that no longer cover all rows until they are optimized: {names}")

@@ -1,4 +1,4 @@
-"""``lance-git revert``: take back what one version changed."""
+"""``lance-git revert``: undoes the change of one version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_spark.cli.session import Session
 @dry_run_option
 @click.pass_obj
 def command(session: Session, ref: str, message: str | None, dry_run: bool) -> int:
-    """Take back what one version changed.
+    """Undo the change of one version.
 
     REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
     history.

@@ -1,4 +1,4 @@
-"""``lance-git show``: one version in full."""
+"""``lance-git show``: shows one version in full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_spark.cli.session import Session
 def command(session: Session, ref: str | None) -> None:
     """Show one version in full.
 
-    What made it and what it changed, columns, indexes, files and base paths.
+    Shows what made it and what it changed, its columns, indexes, files and base paths.
     """
     from lance_spark.cli.output import painted
     from lance_spark.log.log import show

@@ -1,4 +1,4 @@
-"""``lance-git status``: where the current branch stands."""
+"""``lance-git status``: shows the state of the current branch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @verb("status")
 @click.pass_obj
 def command(session: Session) -> None:
-    """Show where the current branch stands.
+    """Show the state of the current branch.
 
-    That is its newest version, and how far it is ahead of and behind its parent branch and the branches of the same
-    name at its remotes. No request is sent to remotes: what they have is what was fetched last.
+    Shows its newest version, and how far it is ahead of and behind its parent branch and the branches of the same name
+    at its remotes. Sends no request to remotes: their state is that of the last fetch.
     """
     from lance_spark.workspace.status import status
 
@@ -57,13 +57,13 @@ def _arguments(remote: Tracking) -> str:
 
 
 def _remote_lines(remote: Tracking, arguments: str | None) -> Iterator[str]:
-    """How the branch stands, and what to do; ``arguments`` are those of a pull, None for no advice."""
-    fetched = f"as fetched last (version {remote.version} there)"
+    """The state of the branch and what to do; ``arguments`` are those of a pull, None for no advice."""
+    fetched = f"as last fetched (version {remote.version} there)"
     if not remote.ahead and not remote.behind:
         yield f"Up to date with {remote.name}, {fetched}."
         return
     if not remote.related:
-        yield f"Nothing is known to be in common with {remote.name}, {fetched}."
+        yield f"No common version with {remote.name} is known, {fetched}."
         return
     yield (
         f"Ahead of {remote.name} by {counted(remote.ahead, 'version')}, "

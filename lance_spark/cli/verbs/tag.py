@@ -1,4 +1,4 @@
-"""``lance-git tag``: list, create, move and delete tags."""
+"""``lance-git tag``: lists, creates, moves and deletes tags."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class TagArguments:
 
     def __post_init__(self) -> None:
         if self.name is not None and self.delete is not None:
-            raise InvalidOption("Create and -d do not go together.", hint="One tag at a time.")
+            raise InvalidOption("Create and -d cannot be combined.", hint="One tag at a time.")
         ways = (self.name, self.delete, self.alter, self.restore)
         if sum(way is not None for way in ways) > 1 and (self.alter or self.restore):
-            raise InvalidOption("--alter and --restore go with no other tag.", hint="One tag at a time.")
+            raise InvalidOption("--alter and --restore cannot be combined with another tag.", hint="One tag at a time.")
         check_settings_fit(self.alter, self.settings, self.unset, self.name is not None)
         if self.old is not None and not (self.force and self.name is not None):
-            raise InvalidOption("--old goes with -f NAME only.", hint="lance-git tag -f NAME REF --old main@5")
+            raise InvalidOption("--old needs -f NAME.", hint="lance-git tag -f NAME REF --old main@5")
         if self.force and self.name is None and self.delete is None:
             raise InvalidOption("-f needs a tag to move.", hint="lance-git tag -f NAME REF")
 
@@ -70,18 +70,18 @@ class TagArguments:
 @click.argument("name", required=False)
 @click.argument("ref", required=False)
 @click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
-@click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one in use.")
-@click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then it asks no question.")
-@click.option("--restore", metavar="NAME", help="Take back the last -f or -d of a tag.")
+@click.option("-f", "--force", is_flag=True, help="Move an existing tag; with -d, delete even one in use.")
+@click.option("--old", metavar="REF", help="With -f: the tag's current version. Then no confirmation is needed.")
+@click.option("--restore", metavar="NAME", help="Undo the last -f or -d of a tag.")
 @tag_options
-@click.option("-a", "--all", "show_all", is_flag=True, help="List also those of clones, merges, streams, frozen sets.")
+@click.option("-a", "--all", "show_all", is_flag=True, help="Also list those of clones, merges, streams, frozen sets.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> None:
     """List, create, move or delete tags.
 
-    A new tag NAME is at REF, by default the newest version of the current branch. Tagged versions survive every
+    A new tag NAME points at REF, by default the newest version of the current branch. Tagged versions survive every
     cleanup.
     """
     settings = settings_of(given, tag=True)
@@ -166,7 +166,7 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
     if asked.old is not None:
         stated = resolve_expression(session.location, asked.old, session.branch)
         if stated.reference != was.reference:
-            raise Conflict(f"Tag '{name}' is at {was}, not at {asked.old}; it was not moved.", hint="Look again.")
+            raise Conflict(f"Tag '{name}' is at {was}, not at {asked.old}; it was not moved.", hint="Check the tag.")
     if not asked.dry_run:
         confirm(f"Tag '{name}' will be moved from {was} to {pin}.", asked.yes or asked.old is not None)
         move_tag(session.location, name, _spec(pin))
@@ -182,7 +182,7 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
         },
         f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}."
         if was.reference != pin.reference
-        else f"Tag '{name}' is at {pin} already.",
+        else f"Tag '{name}' is already at {pin}.",
     )
     if not asked.dry_run and was.reference != pin.reference:
         session.output.note(f"lance-git tag --restore {name} puts it back.")
@@ -193,7 +193,7 @@ def _delete(session: Session, asked: TagArguments, name: str) -> None:
     table = check_tag_to_delete(session.location, name, asked.force)
     was = _target(table.tags[name])
     if not asked.dry_run:
-        confirm(f"Tag '{name}' at {was} will be deleted; cleanups may take that version after a week.", asked.yes)
+        confirm(f"Tag '{name}' at {was} will be deleted; cleanups may remove that version after a week.", asked.yes)
         delete_tag(session.location, name, asked.force)
     session.output.show(
         {"action": "delete", "tag": name, "was": version_json(was), "dry_run": asked.dry_run},

@@ -59,11 +59,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * Stands for a Python object that implements Spark's interfaces, and answers in its place what is known of it.
+ * Stands in for a Python object that implements Spark's interfaces, and gives the answers known beforehand.
  *
- * Spark asks the same things over and over, and each question to Python takes a tenth of a millisecond and more. So
- * Python says beforehand what it knows, what is to be asked once, and which arguments it wants as one text. Python's
- * side is proxies.py; what the texts say is read by plain_values.py. Compiled by Janino: no lambdas, raw types.
+ * Spark repeats its calls, and each call to Python takes at least a tenth of a millisecond. So Python declares
+ * beforehand which answers it knows, which to keep, and which arguments it wants as one text. Python's side is
+ * proxies.py; bridge.py reads the texts. Compiled by Janino: no lambdas, raw types.
  */
 public class Answers implements InvocationHandler {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -71,7 +71,7 @@ public class Answers implements InvocationHandler {
   private static final int MOST_SCHEMAS = 256;
   private static final Map SCHEMAS = new ConcurrentHashMap();
 
-  /** What the objects of one class of Python's have in common. */
+  /** The common part of all objects of one Python class. */
   public static class Kind {
     final Class[] interfaces;
     final Set asked;
@@ -112,7 +112,7 @@ public class Answers implements InvocationHandler {
     this.source = (UserDefinedPythonDataSource) source;
   }
 
-  /** What Python calls. */
+  /** The entry points for Python. */
   public static class Maker {
     public Maker() {}
 
@@ -192,7 +192,7 @@ public class Answers implements InvocationHandler {
     return "Answers";
   }
 
-  /** Ask Python with the arguments as one text. Of predicates it says which it takes, and which are left to Spark. */
+  /** Call Python with the arguments as one text. For predicates it returns those it takes, and those left to Spark. */
   private Object tell(String name, Object[] given) throws Throwable {
     ArrayNode texts = JSON.createArrayNode();
     for (int i = 0; i < given.length; i++) texts.add(plain(given[i]));
@@ -210,7 +210,7 @@ public class Answers implements InvocationHandler {
     return found;
   }
 
-  // What Python knows, as Spark takes it.
+  // Python's answers in Spark's form.
 
   private Object answer(JsonNode given) throws Exception {
     String kind = at(given, 0).asText();
@@ -239,7 +239,7 @@ public class Answers implements InvocationHandler {
   }
 
   private static JsonNode at(JsonNode given, int place) {
-    return (JsonNode) given.get(place); // Janino takes the method of the interface, which returns less
+    return (JsonNode) given.get(place); // Janino resolves the interface's method, which returns a supertype
   }
 
   private static int number(JsonNode given, int place) {
@@ -304,7 +304,7 @@ public class Answers implements InvocationHandler {
   private PartitionReaderFactory factory(JsonNode given) throws Exception {
     scala.Option artifacts = JobArtifactSet.getCurrentJobArtifactState();
     Object job = artifacts.isEmpty() ? null : ((JobArtifactState) artifacts.get()).uuid();
-    // Spark 4.3 also takes a session whose workers' logs are kept: for its own sources.
+    // Spark 4.3 also takes a session that keeps its workers' logs: only for Spark's own sources.
     Object[] all = new Object[] {
       source, piece(at(given, 0)), schema(at(given, 1).asText()), scala.Option.apply(job), scala.Option.apply(null)
     };
@@ -317,7 +317,7 @@ public class Answers implements InvocationHandler {
     return (PartitionReaderFactory) batches.getConstructors()[0].newInstance(both);
   }
 
-  // What Spark says, as one text.
+  // Spark's values as one text.
 
   private static JsonNode plain(Object given) {
     if (given == null) return JSON.nullNode();
@@ -445,7 +445,7 @@ public class Answers implements InvocationHandler {
     made.add(type);
   }
 
-  /** Spark's statistics: rows, and bytes of the columns that come out. */
+  /** Spark's statistics: rows, and bytes of the result columns. */
   public static class Size implements Statistics {
     private final long bytes;
     private final long rows;
@@ -464,7 +464,7 @@ public class Answers implements InvocationHandler {
     }
   }
 
-  /** A number that each row has, for those who ask for it. */
+  /** A numeric metadata column of each row, read on request. */
   public static class RowColumn implements MetadataColumn {
     private final String name;
 

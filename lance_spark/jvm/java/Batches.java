@@ -45,18 +45,18 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads a partition as Arrow batches, which Spark's generated code reads where they are.
+ * Reads a partition as Arrow batches, which Spark's generated code reads in place.
  *
- * Spark's own reader of Python data sources starts the worker, carries the partition to it and its errors back. The
- * batches do not go through it, as it makes rows of them: the worker sends them through a socket of their own, of
- * which it is told behind its partition. Python's side is columnar_tasks.py. Compiled by Janino: no lambdas, raw types.
+ * Spark's own reader of Python data sources starts the worker, passes the partition to it and its errors back. The
+ * batches bypass that reader, which would convert them to rows: the worker sends them through a separate socket, whose
+ * address follows its partition. Python's side is native/tasks.py. Compiled by Janino: no lambdas, raw types.
  */
 public class Batches implements PartitionReaderFactory {
   private static final String DECIMAL = "lance_spark.decimal"; // in a field's metadata: precision and scale
   private final PartitionReaderFactory worker;
   private final boolean unix;
 
-  /** Without unix the socket is one of the loopback interface. */
+  /** Without unix, the socket is on the loopback interface. */
   public Batches(PartitionReaderFactory worker, boolean unix) {
     this.worker = worker;
     this.unix = unix;
@@ -84,9 +84,9 @@ public class Batches implements PartitionReaderFactory {
     }
   }
 
-  /** Where one worker is awaited. */
+  /** Waits for the connection of one worker. */
   public static class Door {
-    private static final int LONGEST_PATH = 100; // of the 108 bytes that a socket's name may have
+    private static final int LONGEST_PATH = 100; // below the limit of 108 bytes for a socket's name
     private final String secret = UUID.randomUUID().toString();
     private final ServerSocketChannel server;
     private final Path path;
@@ -126,7 +126,7 @@ public class Batches implements PartitionReaderFactory {
       return secret + address;
     }
 
-    /** The worker, which is connected already. Whoever does not know the secret is sent away. */
+    /** The worker, which is already connected. A connection without the secret is closed. */
     public SocketChannel admitted() throws IOException {
       while (true) {
         SocketChannel visitor = server.accept();
@@ -196,7 +196,7 @@ public class Batches implements PartitionReaderFactory {
     }
 
     private void open() throws IOException {
-      // The worker connects before its first row. Where it fails before that, asking for the row says how.
+      // The worker connects before its first row. If it fails before that, requesting the row raises its error.
       if (!worker.next()) throw new EOFException("The Python worker ended before it had sent anything.");
       channel = door.admitted();
       allocator = ArrowUtils.rootAllocator().newChildAllocator("batches of Lance", 0L, Long.MAX_VALUE);
@@ -218,7 +218,7 @@ public class Batches implements PartitionReaderFactory {
       return new Column(vector);
     }
 
-    /** A socket that ends looks like the end of a stream: only the worker's last row tells that it is all there. */
+    /** A closed socket looks like the end of a stream: only the worker's last row proves that it is complete. */
     private void finish() throws IOException {
       long sent = -1;
       while (worker.next()) sent = ((InternalRow) worker.get()).getLong(0);
@@ -230,7 +230,7 @@ public class Batches implements PartitionReaderFactory {
       release();
     }
 
-    /** What the worker died of, rather than that its socket was closed. */
+    /** Raises the worker's own error instead of the closed socket's. */
     private void lookForCause(IOException problem) throws IOException {
       if (channel.isOpen() && !Thread.currentThread().isInterrupted()) while (worker.next()) worker.get();
     }
@@ -281,10 +281,10 @@ public class Batches implements PartitionReaderFactory {
   }
 
   /**
-   * A column that is not known as one of Arrow's.
+   * A column that Spark does not recognize as one of Arrow's.
    *
-   * Spark 4.3 keeps Arrow's batches while a Python function works on them. A reader's batch is good until the next one,
-   * and rows of it would be read from memory that is given back. All other batches Spark copies for Python.
+   * Spark 4.3 keeps Arrow's batches while a Python function works on them. A reader's batch is valid only until the
+   * next one, so Spark would read its rows from released memory. Spark copies all other batches for Python.
    */
   public static class Column extends ColumnVector {
     protected final ArrowColumnVector values;
@@ -305,10 +305,10 @@ public class Batches implements PartitionReaderFactory {
     /** Called when the next batch has been read into the vector. */
     public void turn() {}
 
-    /** Nothing: the reader gives the memory back. A struct that is closed has lost its fields for the next batch. */
+    /** Does nothing: the reader releases the memory. A closed struct would lose its fields for the next batch. */
     public void close() {}
 
-    /** As close, which Spark's generated code calls after each batch. */
+    /** Like close; Spark's generated code calls it after each batch. */
     public void closeIfFreeable() {}
 
     public boolean hasNull() {
@@ -377,13 +377,13 @@ public class Batches implements PartitionReaderFactory {
   }
 
   /**
-   * Values of one width, read from memory: Arrow's own getters check the row and the null of each value once more.
-   * Spark asks for the type that the column has, and checks for nulls before.
+   * Values of one width, read from memory: Arrow's own getters would check each value's row and null again. Spark
+   * requests the column's own type, and checks for nulls first.
    */
   public static class Fixed extends Column {
     protected final FieldVector vector;
     protected long data;
-    private long valid; // 0 where no value is null
+    private long valid; // 0 if no value is null
     private int nulls;
 
     public Fixed(FieldVector vector) {
@@ -447,7 +447,7 @@ public class Batches implements PartitionReaderFactory {
     }
   }
 
-  /** Decimals that came as longs, which are half as wide. */
+  /** Decimals sent as longs, which are half as wide. */
   public static class Unscaled extends Fixed {
     public Unscaled(FieldVector vector, String[] digits) {
       super(vector, DataTypes.createDecimalType(Integer.parseInt(digits[0]), Integer.parseInt(digits[1])));
@@ -458,12 +458,12 @@ public class Batches implements PartitionReaderFactory {
     }
   }
 
-  /** Texts and bytes, likewise. */
+  /** Texts and bytes, read from memory. */
   public static class Variable extends Fixed {
     private final int width;
     private long offsets;
 
-    /** Of each offset width bytes. */
+    /** Bytes per offset. */
     public Variable(FieldVector vector, int width) {
       super(vector);
       this.width = width;

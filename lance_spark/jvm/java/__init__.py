@@ -1,4 +1,4 @@
-"""Java classes of this package, compiled by the compiler that Spark ships for the code that it generates itself.
+"""Java classes of this package, compiled by the compiler that Spark ships for its own generated code.
 
-Nothing of it is needed: where it cannot be had, Spark gets rows, and asks Python for everything.
+They are optional: without them, Spark gets rows, and calls Python for everything.
 """

@@ -1,4 +1,4 @@
-"""Compiles the Java files beside it, once for a JVM, and hands the classes to the session and to every executor."""
+"""Compiles this directory's Java files, once per JVM, and passes the classes to the session and to every executor."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def sources() -> dict[str, str]:
 
 
 def maker(bridge: Bridge) -> Any:
-    """The object of Java that makes all others. Raises Refused, with the reason, where it cannot be had."""
+    """The Java object that creates all others. Raises Refused, with the reason, if it is unavailable."""
     if not sources():
         raise Refused("the Java files of this package are not installed.")
     try:
-        with _lock:  # of two sessions that begin at the same time, the second one finds what the first one made
+        with _lock:  # of two sessions that start at the same time, the second one finds the first one's classes
             jar = f"{_PACKAGE}-{_digest()}.jar"
             if jar not in bridge.session.sparkContext().listJars().mkString(" "):
                 _add(bridge, jar)
@@ -51,9 +51,9 @@ def maker(bridge: Bridge) -> Any:
                     bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
             made = bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_MAKER}", True, loader)
             return made.getConstructors()[0].newInstance(bridge.array("java.lang.Object", []))
-    except (Py4JError, PySparkException, OSError, TypeError) as problem:  # py4j's of a class that is not there
+    except (Py4JError, PySparkException, OSError, TypeError) as problem:  # TypeError: py4j's for a missing class
         told = problem.java_exception.toString() if isinstance(problem, Py4JJavaError) else str(problem)
-        raise Refused(f"its Java classes cannot be made: {told.splitlines()[0]}") from problem
+        raise Refused(f"its Java classes are unavailable: {told.splitlines()[0]}") from problem
 
 
 def can_write(bridge: Bridge) -> bool:
@@ -87,9 +87,9 @@ def compiled(bridge: Bridge) -> dict[str, bytes]:
 
 
 def _add(bridge: Bridge, name: str) -> None:
-    """Let the session's class loader find the classes, and every executor, also one that joins later.
+    """Add the classes to the session's class loader, and to every executor, including later ones.
 
-    The file stays as long as this process: it is from here that executors get it.
+    The file stays as long as this process, because executors fetch it from here.
     """
     directory = tempfile.mkdtemp(prefix="lance-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)

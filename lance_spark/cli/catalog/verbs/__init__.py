@@ -1,4 +1,4 @@
-"""The verbs. A new one is one file here, with a ``command`` in it, and one line below."""
+"""The verbs of ``lance-catalog``. A new one is a file here with a ``command``, and a line below."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ VERBS = {
     "fsck": "fsck",
     "du": "du",
 }
-"""Name of a verb, and the file of this package that has it; in the order of the help."""
+"""File in this package by name of the verb, in the order of the help."""

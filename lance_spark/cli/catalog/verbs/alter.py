@@ -1,4 +1,4 @@
-"""``lance-catalog alter``: set and remove properties."""
+"""``lance-catalog alter``: sets and removes properties."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def command(session: CatalogSession, name: str, put: tuple[str, ...], unset: tup
 
     given = parse_properties(put)
     if not given and not unset:
-        raise InvalidOption("There is nothing to alter.", hint="Say -p KEY=VALUE, or -u KEY.")
+        raise InvalidOption("There is nothing to alter.", hint="Give -p KEY=VALUE, or -u KEY.")
     if both := set(given) & set(unset):
-        raise InvalidOption(f"Property '{min(both)}' cannot be set and removed at once.")
+        raise InvalidOption(f"Property '{min(both)}' cannot be both set and removed.")
     kind = kind_of(session.catalog, name)
     plan = plan_alteration(session.catalog, kind, name, given, unset)
     after = plan.after

@@ -1,4 +1,4 @@
-"""``lance-catalog create``: a namespace, or a table's name."""
+"""``lance-catalog create``: creates a namespace, or declares a table."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lance_spark.errors import InvalidOption
 
 @verb("create")
 @click.argument("name")
-@click.option("-t", "--table", is_flag=True, help="A table, without data: the first write brings its columns.")
-@click.option("--parents", is_flag=True, help="Also the namespaces above; no error if it exists already.")
+@click.option("-t", "--table", is_flag=True, help="Declare a table without data: the first write brings its columns.")
+@click.option("--parents", is_flag=True, help="Also create the namespaces above; no error if it exists.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property (repeatable).")
 @dry_run_option
 @click.pass_obj
@@ -22,11 +22,11 @@ def command(
 ) -> None:
     """Create a namespace, or a table with --table.
 
-    A table is declared: its name is taken, and its directory is where the data is to be written.
+    A table is declared: its name is taken, and data can be written to its directory.
     """
     given = parse_properties(properties)
     if table and parents:
-        raise InvalidOption("--table and --parents do not go together.", hint="Create the namespace first.")
+        raise InvalidOption("--table and --parents cannot be combined.", hint="Create the namespace first.")
     if table:
         _table(session, name, given, dry_run)
     else:
@@ -70,7 +70,7 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
             create_namespace(catalog, parent, exist_ok=True)
         created = create_namespace(catalog, identifier, properties, exist_ok=parents)
     else:
-        # Below one that is missing nothing can be in the way.
+        # Nothing can conflict below a missing namespace.
         plan_namespace(catalog, missing[0] if missing else identifier, None if missing else properties)
     verb_text = "would be created" if dry_run else "was created"
     lines = [f"Namespace '{namespace}' {verb_text}." for namespace in (*missing, identifier)]
@@ -84,5 +84,5 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
             "created": created,
             "dry_run": dry_run,
         },
-        "\n".join(lines) if created else f"Namespace '{identifier}' is there already, and keeps what it has.",
+        "\n".join(lines) if created else f"Namespace '{identifier}' already exists and is unchanged.",
     )

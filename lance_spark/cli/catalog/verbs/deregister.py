@@ -1,4 +1,4 @@
-"""``lance-catalog deregister``: a table leaves the catalog, its data stays."""
+"""``lance-catalog deregister``: removes a table from the catalog and keeps its data."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @dry_run_option
 @click.pass_obj
 def command(session: CatalogSession, name: str, dry_run: bool) -> None:
-    """Take a table out of the catalog; keep its data.
+    """Remove a table from the catalog; keep its data.
 
-    It prints the command that puts the table back, with its properties. It asks no question, as nothing is lost.
+    Prints the command that puts the table back, with its properties. Does not ask for confirmation, as nothing is lost.
     """
     from lance_spark.catalog.tables import deregister, plan_deregistration
 

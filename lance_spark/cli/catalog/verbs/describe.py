@@ -1,4 +1,4 @@
-"""``lance-catalog describe``: one table or namespace."""
+"""``lance-catalog describe``: describes a table or namespace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rows = Iterator[tuple[str, str]]
 def command(session: CatalogSession, name: str) -> None:
     """Describe a table or a namespace.
 
-    Of a table: where it is, its newest version, columns, branches, properties. Without NAME the root namespace.
+    Shows where a table is, its newest version, columns, branches and properties. Without NAME, the root namespace.
     """
     from lance_spark.catalog.lookup import describe_namespace, describe_table
     from lance_spark.catalog.overview import kind_of
@@ -86,7 +86,7 @@ def _lines(session: CatalogSession, title: str, rows: Rows) -> str:
 def _rows(table: TableInfo, inside: TableContents | None, has_rows: bool) -> Rows:
     yield "location", table.location.uri
     if has_rows and not table.registered:
-        yield "registered", "no: it is a directory only, and lance-catalog migrate gives it a row"
+        yield "registered", "no: it is only a directory; lance-catalog migrate gives it a row"
     if inside is None:
         yield "version", "none yet: the table is only declared"
     else:
@@ -105,6 +105,6 @@ def _properties(properties: dict[str, str]) -> Rows:
 
 
 def _named(name: str, values: list[str]) -> Rows:
-    """One value on each line, the name beside the first."""
+    """One value per line, with the name on the first line."""
     for number, value in enumerate(values):
         yield (name if number == 0 else ""), value

@@ -1,4 +1,4 @@
-"""``lance-catalog doctor``: find what is wrong with a catalog, and mend what can be undone."""
+"""``lance-catalog doctor``: finds problems of a catalog, and mends those whose mending can be undone."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 @verb("doctor")
-@click.option("--mend", is_flag=True, help="Mend what can be mended so that it could be undone.")
+@click.option("--mend", is_flag=True, help="Mend what can be mended without loss.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> int:
-    """Say what is wrong with the catalog, and mend it.
+    """Find problems of the catalog, and mend them.
 
-    Looks for rows without files, directories and ids that are taken twice, missing namespaces and indexes, marks that
-    hide tables, and directories that no row names. jobs/cleanup.py --catalog deletes such directories after a day.
+    Finds rows without files, directories and ids that are used twice, missing namespaces and indexes, marks that hide
+    tables, and directories that no row names. jobs/cleanup.py --catalog deletes such directories after a day.
     """
     from lance_spark.catalog.doctor import examine
     from lance_spark.catalog.doctor import mend as mend_findings
     from lance_spark.catalog.doctor_rules import UNREGISTERED
 
     if dry_run and not mend:
-        raise InvalidOption("--dry-run goes with --mend.", hint="Without --mend nothing is changed.")
+        raise InvalidOption("--dry-run needs --mend.", hint="Without --mend, nothing is changed.")
     catalog = session.catalog
     findings = examine(catalog, _now())
     plain = [finding for finding in findings if finding.kind == UNREGISTERED and catalog.reads_manifest]
@@ -89,7 +89,7 @@ def _lines(
     if plain:
         yield f"{counted(plain, 'table')} without a row: {session.typed} migrate gives every directory one."
     if any(finding.kind == ORPHAN for finding in wrong):
-        yield "jobs/cleanup.py --catalog deletes what is left of jobs that were killed."
+        yield "jobs/cleanup.py --catalog deletes what interrupted jobs left behind."
     if not wrong:
         yield f"Nothing is wrong with {session.catalog.uri}."
     elif mended or would:
@@ -97,4 +97,4 @@ def _lines(
     elif any(finding.mendable for finding in wrong):
         yield f"{counted(len(wrong), 'finding')}; {session.typed} doctor --mend mends those that can be mended."
     else:
-        yield f"{counted(len(wrong), 'finding')}; none of it can be mended without a loss."
+        yield f"{counted(len(wrong), 'finding')}; none can be mended without loss."

@@ -1,4 +1,4 @@
-"""``lance-catalog du``: what the tables take."""
+"""``lance-catalog du``: shows what the tables take."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lance_spark.cli.program import verb
 @click.argument("namespace", default="")
 @click.pass_obj
 def command(session: CatalogSession, namespace: str) -> int:
-    """Tell what each table takes, and how much of it no ref needs.
+    """Show what each table takes, and how much of it no ref needs.
 
-    Without NAMESPACE all tables, else those in it and in the namespaces below. The largest come first.
+    Shows all tables, or those in NAMESPACE and below. The largest come first.
     """
     from lance_spark.disk_usage.lake import catalog_storage
 

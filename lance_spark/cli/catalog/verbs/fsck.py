@@ -1,4 +1,4 @@
-"""``lance-catalog fsck``: check every table, and the catalog itself."""
+"""``lance-catalog fsck``: checks every table, and the catalog itself."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lance_spark.cli.program import verb
 def command(session: CatalogSession, deep: bool) -> int:
     """Check every table, and the catalog itself.
 
-    What lance-git fsck checks of one table, of all of them; and what doctor finds. Nothing is changed. Exit code 22
-    says that a table is damaged, 20 that something could not be reached, 6 that only the catalog is not as it should
-    be. On a cluster: jobs/fsck.py --catalog ROOT.
+    Checks all tables like lance-git fsck checks one, and the catalog like doctor. Changes nothing. Exit code 22 means
+    that a table is damaged, 20 that something could not be reached, 6 that only the catalog has problems. On a cluster:
+    jobs/fsck.py --catalog ROOT.
     """
-    from lance_spark.fsck.fsck import FsckOptions
     from lance_spark.fsck.lake import fsck_catalog
+    from lance_spark.fsck.option_rules import FsckOptions
 
     report = fsck_catalog(session.catalog, FsckOptions(deep), session.engine, datetime.now(timezone.utc))
     session.show(json.loads(report.to_json()), str(report))

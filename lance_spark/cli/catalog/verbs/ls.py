@@ -1,4 +1,4 @@
-"""``lance-catalog ls``: what a namespace holds."""
+"""``lance-catalog ls``: lists the content of a namespace."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @verb("ls")
 @click.argument("name", metavar="[NAMESPACE]", default="")
-@click.option("-r", "--recursive", is_flag=True, help="Also what is in the namespaces below.")
+@click.option("-r", "--recursive", is_flag=True, help="Include the namespaces below.")
 @click.option("-l", "--long", is_flag=True, help="With kind and directory.")
 @click.pass_obj
 def command(session: CatalogSession, name: str, recursive: bool, long: bool) -> None:
-    """List what a namespace holds.
+    """List the content of a namespace.
 
-    Names are whole, one a line, namespaces with a dot at the end. Without NAMESPACE it is the root.
+    Prints full names, one per line, with a dot after namespaces. Without NAMESPACE, lists the root.
     """
     items = _items(session, name, recursive)
     if not items and not name:
@@ -37,7 +37,7 @@ def command(session: CatalogSession, name: str, recursive: bool, long: bool) -> 
 
 
 def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item]:
-    """What a namespace holds; a table alone, as for a file."""
+    """The content of a namespace; for a table, the table alone."""
     from lance_spark.catalog.overview import kind_of, overview
     from lance_spark.catalog.rules import NAMESPACE, identify_namespace
 

@@ -1,4 +1,4 @@
-"""``lance-catalog migrate``: from directories (V1) to ``__manifest`` (V2)."""
+"""``lance-catalog migrate``: migrates from directories (V1) to ``__manifest`` (V2)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lance_spark.errors import InvalidOption
 @dry_run_option
 @click.pass_obj
 def command(session: CatalogSession, dry_run: bool) -> None:
-    """Give tables that are directories only a row.
+    """Give a row to tables that are only directories.
 
-    All in one commit; no data is moved, and jobs that know V1 only may go on. Run it again for the tables that they
-    make meanwhile. Afterwards --mode v2 finds every table without looking at directories.
+    All in one commit. No data is moved, and jobs that only know V1 can continue. Run it again for the tables that they
+    create meanwhile. Afterwards, --mode v2 finds every table without listing directories.
     """
     from lance_spark.catalog.migrate import migrate
 
     catalog = session.catalog
     if not catalog.reads_manifest:
-        raise InvalidOption("A migration is from V1 to V2, so it cannot be done in V1 mode.", hint="Leave --mode out.")
+        raise InvalidOption("A migration to V2 cannot be done in V1 mode.", hint="Leave --mode out.")
     migration = migrate(catalog, dry_run)
     session.show(
         {

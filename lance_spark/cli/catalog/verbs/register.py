@@ -1,4 +1,4 @@
-"""``lance-catalog register``: a directory becomes a table."""
+"""``lance-catalog register``: registers a directory as a table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lance_spark.cli.program import dry_run_option, parse_properties, verb
 def command(
     session: CatalogSession, name: str, location: str | None, properties: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Put a directory with a table into the catalog.
+    """Register a directory with a table in the catalog.
 
-    LOCATION is relative to ROOT, or a whole URI below it. Without LOCATION it is the one directory that is called like
-    the table. The data stays where it is.
+    LOCATION is relative to ROOT, or a full URI below it. Without LOCATION, it is the one directory with the table's
+    name. The data stays where it is.
     """
     from lance_spark.catalog.tables import plan_registration, register
 

@@ -1,4 +1,4 @@
-"""``lance-catalog rename``: another name for a table, maybe in another namespace."""
+"""``lance-catalog rename``: renames a table, or moves it to another namespace."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lance_spark.cli.program import dry_run_option, verb
 @dry_run_option
 @click.pass_obj
 def command(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
-    """Give a table another name, or move it.
+    """Rename a table, or move it.
 
-    NEW may be in another namespace. Only the name changes; data, versions and properties stay. A table called
-    OLD.lance in the root is the exception while directories count: its files are copied to a new directory first.
+    NEW may be in another namespace. Only the name changes; data, versions and properties stay. One exception, unless
+    the mode is v2: a table in the directory OLD.lance of the root. Its files are first copied to a new directory.
     """
     from lance_spark.catalog.removing import plan_rename, rename
 
@@ -36,5 +36,5 @@ def command(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
             "left_behind": left,
             "dry_run": dry_run,
         },
-        f"{text}." + (f"\nFiles that could not be taken along stayed in {left}." if left else ""),
+        f"{text}." + (f"\nFiles that could not be copied stayed in {left}." if left else ""),
     )

@@ -1,4 +1,4 @@
-"""``lance-catalog rm``: drop a table or a namespace."""
+"""``lance-catalog rm``: drops a table or a namespace."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @verb("rm")
 @click.argument("name")
-@click.option("--cascade", is_flag=True, help="A namespace with all that is in it.")
-@click.option("--force", is_flag=True, help="Also tables whose files a clone reads; the clone breaks.")
+@click.option("--cascade", is_flag=True, help="Drop a namespace with everything in it.")
+@click.option("--force", is_flag=True, help="Also drop tables whose files a clone reads; the clone breaks.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, dry_run: bool, yes: bool) -> None:
     """Drop a table with its files, or a namespace.
 
-    A namespace has to be empty, unless --cascade is given. To keep the files use deregister.
+    A namespace must be empty, unless --cascade is given. To keep the files, use deregister.
     """
     from lance_spark.catalog.overview import kind_of
     from lance_spark.catalog.removing import drop, plan_drop, plan_namespace_drop
@@ -61,7 +61,7 @@ def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, d
 
 
 def _lines(session: CatalogSession, plan: DropPlan, removed: Sequence[Removed]) -> Iterator[str]:
-    """What goes, one a line."""
+    """What is dropped, one item per line."""
     yield from (f"  namespace {namespace}" for namespace in plan.namespaces)
     for table in removed:
         place = location_of(session.catalog, table.path) or table.path or "nowhere"

@@ -1,4 +1,4 @@
-"""``lance-catalog tree``: namespaces and tables as a tree."""
+"""``lance-catalog tree``: draws namespaces and tables as a tree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(session: CatalogSession, name: str) -> None:
 
 
 def _with_missing(items: tuple[Item, ...], within: Identifier) -> list[Item]:
-    """With the namespaces that rows name but that do not exist: other tools do not check that."""
+    """Adds the namespaces that rows name but that do not exist, as other tools do not check that."""
     from lance_spark.catalog.overview import Item
 
     known = {item.identifier: item for item in items}
@@ -63,5 +63,5 @@ def _branches(output: Output, below: Mapping[Identifier, list[Item]], within: Id
 
 
 def _last(identifier: Identifier) -> Identifier:
-    """The last part alone, spelled as in a whole name."""
+    """The last part alone, spelled as in a full name."""
     return type(identifier)((identifier.name,))

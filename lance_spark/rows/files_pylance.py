@@ -1,4 +1,4 @@
-"""Writes the files of a change of rows: new rows, then which old ones are gone; runs on executors."""
+"""Rows on executors: writes new ones, marks old ones as deleted, and finds rows by key through an index."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.schema import ROW_ADDRESS, conform
 from lance_spark.pushdown.filters import literal
 from lance_spark.rows.rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PARTS, UPDATE, checksum
-from lance_spark.scan.lance import fragment_sizes
+from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.lance import Addresses, KeptColumns, PartsJob, StableRowIds, not_live, write_rows
+from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, not_live, write_rows
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -40,7 +40,7 @@ _NO_PART: dict[str, Any] = {
 def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """PARTS of one task's rows of an action frame; updated and inserted rows get fragments of their own.
 
-    The rows should come sorted by operation: each change of it begins another fragment.
+    Sort the rows by operation: each change of operation begins another fragment.
     """
     job = task.write
     assert job.start is not None
@@ -138,9 +138,9 @@ class _Found:
 
 
 def delete_offsets(location: DatasetLocation, pin: PinnedVersion, parts: pa.Table) -> pa.Table:
-    """OUTCOMES of all PARTS of one fragment; pylance writes a deletion file, which nobody reads before the commit.
+    """OUTCOMES of all PARTS of one fragment. pylance writes a deletion file, which is invisible until the commit.
 
-    Raises CorruptData unless all rows to be deleted live in that version.
+    Raises CorruptData unless all rows to be deleted are live in that version.
     """
     from pyroaring import BitMap
 
@@ -205,25 +205,25 @@ def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, column
     return dict(rows[0]) if rows else {}
 
 
-# --- Finds the rows of a table that have the keys of other rows, through an index; runs on executors
+# --- Finding rows by key through an index; runs on executors
 
 _KEYS = 4096
-"""Keys of one look-up."""
+"""How many keys one lookup takes."""
 _EXACT = frozenset({"BTree", "BTREE", "Bitmap", "BITMAP"})
 
 
 class Lookup(NamedTuple):
-    """What is looked up in a version."""
+    """A lookup in a version."""
 
     location: DatasetLocation
     pin: PinnedVersion
     key: str
     wire: pa.Schema
-    """The columns of the table that come out, in the types of Spark, and the row's address; the key among them."""
+    """The columns to return, the key among them, in Spark's types, and the row's address."""
 
 
 def rows_outside(location: DatasetLocation, pin: PinnedVersion, key: str) -> tuple[int, int] | None:
-    """(rows, rows in fragments that no index on the column knows); None where there is no such index."""
+    """(rows, rows in fragments that no index on the column covers); None if there is no such index."""
     dataset = open_pinned(location, pin)
     with translated(location, "describing the indexes"):
         known = [
@@ -244,9 +244,9 @@ def rows_outside(location: DatasetLocation, pin: PinnedVersion, key: str) -> tup
 
 
 def with_matches(lookup: Lookup, names: tuple[str, str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each row beside each row of the table that has its key, as two structs of these names.
+    """Each row next to each row of the table that has its key, as two structs of these names.
 
-    A row without a match is there once, with nulls beside it.
+    A row without a match appears once, with nulls beside it.
     """
     for batch in batches:
         for start in range(0, batch.num_rows, _KEYS):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ID, conform_column
-from lance_spark.scan.lance import Scan, read_batches
+from lance_spark.scan.pylance import Scan, read_batches
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.search.duplicate_rules import Pairing, Shingling, Signer, jaccard, members, runs
 from lance_spark.storage.datasets import open_pinned
@@ -25,29 +25,29 @@ KEYS = pa.schema([(KEY, pa.int64()), (ROW_ID, pa.int64()), (DIGEST, pa.binary())
 PAIRS = pa.schema(
     [(ONE, pa.int64()), (OTHER, pa.int64()), (ONES, pa.list_(pa.int64())), (OTHERS, pa.list_(pa.int64()))]
 )
-"""Rows to compare, and all rows that have the same parts as they; one row twice: those with the same parts."""
+"""Two rows to compare, and all rows that have the same parts as each; with one row twice: those with the same parts."""
 _AT_ONCE = 4096
-"""Pairs, or rows that come out."""
+"""How many pairs, or output rows, per batch."""
 
 
 class DuplicatesWork(NamedTuple):
-    """What tasks have to know."""
+    """Everything that tasks need to know."""
 
     location: DatasetLocation
     pin: PinnedVersion
     column: str
     filter: str | None
     columns: tuple[str, ...]
-    """What is shown of each row of a pair."""
+    """The columns shown of each row of a pair."""
     signer: Signer
     threshold: float
     row: pa.Schema
-    """_rowid and these columns, in the types in which they come out."""
+    """_rowid and these columns, in their output types."""
     pairing: Pairing = Pairing()
 
     @property
     def wire(self) -> pa.Schema:
-        """What comes out."""
+        """The output schema."""
         row = pa.struct(list(self.row))
         return pa.schema(
             [pa.field(LEFT, row, False), pa.field(RIGHT, row, False), pa.field(SIMILARITY, pa.float64(), False)]
@@ -67,15 +67,15 @@ def sign_texts(work: DuplicatesWork, scan: Scan, partition: ScanPartition) -> It
 
 
 def pair_rows(pairing: Pairing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """PAIRS of KEYS that are sorted by key, all rows of a key among them; the same pair may come several times.
+    """PAIRS from KEYS that are sorted by key, with all rows of a key; the same pair may appear several times.
 
-    Raises Refused where these are too many.
+    Raises Refused for too many.
     """
     yield from _batched(_pairs(pairing, batches))
 
 
 def compare_pairs(work: DuplicatesWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pairs of rows that are alike enough, from PAIRS each of which comes once."""
+    """Pairs of rows that are similar enough, from distinct PAIRS."""
     for batch in batches:
         for start in range(0, batch.num_rows, _AT_ONCE):
             found = _alike(work, batch.slice(start, _AT_ONCE))
@@ -84,7 +84,7 @@ def compare_pairs(work: DuplicatesWork, batches: Iterable[pa.RecordBatch]) -> It
 
 
 def _pairs(pairing: Pairing, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, list[int], list[int]]]:
-    """The last key of a batch may go on in the next one."""
+    """The last key of a batch may continue in the next one."""
     held = KEYS.empty_table()
     for batch in batches:
         held = pa.concat_tables([held, pa.Table.from_batches([batch], KEYS)])
@@ -92,7 +92,7 @@ def _pairs(pairing: Pairing, batches: Iterable[pa.RecordBatch]) -> Iterator[tupl
         last = int(keys.searchsorted(keys[-1])) if len(keys) else 0
         yield from _pairs_of(pairing, held.slice(0, last))
         held = held.slice(last)
-        # Of one key: before more of it is held than can be paired.
+        # Checked early: a key must not accumulate more rows than can be paired.
         pairing.check_rows(held[ROW_ID].slice(0, pairing.max_group + 1).to_pylist())
     yield from _pairs_of(pairing, held)
 

@@ -1,4 +1,7 @@
-"""Commits a planned replay through pylance: one version, or nothing."""
+"""Commits to pylance: planned replays, versions of other datasets, carried indexes and deletion files.
+
+In: a plan whose files are copied, or a version of another dataset. Out: one version, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from lance_spark.format.versions import (
 from lance_spark.merge.change_rules import ColumnChanges, MergeChange, match_fields, operation_for, strange_fields
 from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
-from lance_spark.scan.lance import blob_columns, deleted_offsets
+from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
@@ -48,17 +51,17 @@ _SAME_ID = "two fragments with id"
 
 
 def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Root]) -> None:
-    """Let a chain read files from other places. This makes a version in which no row changes."""
+    """Let a chain read files from other places. This makes a version without row changes."""
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
         dataset.add_bases([base_path(root) for root in roots])
 
 
 def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
-    """Commit a plan whose files are copied, and return the new version's number.
+    """Commit a plan whose files are copied; returns the number of the new version.
 
-    Raises Conflict when pylance cannot combine the plan with a concurrent commit; then nothing was committed, and the
-    plan has to be made again. Raises NotCommittable for a change that would leave a wrong index.
+    Raises Conflict if pylance cannot combine the plan with a concurrent commit; nothing was committed, so plan again.
+    Raises NotCommittable for a change that would leave a wrong index.
     """
     import lance
 
@@ -67,9 +70,8 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     operation = _operation(location, (ours, open_pinned(theirs, plan.sides.theirs.pin)), plan)
     if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
         raise NotCommittable(
-            "Columns were changed, and rows that were deleted come back: with both at once, indexes would miss those "
-            "rows.",
-            hint="Drop the indexes first, or take over the versions before the columns changed first.",
+            "Columns were changed and deleted rows return; committed together, indexes would miss those rows.",
+            hint="Drop the indexes first, or first take over the versions before the columns changed.",
         )
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
@@ -79,9 +81,9 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
 
 def _told(plan: ReplayPlan) -> dict[str, str]:
-    """What later merges have to know of the version, as the operation does not say it."""
+    """What later merges need to know about the version and the operation does not record."""
     change, sides, rewrites = plan.change, plan.sides, write_rewrites(plan.rewrites)
-    # Rows that a fragment comes without are elsewhere in ours. Who is not told where must not take them for deleted.
+    # Rows left out of a fragment are elsewhere in ours. A merge that cannot tell where must not count them as deleted.
     hidden = bool(change.followed.masks) and not rewrites
     told = {
         MOVED: plan.moves_rows or hidden,
@@ -92,13 +94,13 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
         REPLACES: plan.replaces_all,
     }
     if plan.keeps_all_rows:
-        told[REORDERED] = True  # so that a change feed of the copy does not read it all, to find nothing
+        told[REORDERED] = True  # saves a change feed of the copy from reading it all and finding nothing
     return {**{key: str(value).lower() for key, value in told.items()}, **rewrites}
 
 
 @contextmanager
 def translate_id_conflict() -> Iterator[None]:
-    """An id that a concurrent commit took meanwhile is a conflict as well."""
+    """Turns a fragment id that a concurrent commit took into a Conflict."""
     try:
         yield
     except LanceSparkError as problem:
@@ -108,7 +110,7 @@ def translate_id_conflict() -> Iterator[None]:
 
 
 class _Fragments(NamedTuple):
-    """What becomes of fragments of ours, as pylance's JSON and by their ids."""
+    """The resulting fragments of ours, as pylance's JSON and by id."""
 
     added: list[Json]
     replaced: list[Json]
@@ -131,8 +133,8 @@ def _operation(
     if schema is not None:
         return _merge(ours, schema, plan, changes)
     if not changes.replaced and not changes.removed:
-        # pylance combines concurrent appends: two merges of the same branch at once would add its rows twice. So an
-        # unchanged fragment is recorded as changed, which makes the second merge a conflict.
+        # pylance combines concurrent appends: two simultaneous merges of one branch would add its rows twice. Recording
+        # an unchanged fragment as changed makes the second merge a conflict.
         untouched = next(plan.ours.contents.fragments(), None)
         if untouched is None:
             return _merge(ours, ours.lance_schema, plan, changes)
@@ -151,7 +153,7 @@ def _changed(
     plan: ReplayPlan,
     assembly: Assembly,
 ) -> _Fragments:
-    """The fragments of a plan. pylance writes deletion files for rows that are deleted in fragments of ours."""
+    """The fragments of a plan. For rows deleted in fragments of ours, pylance writes the deletion files."""
     ours, theirs = sides
     change = plan.change
     added = []
@@ -177,7 +179,7 @@ def _changed(
 
 
 def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, changes: _Fragments) -> Any:
-    """With another schema, pylance wants the complete list of fragments."""
+    """A changed schema, for which pylance requires the complete list of fragments."""
     import lance
 
     free = plan.ours.contents.max_fragment_id + 1
@@ -199,7 +201,7 @@ def _in_use(fragments: list[Json], live: frozenset[int]) -> list[Json]:
 
 
 def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int]) -> dict[str, Any] | None:
-    """The fragment with more rows deleted; pylance writes the deletion file. None if no row is left."""
+    """The fragment with more rows deleted; pylance writes the deletion file. None if no rows are left."""
     fragment = dataset.get_fragment(key)
     before = fragment.count_rows()
     left = fragment.delete_rows(list(offsets))
@@ -207,12 +209,12 @@ def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int])
     deletion = None if result is None else result["deletion_file"]
     after = 0 if result is None else fragment.physical_rows - (deletion["num_deleted_rows"] if deletion else 0)
     if before - after != len(offsets):
-        raise CorruptData(f"Of {len(offsets)} rows to delete in fragment {key}, {before - after} are there.")
+        raise CorruptData(f"Only {before - after} of {len(offsets)} rows to delete exist in fragment {key}.")
     return result
 
 
 def _fields_modified(plan: ReplayPlan) -> list[int]:
-    """Columns whose values change in fragments that stay: indexes must forget those fragments."""
+    """Columns whose values change in fragments that stay: indexes must drop those fragments."""
     modified: set[int] = set()
     for replacement in plan.change.replaced:
         if replacement.files:
@@ -223,10 +225,10 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
 
 
 def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:
-    """All columns, if rows come back in a fragment that stays; else none.
+    """All columns if rows return in a fragment that stays; otherwise none.
 
-    An index that was made while a row was deleted does not know the row, and queries through it would never find the
-    row. So all indexes must forget such fragments, also an index that another process is making now.
+    An index made while a row was deleted does not contain it, and queries through that index would never find the row.
+    So all indexes must drop such fragments, including an index that another process is making now.
     """
     for replacement in plan.change.replaced:
         if replacement.deletion and not replacement.both_deleted and replacement.ours.deletion is not None:
@@ -239,7 +241,7 @@ def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLoc
 def _schema(
     ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan
 ) -> tuple[LanceSchema | None, dict[int, int]]:
-    """The new schema, or None if ours stays, and the field ids of theirs that differ in the result."""
+    """The new schema (None if ours stays) and the field ids of theirs that differ in the result."""
     if plan.change.columns_of_theirs:
         return theirs.lance_schema, {}
     if not plan.change.columns:
@@ -272,7 +274,7 @@ def _composed(
 
 
 def flattened(schema: LanceSchema) -> list[Field]:
-    """A schema of pylance as a manifest has it: parents first."""
+    """A pylance schema flattened like in a manifest: parents first."""
     fields: list[Field] = []
 
     def walk(entry: LanceField, parent: int) -> None:
@@ -285,9 +287,9 @@ def flattened(schema: LanceSchema) -> list[Field]:
     return fields
 
 
-# --- Writes a version of another dataset into this one: its metadata, while its files stay in place, or are copied
-# pylance's own shallow clone stays within one store, and can only make a new dataset. So a chain first gets the columns
-# without a row, and then all fragments, with the places of their files.
+# --- Versions of another dataset
+# pylance's own shallow clone stays within one store and can only make a new dataset. So a chain first gets the columns
+# without rows, then all fragments with the places of their files.
 
 CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], object]
 """Copies files, each from one place to another."""
@@ -300,9 +302,9 @@ def create(
     properties: Mapping[str, str],
     places: bool = True,
 ) -> None:
-    """Create a dataset with the columns of a version, and no rows yet; with ``places`` it may read the version's files.
+    """Create an empty dataset with the columns of a version; with ``places``, it may read the version's files.
 
-    Finishes a creation that was interrupted. Raises AlreadyExists, Conflict.
+    Completes an interrupted creation. Raises AlreadyExists, Conflict.
     """
     if find_latest(target, None) is None:
         _create(target, source, theirs, properties, places)
@@ -324,7 +326,7 @@ def _create(
             target.uri,
             mode="create",
             storage_options=target.storage_options,
-            # A dataset cannot have files of the first format beside others.
+            # A dataset cannot mix files of the first format with others.
             data_storage_version=theirs.data_storage_version,
             enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
             initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
@@ -339,7 +341,7 @@ def truncate(
     pin: PinnedVersion,
     properties: Mapping[str, str],
 ) -> None:
-    """Remove all rows of a chain and give it the columns of a version. Raises Conflict for a concurrent commit."""
+    """Remove all rows of a chain and give it a version's columns. Raises Conflict for a concurrent commit."""
     import lance
 
     operation = lance.LanceOperation.Overwrite(open_pinned(source, pin).lance_schema, [])
@@ -356,7 +358,7 @@ def populate(
 ) -> int:
     """Give a chain without rows all fragments of a version, in place; returns its newest version.
 
-    With ``copy`` it copies the data files, except for those that main has a copy of. Raises Conflict.
+    With ``copy`` it copies the data files, except those that main has a copy of. Raises Conflict.
     """
     import lance
 
@@ -379,7 +381,7 @@ def populate(
 
 
 def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
-    """The data files in main's own directory, by name and size."""
+    """Data files in main's own directory, by name and size."""
     main = versions.read_snapshot(target, _newest(target, None))
     files = (file for fragment in main.contents.fragments() for file in fragment.files)
     return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
@@ -387,7 +389,7 @@ def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
 
 @dataclass(frozen=True)
 class _Transfer:
-    """A version of one dataset that a branch of another one takes over."""
+    """A version of one dataset that a branch of another takes over."""
 
     target: DatasetLocation
     source: DatasetLocation
@@ -395,7 +397,7 @@ class _Transfer:
     theirs: Snapshot
 
     def fragments(self, reference: InPlacePolicy, copy: CopyAll | None) -> list[dict[str, object]]:
-        """All fragments of theirs as pylance's JSON, for a commit to ours; files are copied first."""
+        """All fragments of theirs as pylance's JSON, for a commit to ours; copies the files first."""
         change = MergeChange(added=tuple(self.theirs.contents.fragments()))
         ids = _ids(change, self.ours)
         for fragment in change.added:
@@ -411,14 +413,14 @@ class _Transfer:
         return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
 
     def _copy_deletion(self, fragment: Fragment, new_id: int) -> None:
-        """A deletion file is found by the id of its fragment: under another one it has to be copied."""
+        """Copies a deletion file that needs another name: it is found by the id of its fragment."""
         if fragment.deletion is not None:
             there = self._there(self.theirs.root_of(fragment.deletion))
             before, after = (fragment.deletion.path_for(key) for key in (fragment.id, new_id))
             copying.copy_file(there, before, self._here, after)
 
     def _there(self, root: Root) -> DatasetLocation:
-        """A place of the source's files, with the storage options of whichever dataset is in the same store."""
+        """A place of the source's files, with the storage options of the dataset in the same store."""
         there = DatasetLocation(root.uri, self.source.options)
         return there if there.store == self.source.store else DatasetLocation(root.uri, self.target.options)
 
@@ -428,9 +430,9 @@ class _Transfer:
 
 
 def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
-    """Fragments keep their ids: names of deletion files begin with them, and indexes know rows by them.
+    """Fragments keep their ids, as names of deletion files begin with them and indexes know rows by them.
 
-    But pylance takes 0 for no id, and gives the next free one, unless the chain never had a fragment.
+    pylance reads 0 as "no id" and assigns the next free one, unless the chain never had a fragment.
     """
     ids = {fragment.id: fragment.id for fragment in change.added}
     if 0 in ids and ours.contents.max_fragment_id >= 0:
@@ -442,7 +444,7 @@ def _newest(target: DatasetLocation, branch: str | None) -> PinnedVersion:
     return PinnedVersion(branch, int(open_latest(target, branch).version))
 
 
-# --- Carries indexes over from one chain to another, where they are valid as they are
+# --- Carrying indexes to another chain, where they stay valid
 
 _RETRIES = 20
 _INTERNAL = "__"
@@ -452,11 +454,11 @@ _INTERNAL = "__"
 def carry_indexes(
     ours: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, version: int | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Indexes that were made on theirs since the base: (names carried over, names of those to make again on ours).
+    """Indexes made on theirs since the base: (names carried over, names of those to create again on ours).
 
-    An index knows rows by the ids of their fragments. It is carried over only if every fragment that it covers has the
-    same id, files and row ids in the version that was committed; any other index would answer with wrong rows. Of an
-    index that ours has, too, theirs may have a segment more: it comes beside those of ours.
+    An index knows rows by the ids of their fragments. It is carried over only if every fragment it covers has the same
+    id, files and row ids in the committed version; any other index would return wrong rows. Theirs may have one more
+    segment of an index that ours has: it joins the segments of ours.
     """
     new = _new_indexes(plan)
     if not new:
@@ -486,7 +488,7 @@ def carry_indexes(
 
 
 def _new_indexes(plan: ReplayPlan) -> dict[str, list[IndexSegment]]:
-    """Segments of theirs that neither the base nor ours has, by the names of their indexes."""
+    """Segments of theirs that are in neither the base nor ours, by index name."""
     known = {segment.uuid for side in (plan.sides.base_theirs, plan.ours) for segment in side.contents.indexes}
     new: dict[str, list[IndexSegment]] = {}
     for segment in plan.sides.theirs.contents.indexes:
@@ -496,10 +498,10 @@ def _new_indexes(plan: ReplayPlan) -> dict[str, list[IndexSegment]]:
 
 
 def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], made: Mapping[str, Any]) -> list[Any]:
-    """Descriptions of the segments that fit beside those that ours has of the same index.
+    """Descriptions of the segments that fit next to those that ours has of the same index.
 
-    A segment is of no use unless it covers fragments that no other one does. It must not know rows of a fragment whose
-    id is another fragment's in ours, now or later.
+    A segment is useful only if it covers fragments that no other segment covers. It must not contain rows of a fragment
+    whose id belongs, or will belong, to another fragment in ours.
     """
     found = []
     taken: dict[str, set[int]] = {}
@@ -527,14 +529,14 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
 
 
 def _lacks(now: Contents, known: Iterable[IndexSegment], plan: ReplayPlan) -> bool:
-    """Whether rows that a segment of theirs covers are in no segment of ours."""
+    """Whether no segment of ours covers rows that a segment of theirs covers."""
     covered = {key for segment in known for key in segment.fragments}
     added = {file.path for entry in plan.change.added for file in entry.files}
     return any(entry.id not in covered for entry in now.fragments_with(added))
 
 
 def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
-    """Descriptions, as pylance has them, of indexes made since the base, from the transactions that made them."""
+    """Descriptions by pylance of indexes made since the base, from the transactions that made them."""
     dataset = open_pinned(theirs, plan.sides.theirs.pin)
     made = {}
     for step in plan.sides.their_steps.all:
@@ -556,7 +558,7 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
     ours = {entry.id: entry for entry in now.fragments() if entry.id in covered}
     return (
         index.base_id is None
-        and covered == segment.fragments  # pylance removes fragments whose values changed later
+        and covered == segment.fragments  # pylance drops fragments whose values changed later
         and theirs.keys() == covered
         and _same_columns(index, plan, now)
         and all(key in ours and _same_rows(ours[key], fragment, index.fields) for key, fragment in theirs.items())
@@ -582,7 +584,7 @@ def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, uuid: str, ours: 
 
 
 def _commit(ours: DatasetLocation, pin: PinnedVersion, indexes: list[Any]) -> bool:
-    """Whether the index is in ours now. A concurrent commit wins: the index can be made again."""
+    """Whether ours has the index now. A concurrent commit wins: the index can be created again."""
     import lance
 
     try:
@@ -592,16 +594,16 @@ def _commit(ours: DatasetLocation, pin: PinnedVersion, indexes: list[Any]) -> bo
     return True
 
 
-# --- Writes deletion files for fragments that come from another chain without some of their rows
-# pylance writes such a file only for a fragment that is in the dataset already.
+# --- Deletion files for fragments that leave some rows behind
+# pylance writes such a file only for a fragment that is already in the dataset.
 
 _BITMAP = 1
 
 
 def write_mask(location: DatasetLocation, head: PinnedVersion, fragment: int, rows: Sequence[int]) -> dict[str, Any]:
-    """Write the deletion file of a fragment that the next version will have; returns it as pylance's JSON.
+    """Write the deletion file of a fragment of the next version; returns it as pylance's JSON.
 
-    The name says what is in it, so that every attempt writes the same file.
+    The name is a hash of the contents, so every attempt writes the same file.
     """
     content = BitMap(rows).serialize()
     number = int.from_bytes(sha256(content).digest()[:8], "big") >> 1

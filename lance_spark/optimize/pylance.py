@@ -1,4 +1,7 @@
-"""Plans, carries out and commits pylance's compaction. Tasks run on executors; ``lance`` is imported there."""
+"""pylance's part of optimizing: plans, runs and commits compactions, and reads and writes rows in another order.
+
+Tasks run on executors; ``lance`` is imported there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from lance_spark.scan.rules import batch_rows
 from lance_spark.storage.commits import check_nothing_missing, check_still_there
 from lance_spark.storage.datasets import open_latest, open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.lance import with_row_ids, write_rows
+from lance_spark.write.pylance import with_row_ids, write_rows
 from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
 
 REWRITTEN = pa.schema([("task", pa.int64()), ("result", pa.string())])
@@ -34,15 +37,15 @@ class RewriteItem(NamedTuple):
 
     location: DatasetLocation
     pin: PinnedVersion
-    """What the task was planned on: only that version has its fragments for certain."""
+    """The version that the task was planned on: only that version surely has its fragments."""
     number: int
     job: str
     rows: int | None
-    """Rows that have to come out; None where the version does not know."""
+    """Number of rows to expect; None if the version does not know it."""
 
 
 class MatchItem(NamedTuple):
-    """Fragments to look for rows in; runs on executors."""
+    """Fragments to search for rows; runs on executors."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -77,14 +80,14 @@ def rewrite(item: RewriteItem) -> Iterator[pa.RecordBatch]:
     written = sum(fragment["physical_rows"] for fragment in _new_fragments(result))
     if item.rows is not None and written != item.rows:
         raise CorruptData(
-            f"A compaction of {item.location.uri} wrote {written} rows in place of {item.rows}. Nothing was changed.",
+            f"A compaction of {item.location.uri} wrote {written} rows instead of {item.rows}. Nothing was changed.",
             hint="Run it again.",
         )
     yield pa.record_batch([pa.array([item.number]), pa.array([result])], schema=REWRITTEN)
 
 
 def matching_fragments(item: MatchItem) -> Iterator[pa.RecordBatch]:
-    """MATCHING: the fragments with a row that the condition is true for. Raises InvalidOption for a bad condition."""
+    """MATCHING: the fragments with a row that matches the condition. Raises InvalidOption for a bad condition."""
     dataset = open_pinned(item.location, item.pin)
     found = []
     with translated(item.location, "looking for rows"):
@@ -97,7 +100,7 @@ def matching_fragments(item: MatchItem) -> Iterator[pa.RecordBatch]:
 
 
 def rewritten_task(task: RewriteTask, result: str) -> RewrittenTask:
-    """A task that was carried out, from pylance's result."""
+    """A finished task, from pylance's result."""
     new = _new_fragments(result)
     files = [file for fragment in new for file in fragment["files"]]
     size = sum(file.get("file_size_bytes") or 0 for file in files)
@@ -107,16 +110,16 @@ def rewritten_task(task: RewriteTask, result: str) -> RewrittenTask:
 def commit_rewrites(
     location: DatasetLocation, planned: PinnedVersion, rewritten: Sequence[RewrittenTask]
 ) -> PinnedVersion:
-    """Let new fragments take the place of old ones, in one step: all of them, or none. Returns the version.
+    """Replace old fragments by new ones in one step: all of them, or none. Returns the version.
 
-    Raises Conflict when a version that was committed since the plan cannot be combined with it, or is missing.
+    Raises Conflict if a version committed since the plan cannot be combined with it or is missing.
     """
     from lance.optimize import Compaction, RewriteResult
 
     check_still_there(location, planned)
     check_nothing_missing(location, planned)
-    # Not a handle of the planned version: pylance would take its indexes, and those that an earlier commit of the same
-    # plan rewrote would be lost. Nor a shared handle: the commit moves it.
+    # Not a handle of the planned version: pylance would take its indexes and lose those that an earlier commit of the
+    # same plan rewrote. Not a shared handle either: the commit moves it.
     dataset = open_latest(location, planned.branch)
     with translated(location, "committing a compaction"):
         Compaction.commit(dataset, [RewriteResult.from_json(entry.result) for entry in rewritten])
@@ -128,9 +131,9 @@ def _new_fragments(result: str) -> list[dict[str, Any]]:
     return found
 
 
-# --- Reads and writes for a rewrite in another order; runs on executors
-# Rows cross from the tasks that read to those that write as Arrow's own stream format, in cells of bytes: so no type is
-# changed on the way, whatever engine carries them.
+# --- Reading and writing in another order; runs on executors
+# Rows travel from reading to writing tasks in Arrow's stream format, as cells of bytes. So no engine changes a type on
+# the way.
 
 KEYS = pa.schema(
     [
@@ -142,7 +145,7 @@ KEYS = pa.schema(
     ]
 )
 PIECES = pa.schema([("part", pa.int64()), ("rows", pa.binary())])
-"""Rows of one part that one task read."""
+"""Rows of one part, read by one task."""
 WRITTEN = pa.schema(
     [
         ("fragments", pa.list_(pa.string())),
@@ -152,23 +155,23 @@ WRITTEN = pa.schema(
 )
 """New fragments as pylance's JSON."""
 _HELD = 64 * 2**20
-"""Bytes of rows that a task reads before it hands them on."""
+"""Bytes of rows that a task reads before it passes them on."""
 
 
 class KeysItem(NamedTuple):
-    """Fragments whose keys are to be read."""
+    """Fragments with keys to read."""
 
     location: DatasetLocation
     pin: PinnedVersion
     ordering: Ordering
     fragments: tuple[tuple[int, int], ...]
-    """Each with the number of rows that the fragments before it have."""
+    """Each with the number of rows in the fragments before it."""
     step: int
-    """One row in so many is for the sample."""
+    """One row in this many goes into the sample."""
 
 
 class ReadItem(NamedTuple):
-    """Fragments whose rows are to be divided among the parts."""
+    """Fragments whose rows are divided among the parts."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -187,7 +190,7 @@ class PartJob(NamedTuple):
 
 
 def read_keys(item: KeysItem) -> Iterator[pa.RecordBatch]:
-    """KEYS of fragments."""
+    """KEYS of some fragments."""
     dataset = open_pinned(item.location, item.pin)
     for key, first in item.fragments:
         with translated(item.location, "reading keys"):
@@ -208,7 +211,7 @@ def read_keys(item: KeysItem) -> Iterator[pa.RecordBatch]:
 
 
 def fragment_keys(table: pa.Table) -> list[FragmentKeys]:
-    """From KEYS."""
+    """Parses KEYS."""
     return [
         FragmentKeys(row["fragment"], row["rows"], row["sorted"], _unpacked(row["ends"]), _unpacked(row["sample"]))
         for row in table.to_pylist()
@@ -216,7 +219,7 @@ def fragment_keys(table: pa.Table) -> list[FragmentKeys]:
 
 
 def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """WRITTEN of one part, all rows of which are in memory."""
+    """WRITTEN of one part, whose rows are all in memory."""
     rows = pa.concat_tables(_unpacked(piece) for piece in pieces).combine_chunks()
     rows = rows.take(pa.array(positions(job.scale.line(rows))))
     schema = job.target.schema

@@ -1,4 +1,4 @@
-"""Writes uncommitted data files through pylance; runs on executors."""
+"""Data files through pylance: uncommitted rows on executors, then one commit, or their deletion, on the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lance_spark.format.evolution import align
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.lance import Scan, ScanColumns, take_rows
+from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
 from lance_spark.scan.rules import batch_rows
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_unprotected, create_dataset
@@ -38,14 +38,14 @@ _BLOB_TYPE_SINCE = (2, 2)
 
 
 def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
-    """What an existing version fixes for new files."""
+    """The properties that an existing version fixes for new files."""
     dataset = open_pinned(location, pin)
     with translated(location, "reading the schema"):
         return WriteTarget(dataset.schema, str(dataset.data_storage_version), bool(dataset.has_stable_row_ids))
 
 
 def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Schema:
-    """The schema with marked blob columns in the form the file format stores them."""
+    """The schema with marked blob columns in the file format's storage form."""
     import lance
 
     numbers = re.fullmatch(r"(\d+)\.(\d+)", data_storage_version or "")
@@ -63,7 +63,7 @@ def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Sc
 def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
     """Write one task's rows as uncommitted data files; returns the fragments' metadata as JSON.
 
-    pylance deletes what it wrote when the stream fails half-way. No rows, no file.
+    pylance deletes its files if the stream fails halfway. No rows, no file.
     """
     plan = job.plan
     rows = _ConformedBatches(batches, plan.schema)
@@ -79,7 +79,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
             f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
         ) from error
     except LanceSparkError as error:
-        # pylance wraps what the stream raised into its own text; the original says it better.
+        # pylance wraps the stream's exception into its own text; the original is clearer.
         raise rows.failure or error from None
     return [json.dumps(fragment.to_json()) for fragment in fragments]
 
@@ -93,7 +93,7 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
     destination = _destination(job)
     mode, version = str(plan.mode), options.data_storage_version
     if plan.evolution is not None and job.start is not None:
-        # As if for a new table, as this one lacks the columns: the commit says which fields of the table they are.
+        # As if for a new table, because this one lacks the columns: the commit assigns the table's fields to them.
         mode, version = "overwrite", str(open_pinned(plan.location, job.start).data_storage_version)
     written: Sequence[FragmentMetadata] = write_fragments(
         reader,
@@ -108,13 +108,13 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
 
 
 def _destination(job: WriteJob) -> lance.LanceDataset | str:
-    """The version the job started from, so that all tasks use its field ids even if a commit comes between."""
+    """The starting version, so that all tasks use its field ids even if a commit comes in between."""
     location = job.plan.location
     return location.uri if job.start is None else open_pinned(location, job.start)
 
 
 class _ConformedBatches(Iterator[pa.RecordBatch]):
-    """Non-empty batches brought to the stored schema; remembers what went wrong."""
+    """Non-empty batches converted to the stored schema; remembers a failure."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         self._batches = iter(batches)
@@ -144,28 +144,28 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-# --- Values of rows that are written anew: columns that stay as they are, and stable row ids; runs on executors
+# --- Kept values of rewritten rows: unchanged columns and stable row ids; runs on executors
 
 Addresses = npt.NDArray[np.int64]
 
 
 class PartsJob(NamedTuple):
-    """What a task needs to write the rows of an action frame."""
+    """The inputs of a task that writes the rows of an action frame."""
 
     write: WriteJob
-    """With the columns that the frame has."""
+    """With the columns of the frame."""
     target: WriteTarget
     kept: tuple[str, ...] = ()
-    """Columns of which updated rows keep their values; they are read from the table."""
+    """Columns whose values updated rows keep; they are read from the table."""
 
 
 def kept_columns(schema: pa.Schema, sets: frozenset[str] | None) -> tuple[str, ...]:
-    """The columns that an update of some columns leaves as they are. Blobs have to be handed over as bytes."""
+    """The columns that a partial update leaves unchanged. Blobs must be passed as bytes."""
     return tuple(field.name for field in schema if sets is not None and field.name not in sets and not is_blob(field))
 
 
 class KeptColumns:
-    """Completes rows that are written anew by the columns that stay as they are."""
+    """Adds the unchanged columns to rewritten rows."""
 
     def __init__(self, task: PartsJob, row_ids: StableRowIds | None) -> None:
         given = task.write.plan.schema.names
@@ -179,7 +179,7 @@ class KeptColumns:
     def completed(
         self, rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows with all of their columns; their addresses are added to the list."""
+        """The rows with all of their columns; their addresses are appended to the list."""
         for batch, own in rows:
             addresses.append(own)
             if not self._names:
@@ -190,7 +190,7 @@ class KeptColumns:
                 yield self._with_kept(part, own[start : start + self._most])
 
     def _with_kept(self, batch: pa.RecordBatch, addresses: Addresses) -> pa.RecordBatch:
-        """Raises CorruptData for an address at which there is no row."""
+        """Raises CorruptData for an address without a row."""
         plan, start = self.job.plan, self.job.start
         assert start is not None
         ids = addresses if self._row_ids is None else self._row_ids.at(addresses)
@@ -213,9 +213,9 @@ class StableRowIds:
         self._known: dict[int, npt.NDArray[np.int64]] = {}
 
     def give(self, written: list[dict[str, Any]], addresses: Addresses) -> None:
-        """Let rows that were written anew, in this order, keep their row ids."""
+        """Let rewritten rows, in this order, keep their row ids."""
         if len(np.unique(addresses)) < len(addresses):
-            return  # a row that would change twice: the whole change is refused
+            return  # a row would change twice: the whole change is refused
         with_row_ids(self._location, written, self.at(addresses))
 
     def at(self, addresses: Addresses) -> npt.NDArray[np.int64]:
@@ -233,7 +233,7 @@ class StableRowIds:
             inline = next((value for key, value in (found or {}).items() if key.lower() == "inline"), None)
             if inline is None:
                 raise NotCommittable(
-                    "The row ids of the table are kept in files of their own, which this release cannot read.",
+                    "The row ids of the table are in separate files, which this release cannot read.",
                     hint="Compact the table first.",
                 )
             self._known[fragment] = np.array(read_row_ids(bytes(inline)), np.int64)
@@ -241,7 +241,7 @@ class StableRowIds:
 
 
 def with_row_ids(location: DatasetLocation, written: list[dict[str, Any]], ids: Addresses) -> None:
-    """Give the rows of new fragments, as pylance's JSON, these stable row ids, in their order."""
+    """Give the rows of new fragments, as pylance's JSON, these stable row ids, in order."""
     from lance.fragment import FragmentMetadata, RowIdSequence
 
     start = 0
@@ -255,20 +255,20 @@ def with_row_ids(location: DatasetLocation, written: list[dict[str, Any]], ids: 
 
 
 def not_live(location: DatasetLocation, pin: PinnedVersion, fragment: int) -> LanceSparkError:
-    """The error for addresses at which no row lives."""
+    """The error for addresses without a live row."""
     return CorruptData(
-        f"Rows to be changed are not in fragment {fragment} of version {pin} of {location.uri}; nothing was changed.",
-        hint="Addresses of rows belong to one version: read them from the version that is changed.",
+        f"Fragment {fragment} of version {pin} of {location.uri} lacks rows to be changed; nothing was changed.",
+        hint="Addresses of rows belong to one version: read them from the version that you change.",
     )
 
 
-# --- Commits written files as one version, through pylance, or deletes them; runs on the driver
+# --- Committing written files as one version, through pylance, or deleting them; runs on the driver
 
 
 def commit(job: WriteJob, fragments: Sequence[str]) -> int:
     """Commit all fragments as one version and return its number.
 
-    pylance's rules decide whether the commit can be combined with commits made since the job started. If not, it
+    pylance's rules decide whether the commit can be combined with commits made since the job started. If not, this
     raises Conflict, and nothing was committed. After any other error the commit may or may not have happened.
     """
     check(job)
@@ -276,7 +276,7 @@ def commit(job: WriteJob, fragments: Sequence[str]) -> int:
 
 
 def check(job: WriteJob) -> None:
-    """Raise Conflict where commits since the job started leave no place for what it wrote."""
+    """Raise Conflict if commits since the job started rule out committing its files."""
     plan = job.plan
     if job.start is None:
         return
@@ -289,7 +289,7 @@ def check(job: WriteJob) -> None:
 
 
 def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
-    """As commit, for a caller that has checked the job."""
+    """Like commit, for a caller that has checked the job."""
     import lance
     from lance.dataset import Transaction
     from lance.fragment import FragmentMetadata
@@ -331,10 +331,10 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
 
 
 def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
-    """Raise Conflict when a column that was written has been altered or dropped since the job started.
+    """Raise Conflict if a written column was altered or dropped since the job started.
 
-    pylance combines an append with a concurrent change of a column's type, and then the appended values read as
-    null: the files name the field by its old id.
+    pylance combines an append with a concurrent change of a column's type, but then the appended values read as null:
+    the files name the field by its old id.
     """
     before = open_pinned(plan.location, start).lance_schema
     now = {field.name(): field for field in open_latest(plan.location, start.branch).lance_schema.fields()}
@@ -348,7 +348,7 @@ def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
 
 
 def _ids(field: LanceField) -> tuple[Any, ...]:
-    """A field's id and name, with those of the fields inside it."""
+    """A field's id and name, with those of its nested fields."""
     return (field.id(), field.name(), tuple(_ids(child) for child in field.children()))
 
 
@@ -364,7 +364,7 @@ def _create_empty(plan: WritePlan) -> int:
 
 
 def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
-    """Delete the files of fragments that were never committed, with their blob sidecars."""
+    """Delete the files of uncommitted fragments, with their blob sidecars."""
     root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
     for fragment in fragments:
         for file in json.loads(fragment)["files"]:

@@ -1,4 +1,4 @@
-"""Reads rows, schemas and what indexes know of a filter from an open version, through pylance."""
+"""Reads through pylance: rows, schemas, sizes, deletion files, and an index's answer to a filter."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScanColumns:
-    """What a scan returns: whole top-level columns, in order, as pylance is asked for them."""
+    """The columns of a scan: whole top-level columns, in order, as requested from pylance."""
 
     names: tuple[str, ...]
     with_row_id: bool = False
@@ -47,7 +47,7 @@ class ScanColumns:
 
 @dataclass(frozen=True)
 class Scan:
-    """One version and what to read of it; what an executor needs beside its partition."""
+    """One version and the part of it to read: an executor's input besides its partition."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -57,7 +57,7 @@ class Scan:
 
 
 def schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumns | None = None) -> pa.Schema:
-    """Arrow schema of a version as a scan returns it: blobs as descriptions or bytes, not as stored."""
+    """Arrow schema of a version in a scan's form: blobs as descriptions or bytes, not in their stored form."""
     return (_schema_of if pin.stamp is None else _kept_schema_of)(location, pin, columns)
 
 
@@ -71,11 +71,11 @@ def _schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColum
 
 
 _kept_schema_of = lru_cache(maxsize=64)(_schema_of)
-"""A plan asks several times, each time for a scanner of its own."""
+"""A plan needs the schema several times, each time with a scanner of its own."""
 
 
 def stored_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
-    """Arrow schema of a version as it is stored, which is what filters refer to."""
+    """Arrow schema of a version in its stored form, which filters refer to."""
     stored: pa.Schema = open_pinned(location, pin).schema
     return stored
 
@@ -92,7 +92,7 @@ def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str
 
 
 def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None = None) -> int:
-    """Number of live rows; without a filter from metadata alone. Raises InvalidOption for one it cannot parse."""
+    """Number of live rows; without a filter from metadata alone. Raises InvalidOption for an unparsable filter."""
     dataset = open_pinned(location, pin)
     with translated(location, "counting rows" if filter is None else f"reading the filter {filter!r}"):
         return int(dataset.count_rows(filter))
@@ -105,9 +105,9 @@ def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:
 
 
 def index_matches(scan: Scan) -> IndexMatches | None:
-    """The matching rows, when indexes alone answer the filter.
+    """The matching rows, if indexes alone answer the filter.
 
-    None if indexes cannot answer it alone, or if more than PROBE_LIMIT rows match: then planning falls back to bytes.
+    None if they do not, or if more than PROBE_LIMIT rows match: planning then falls back to bytes.
     """
     dataset = open_pinned(scan.location, scan.pin)
     probe: dict[str, Any] = {
@@ -130,7 +130,7 @@ def index_matches(scan: Scan) -> IndexMatches | None:
 
 
 def _covered(location: DatasetLocation, pin: PinnedVersion, names: frozenset[str]) -> frozenset[int]:
-    """Fragments of this version that every one of the named indexes covers."""
+    """Fragments of this version that all of the named indexes cover."""
     dataset = open_pinned(location, pin)
     per_index = [
         frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
@@ -143,11 +143,11 @@ def _covered(location: DatasetLocation, pin: PinnedVersion, names: frozenset[str
 
 
 _kept_covered = lru_cache(maxsize=16)(_covered)
-"""Look-ups by the same key come one after the other; of 100,000 fragments these are large sets."""
+"""Look-ups of the same key are consecutive; with 100,000 fragments these are large sets."""
 
 
 def check_filter(scan: Scan) -> None:
-    """Raise InvalidOption, with pylance's words, for a predicate it cannot parse or bind."""
+    """Raise InvalidOption, with pylance's message, for a predicate that it cannot parse or bind."""
     dataset = open_pinned(scan.location, scan.pin)
     with translated(scan.location, f"reading the filter {scan.filter!r}"):
         dataset.scanner(columns=[], with_row_address=True, filter=scan.filter).explain_plan()
@@ -161,10 +161,10 @@ def read_batches(scan: Scan, partition: ScanPartition) -> Iterator[pa.RecordBatc
 
 
 def take_rows(scan: Scan, row_ids: Sequence[int]) -> list[pa.RecordBatch]:
-    """The rows with these ids, each of which is of a row that is there, in their order. Not for blobs."""
+    """The rows with these ids, in order; all ids must exist. Not for blobs."""
     dataset = open_pinned(scan.location, scan.pin)
     with translated(scan.location, "reading rows"):
-        # The public take() knows positions, not ids, and has to find the rows that were deleted before them.
+        # The public take() takes positions, not ids, and must find the deleted rows before each position.
         found: pa.Table = dataset._take_rows(list(row_ids), columns=list(scan.columns.names))
         return list(found.to_batches())
 
@@ -196,10 +196,10 @@ def _fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> list[lance.La
     return [fragment for fragment in map(dataset.get_fragment, ids) if fragment is not None]
 
 
-# --- Reads deletion files: which rows of a fragment are deleted in a version
+# --- Deletion files: the deleted rows of a fragment
 
 _OFFSETS = "row_id"
-"""Column of a deletion file that holds the deleted offsets."""
+"""Column with the deleted offsets in a deletion file."""
 
 
 def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> pa.Array:
@@ -208,7 +208,7 @@ def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fra
 
 
 def read_deletions(location: DatasetLocation, pin: PinnedVersion, deletions: Deletions | None) -> pa.Array:
-    """The offsets in a deletion file of a version, in the same way; none where there is no file."""
+    """The offsets in a deletion file of a version, in the same way; none if there is no file."""
     if deletions is None:
         return pa.array([], pa.uint32())
     root, path = deletions
@@ -243,25 +243,25 @@ def _arrow(content: bytes) -> pa.Array:
 # --- Rows and bytes of all fragments of a version, from its manifest
 
 OLDEST_FORMAT = "0.1"
-"""Its writers recorded wrong numbers of rows."""
+"""File format whose writers recorded wrong numbers of rows."""
 
 
 def fragment_sizes(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
-    """One entry per fragment, in the order rows are returned. Reads the manifest only, and that once."""
+    """One entry per fragment, in the order of the returned rows. Reads only the manifest, once."""
     return _list_fragments(location, pin) if pin.stamp is None else _kept_fragments(location, pin)
 
 
 def _list_fragments(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
     dataset = open_pinned(location, pin)
     with translated(location, "listing fragments"):
-        # The public get_fragments() makes objects of every file of every fragment: of 100,000 that takes a second.
+        # The public get_fragments() creates objects for every file: with 100,000 fragments that takes a second.
         message = dataset._ds.serialized_manifest()
         recorded = dataset.data_storage_version != OLDEST_FORMAT
         return tuple([_size(dataset, size, recorded) for size in recorded_sizes(message)])
 
 
 _kept_fragments = lru_cache(maxsize=8)(_list_fragments)
-"""A plan asks several times, and a session of queries asks again and again: 100,000 fragments take 0.3 seconds."""
+"""A plan needs the sizes several times, and queries of a session repeat: 100,000 fragments take 0.3 seconds."""
 
 
 def _size(dataset: lance.LanceDataset, size: RecordedSize, recorded: bool) -> FragmentSize:
@@ -275,7 +275,7 @@ def _size(dataset: lance.LanceDataset, size: RecordedSize, recorded: bool) -> Fr
     )
 
 
-# --- Reads the rows of single fragments, or some of their rows, through pylance
+# --- Rows of single fragments
 
 ROW_ID, UPDATED = "_rowid", "_row_last_updated_at_version"
 
@@ -285,12 +285,12 @@ class FragmentRows(NamedTuple):
 
     fragment: int
     offsets: pa.Array | None = None
-    """Physical offsets (uint32); None for all rows that are not deleted."""
+    """Physical offsets (uint32); None for all live rows."""
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """A version and which of its rows to read."""
+    """A version and the rows to read."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -298,7 +298,7 @@ class RowSource:
 
 
 def read_rows(source: RowSource, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows, with ``_rowaddr``; with ``_rowid`` if that is among the columns. Blobs come as descriptions."""
+    """The rows, with ``_rowaddr``; with ``_rowid`` if requested. Blobs come as descriptions."""
     dataset = open_pinned(source.location, source.pin)
     arguments = {
         "columns": [name for name in columns if name != ROW_ID],
@@ -333,13 +333,13 @@ def read_columns(
 
 
 def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> dict[int, int]:
-    """How many rows of fragments are not deleted, where the manifest does not say it."""
+    """Number of live rows of fragments, if the manifest does not record it."""
     dataset = open_pinned(location, pin)
     with translated(location, f"counting rows of {pin}"):
         return {number: int(dataset.get_fragment(number).count_rows()) for number in fragments}
 
 
 def stored_row_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
-    """The Arrow schema of a version, with blobs as they are stored."""
+    """The Arrow schema of a version, with blobs in their stored form."""
     schema: pa.Schema = open_pinned(location, pin).schema
     return schema

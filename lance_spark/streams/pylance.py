@@ -1,4 +1,4 @@
-"""What a branch says about a streaming query, and the commits of its batches."""
+"""Reads what a branch records about a streaming query, moves its tag, and commits its notes and removals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_spark.survey.survey import read_notes
 
 
 def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook:
-    """What is known of a batch's query: its tag, and the versions of the branch after it, up to the newest one."""
+    """What is known about a batch's query: its tag, and the branch's versions after it, up to the newest one."""
     tag = refs.read_tag(location, batch.tag)
     if tag is None:
         return BranchLook(None, {}, newest)
@@ -39,9 +39,9 @@ def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook
 
 
 def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = False) -> None:
-    """Point the query's tag at a version of the branch, whether or not there is a tag.
+    """Point the query's tag, existing or not, at a version of the branch.
 
-    It goes ``back`` only by hand: a driver that was paused would take from a later batch what keeps it.
+    It goes ``back`` only by hand: a paused driver would otherwise take the protection of a later batch.
     """
     tag, pin = refs.read_tag(location, batch.tag), PinnedVersion(batch.branch, version)
     if tag is None:
@@ -51,10 +51,10 @@ def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = 
 
 
 def put_tag_if_there(location: DatasetLocation, batch: Batch, mark: Watermark, version: int) -> None:
-    """As put_tag, to a version of before: a cleanup may take it at any moment, as long as the tag is elsewhere.
+    """Like :func:`put_tag`, to an earlier version: a cleanup may remove it at any time while the tag is elsewhere.
 
-    Then the tag stays at the watermark, and what the version said is in a note. A tag that points at nothing would
-    stop the query, and every cleanup.
+    Then the tag stays at the watermark, and a note keeps what the version recorded. A tag that points nowhere would
+    stop the query and every cleanup.
     """
     pin = PinnedVersion(batch.branch, version)
     if version <= mark.version or not has_version(location, pin):
@@ -65,7 +65,7 @@ def put_tag_if_there(location: DatasetLocation, batch: Batch, mark: Watermark, v
 
 
 def commit_note(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> PinnedVersion:
-    """Commit a version that says something and changes no row."""
+    """Commit a version with a record and no row changes."""
     import lance
 
     return commit_on(location, head, lance.LanceOperation.Append([]), properties)
@@ -74,19 +74,20 @@ def commit_note(location: DatasetLocation, head: PinnedVersion, properties: Mapp
 def commit_removal(
     location: DatasetLocation, head: PinnedVersion, fragments: list[int], properties: Mapping[str, str]
 ) -> PinnedVersion:
-    """Commit a version without some whole fragments. Raises Conflict if others changed these meanwhile."""
+    """Commit a version without some whole fragments. Raises Conflict for a concurrent change of them."""
     import lance
 
     return commit_on(location, head, lance.LanceOperation.Delete([], fragments, "_rowid is null"), properties)
 
 
-# --- Reads the id of a query from its checkpoint, which may lie in another store than the dataset
+# --- The id of a query from its checkpoint
+# The checkpoint may be in another store than the dataset.
 
 
 def read_query_id(checkpoint: str, storage: Mapping[str, str]) -> str:
-    """The id that Spark gave the query of a checkpoint; ``storage`` are the storage options of the dataset.
+    """The id that Spark gave to the query of a checkpoint; ``storage`` are the storage options of the dataset.
 
-    Raises NotFound, CorruptData, StorageFailure or InvalidOption, each with the way on: an id of one's own.
+    Raises NotFound, CorruptData, StorageFailure or InvalidOption, with the hint to give an id of your own.
     """
     try:
         check_absolute(checkpoint)
@@ -94,13 +95,13 @@ def read_query_id(checkpoint: str, storage: Mapping[str, str]) -> str:
     except LanceSparkError as problem:
         raise type(problem)(problem.message, hint=_way_on(problem.hint)) from None
     if content is None:
-        raise NotFound(f"There is no query's id in the checkpoint {checkpoint}.", hint=_way_on(None))
+        raise NotFound(f"The checkpoint {checkpoint} has no query id.", hint=_way_on(None))
     return parse_query_id(content, checkpoint)
 
 
 def _way_on(hint: str | None) -> str:
     own = (
-        "The option is to name the query's own checkpoint, as writeStream has it. Where this process cannot read it, "
+        "The option must name the query's own checkpoint, the same as for writeStream. If this process cannot read it, "
         "give the stream an id of your own, which stays the same as long as the checkpoint does: "
         "option('query_id', 'orders')."
     )

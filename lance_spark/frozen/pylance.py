@@ -1,4 +1,4 @@
-"""Writes and reads the plan of a frozen set: a version of a branch of its own."""
+"""The plan of a frozen set, a version of a branch of its own: writes and reads it, and reads the rows it names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Deletions
 from lance_spark.frozen.rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
-from lance_spark.scan.lance import Scan, read_batches, read_deletions
+from lance_spark.scan.pylance import Scan, read_batches, read_deletions
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import open_pinned, pin_latest
@@ -29,7 +29,7 @@ WRITTEN = pa.schema([("slice", pa.int64()), ("rows", pa.int64()), ("fragments", 
 
 @dataclass(frozen=True)
 class PlanJob:
-    """What tasks need to write the plan of a set."""
+    """Everything tasks need to write the plan of a set."""
 
     location: DatasetLocation
     branch: str
@@ -37,12 +37,12 @@ class PlanJob:
 
 
 def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """WRITTEN of one slice, all rows of which are in memory: files of the branch that no version has yet."""
+    """WRITTEN of one slice, whose rows are all in memory: files of the branch that no version references yet."""
     from lance.fragment import write_fragments
 
     number, drawn = unpack(pieces, job.layout)
     with translated(job.location, "writing the plan"):
-        # To "append" would have to fit the columns of the source.
+        # With "append" the rows would have to fit the columns of the source.
         written: list[Any] = write_fragments(
             job.layout.ordered(number, drawn),
             job.location.branch_uri(job.branch),
@@ -55,7 +55,7 @@ def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatc
 
 
 def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str], lineage: Lineage) -> PinnedVersion:
-    """Commit the plan as the newest version of its branch, in place of whatever that shows. Raises Conflict.
+    """Commit the plan as the newest version of its branch, replacing the rows there. Raises Conflict.
 
     ``fragments`` are those of WRITTEN, in the order of the plan.
     """
@@ -69,7 +69,7 @@ def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str]
 
 
 def read_lineage(location: DatasetLocation, plan: PinnedVersion) -> Lineage | None:
-    """The lineage in a version; None if it is no plan. Raises NotFound, CorruptData."""
+    """The lineage in a version; None if the version is not a plan. Raises NotFound, CorruptData."""
     text = (open_pinned(location, plan).schema.metadata or {}).get(LINEAGE.encode())
     return None if text is None else Lineage.from_json(text.decode())
 
@@ -85,26 +85,26 @@ def read_range(
     """Rows of a plan in its order, in batches of at most that size."""
     dataset = open_pinned(location, plan)
     with translated(location, "reading the plan"):
-        # In slices: a scanner's batches end where its own pages do.
+        # Slice by slice: a scanner's batches end where its pages do.
         for start in range(first, first + count, batch_size):
             rows = dataset.to_table(offset=start, limit=min(batch_size, first + count - start))
             yield from rows.combine_chunks().to_batches()
 
 
 def read_places(location: DatasetLocation, plan: PinnedVersion, places: Sequence[int]) -> pa.Table:
-    """Rows of a plan by their numbers in it, in the order of these."""
+    """Rows of a plan by their numbers in it, in the order of the numbers."""
     dataset = open_pinned(location, plan)
     with translated(location, "reading the plan"):
         rows: pa.Table = dataset.take(list(places))
         return rows
 
 
-# --- Rows of a version for frozen sets: what a plan is made from, and rows by their ids
+# --- Rows of a version for frozen sets: scanned to make a plan, and read by id
 
 
 @dataclass(frozen=True)
 class DrawTask:
-    """What one task draws: a part of a scan, and of its fragments the first row's number and the deleted rows."""
+    """The work of one task: a part of a scan and, for its fragments, the first row's number and the deleted rows."""
 
     part: ScanPartition
     firsts: Mapping[int, int]
@@ -112,7 +112,7 @@ class DrawTask:
 
 
 def draw_rows(scan: Scan, spec: FreezeSpec, task: DrawTask) -> Iterator[pa.RecordBatch]:
-    """The rows of a part that pass the filter, with the hashes that decide about them."""
+    """The rows of a part that pass the filter, with the hashes that decide their split and order."""
     deleted = {
         key: read_deletions(scan.location, scan.pin, at).to_numpy(zero_copy_only=False).astype(np.int64)
         for key, at in task.deletions.items()
@@ -130,15 +130,15 @@ def draw_rows(scan: Scan, spec: FreezeSpec, task: DrawTask) -> Iterator[pa.Recor
 
 
 def take_frozen(location: DatasetLocation, pin: PinnedVersion, names: list[str], row_ids: list[int]) -> pa.Table:
-    """The rows with these ids, in their order; blobs as bytes. Raises CorruptData if one is not there."""
+    """The rows with these ids, in order; blobs as bytes. Raises CorruptData if one does not exist."""
     dataset = open_pinned(location, pin)
     blobs = {field.name for field in dataset.schema if is_blob(field)}
     with translated(location, "reading rows"):
-        # pylance's public take() knows the numbers of live rows, and has to find those deleted before each of them.
-        # One column at least: without any, it returns no rows either.
+        # pylance's public take() uses the numbers of live rows, and must find those deleted before each of them.
+        # At least one column: without any, it returns no rows.
         rows: pa.Table = dataset._take_rows(row_ids, columns=names or dataset.schema.names[:1])
         if rows.num_rows != len(row_ids):
-            raise CorruptData(f"Of {len(row_ids)} frozen rows {rows.num_rows} are in version {pin}.")
+            raise CorruptData(f"Only {rows.num_rows} of {len(row_ids)} frozen rows are in version {pin}.")
         for name in names:
             if name in blobs:
                 values = _blobs(location, pin, name, row_ids)
@@ -147,6 +147,6 @@ def take_frozen(location: DatasetLocation, pin: PinnedVersion, names: list[str],
 
 
 def _blobs(location: DatasetLocation, pin: PinnedVersion, name: str, row_ids: list[int]) -> pa.Array:
-    """The bytes of a blob column; null where there are none."""
+    """The bytes of a blob column; null if a row has none."""
     found = open_pinned(location, pin).read_blobs(name, ids=row_ids, preserve_order=True)
     return pa.array([value for _, value in found], pa.large_binary())

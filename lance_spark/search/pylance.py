@@ -1,4 +1,4 @@
-"""Searches a version through pylance, as a whole or in parts; runs on executors."""
+"""Searches through pylance on executors: of a whole version or its parts, for many vectors at once, and for text."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     import lance
 
 ROWS_AT_ONCE = 8192
-"""Of those that come out: with wide columns many more at once would not fit into memory."""
+"""Rows per output batch: with wide columns, many more at once would not fit into memory."""
 _SEARCHING = "searching"
 LIVE = "_rowid >= 0"
-"""True of every row that is there: with it pylance asks an index for no others."""
+"""True for every existing row: with this filter pylance asks an index only for those."""
 
 
 @dataclass(frozen=True)
@@ -58,53 +58,53 @@ class Near:
     column: str
     metric: str
     indexed: bool
-    """Whether an index answers."""
+    """Whether to use an index."""
     segments: tuple[str, ...] = ()
-    """Those of the index that cover rows. A column may have several indexes, of which pylance takes the first one,
-    and finds nothing if that is of another metric."""
+    """Segments of the index that cover rows. Of several indexes on a column pylance uses the first one, and finds
+    nothing if that has another metric."""
     nprobes: int | None = None
     refine_factor: int | None = None
     ef: int | None = None
 
     def inside(self) -> dict[str, Any]:
-        """How pylance is told to look only into the segments."""
+        """The argument that restricts pylance to the segments."""
         return {"fast_search": True, "index_segments": list(self.segments)}
 
     def candidates(self, k: int) -> int:
-        """How many rows an index gives for k."""
+        """How many rows an index yields for k."""
         return k * (self.refine_factor or 1)
 
 
 @dataclass(frozen=True)
 class SearchWork:
-    """What a task has to know of a search."""
+    """Everything a task needs to know about a search."""
 
     location: DatasetLocation
     pin: PinnedVersion
     k: int
     depth: int
-    """Rows of a search by one of the two."""
+    """The row count of a search by vector or text alone."""
     filter: str | None
     prefilter: bool
     fast: bool
     columns: tuple[str, ...]
-    """What comes out beside the measures."""
+    """The output columns besides the measures."""
     wire: pa.Schema
-    """All that comes out, in the types in which it does."""
+    """All output columns, in their output types."""
     near: Near | None = None
     query: QueryVector | None = None
     text: TextQuery | None = None
     rescored: bool = False
-    """Whether what an index finds is compared again, by exact distances."""
+    """Whether an index's candidates are compared again, by exact distances."""
 
     keeps_ids: bool = False
     """Whether row ids are stable."""
 
     def lacks(self, found: int, asked: int) -> bool:
-        """Whether an index may have given rows that are gone, and so too few that are there.
+        """Whether an index may have returned deleted rows, and so too few existing ones.
 
         With stable row ids pylance 14.0.2 counts rows among the k nearest, or best, that were deleted and compacted
-        away since the index was built, and drops them afterwards: what it finds is right, and not all.
+        away since the index was built, and drops them afterwards: its result is right, but incomplete.
         """
         return self.keeps_ids and self.filter is None and found < asked
 
@@ -125,20 +125,20 @@ def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
             table, source, name = _by_vector(dataset, work, task), EXACT, DISTANCE
             source = APPROXIMATE if isinstance(task, SegmentTask) else EXACT
     if not table.num_rows:
-        return  # Of a query without words pylance gives a table without chunks, which Arrow can hardly handle.
+        return  # For a query without words pylance returns a table without chunks, which Arrow can hardly handle.
     columns = {
         SOURCE: pa.repeat(pa.scalar(source, pa.int8()), table.num_rows),
         ROW_ID: table[ROW_ID].cast(pa.int64()),
         ROW_ADDRESS: table[ROW_ADDRESS].cast(pa.int64()),
         VALUE: table[name].cast(pa.float32()),
     }
-    # NaN and null: a vector of zeros has no direction, and so no distance by cosine.
+    # NaN and null: a zero vector has no direction, so no cosine distance.
     kept = pa.table(columns).filter(pc.is_finite(columns[VALUE]))
     yield from kept.cast(CANDIDATES).combine_chunks().to_batches()
 
 
 def finish_search(work: SearchWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that a search found, in their order, from the candidates of all tasks; wide columns are read now."""
+    """The rows that a search found, in order, from the candidates of all tasks; wide columns are read only now."""
     table = pa.Table.from_batches(batches, CANDIDATES)
     if work.near is None:
         ranked = measured(found(table, work.k), SCORE)
@@ -177,7 +177,7 @@ def conformed(wire: pa.Schema, rows: pa.Table, ranked: pa.Table) -> Iterator[pa.
 
 
 def exact_distances(work: SearchWork, ids: Sequence[int]) -> Distances:
-    """The distances of rows, by their ids and in that order; NaN where there is none."""
+    """The distances of rows, by their ids and in that order; NaN if there is none."""
     assert work.near is not None
     dataset = open_pinned(work.location, work.pin)
     with translated(work.location, "comparing vectors"):
@@ -187,7 +187,7 @@ def exact_distances(work: SearchWork, ids: Sequence[int]) -> Distances:
 
 
 def has_changed_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
-    """Whether fragments hold rows that were changed after they came, in a version with stable row ids."""
+    """Whether fragments hold rows that were changed after they were added, in a version with stable row ids."""
     dataset = open_pinned(location, pin)
     with translated(location, "looking for changed rows"):
         scanner = dataset.scanner(
@@ -201,7 +201,7 @@ def has_changed_rows(location: DatasetLocation, pin: PinnedVersion, fragments: S
 
 
 def asked_for(near: Near, query: Vectors, k: int, use_index: bool) -> dict[str, Any]:
-    """What pylance is asked for a vector, or for several."""
+    """The arguments of pylance for a search for one vector, or for several."""
     asked: dict[str, Any] = {
         "column": near.column,
         "q": query,
@@ -222,7 +222,7 @@ def _by_vector(dataset: lance.LanceDataset, work: SearchWork, task: Task) -> pa.
     if isinstance(task, WholeTask) and work.fast:
         scope |= work.near.inside()
     elif isinstance(task, SegmentTask):
-        # Without a factor an index tells the distances that it knows, by which segments are compared with each other.
+        # Without a factor, an index returns its approximate distances, by which segments are compared.
         asked.pop("refine_factor", None)
         asked["k"] = work.near.candidates(work.depth)
         scope = {"prefilter": True, "fast_search": True, "index_segments": list(task.segments)}
@@ -264,26 +264,26 @@ _HITS = pa.schema(
     [(QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (DISTANCE, pa.float32())]
 )
 _QUERIES = 1024
-"""Queries of one scan: those that an index does not cover are read once for all of them."""
+"""How many queries share one scan: rows that an index does not cover are read once for all of them."""
 
 
 class JoinWork(NamedTuple):
-    """What a task of a join has to know."""
+    """Everything a task of a join needs to know."""
 
     search: SearchWork
-    """Its wire are the table's columns that come out, and the distance."""
+    """Its wire has the table's output columns, and the distance."""
     column: str
-    """The vectors, in the other table."""
+    """The column of vectors in the other table."""
     field: pa.Field
-    """The column that they are searched for in."""
+    """The column to search."""
     flat: tuple[int, ...]
     """Fragments that no index covers."""
     names: tuple[str, ...]
-    """What the columns that are added are called."""
+    """Names of the added columns."""
 
 
 def join_nearest(work: JoinWork, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each row beside each of its neighbours, the nearest first; a row without a vector has none."""
+    """Each row next to each of its neighbors, the nearest first; a row without a vector has none."""
     for batch in batches:
         for start in range(0, batch.num_rows, _QUERIES):
             yield from _joined(work, batch.slice(start, _QUERIES))
@@ -338,7 +338,7 @@ def neighbours(work: JoinWork, queries: Vectors) -> pa.Table:
 
 
 def _exact(dataset: Any, work: JoinWork, queries: Vectors, found: pa.Table) -> pa.Table:
-    """What an index found, sorted by query, with exact distances."""
+    """The candidates of an index, sorted by query, with exact distances."""
     near = work.search.near
     assert near is not None
     bounds = np.searchsorted(found[QUERY_INDEX].to_numpy(), np.arange(len(queries) + 1))
@@ -350,7 +350,7 @@ def _exact(dataset: Any, work: JoinWork, queries: Vectors, found: pa.Table) -> p
 
 
 def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
-    """What an index finds, if there is one; asked again for queries to which rows that are gone were given."""
+    """The candidates of an index, if there is one; queries that got rows that are gone are repeated."""
     search, queries = work.search, asked["q"]
     table = _asked(dataset, work, asked, scope)
     if not asked["use_index"]:
@@ -366,10 +366,10 @@ def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
 
 
 def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
-    """One scan, or, of several segments with stable row ids, one for each query.
+    """One scan, or, for several segments with stable row ids, one for each query.
 
-    For several queries at once pylance 14.0.2 then takes rows that were updated for what they were in an older
-    segment: near ones by vectors that they do not have any more.
+    For several queries at once, pylance 14.0.2 then matches updated rows by their vectors in an older segment, which
+    they no longer have.
     """
     near = work.search.near
     assert near is not None
@@ -381,7 +381,7 @@ def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
 
 
 def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any], place: int = 0) -> pa.Table:
-    """What is found for several queries, or for the one at a place."""
+    """The rows found for several queries, or for the one at a place."""
     told = {"filter": work.search.filter, "prefilter": work.search.prefilter, **scope}
     scanner = dataset.scanner(columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, **told)
     table = scanner.to_table()
@@ -408,18 +408,19 @@ def _nearest(table: pa.Table, k: int) -> pa.Table:
     return table.filter(pa.array(ranks < k)).combine_chunks()
 
 
-# --- Exact distances, as pylance computes them; runs on executors
+# --- Exact distances, computed by pylance; runs on executors
 
 Distances = npt.NDArray[np.float32]
 _AT_ONCE = 16
-"""Queries whose candidates are compared with all of them: of more, too many pairs are of strangers; for fewer it is not
-worth the copy. 1,000 queries with 50 candidates each took 0.5 seconds, and 2.1 where pylance read those of each."""
+"""How many queries are compared with the candidates of all of them: with more, most pairs are unrelated; with fewer,
+the copy is not worth it. 1,000 queries with 50 candidates each took 0.5 seconds, and 2.1 if pylance read each query's.
+"""
 
 
 def candidate_distances(
     dataset: lance.LanceDataset, column: str, metric: str, queries: Vectors, candidates: Sequence[npt.NDArray[np.int64]]
 ) -> list[Distances]:
-    """The distances of each query to rows of its own, by their ids and in that order; NaN where there is none.
+    """The distances of each query to rows of its own, by their ids and in that order; NaN if there is none.
 
     Vectors are read once for all queries.
     """
@@ -444,8 +445,8 @@ def candidate_distances(
 def _all_distances(vectors: pa.Array, metric: str, queries: Vectors) -> Distances:
     """The distances of queries to all vectors.
 
-    pylance computes them, of a copy in memory: numpy adds the same numbers up in another order, so that the last
-    digit would not be that of a search by pylance alone.
+    pylance computes them, from a copy in memory: numpy adds the same numbers up in another order, so the last digit
+    would differ from that of a search by pylance alone.
     """
     import lance
 
@@ -458,11 +459,11 @@ def _all_distances(vectors: pa.Array, metric: str, queries: Vectors) -> Distance
     return matrix
 
 
-# --- Text queries as pylance takes them; made where they are used, since they do not pickle
+# --- Text queries for pylance; made where they are used, since they cannot be pickled
 
 
 def lance_query(query: TextQuery) -> Any:
-    """The query as pylance takes it; each part of the one that is given has its column."""
+    """The query in pylance's form; each part of the given one has its column."""
     from lance import query as lance
 
     if isinstance(query, MatchQuery):

@@ -1,4 +1,4 @@
-"""Builds segments of indexes that no version knows yet: trains, builds and merges. Runs on executors."""
+"""Segments of indexes through pylance: builds them on executors; commits, deletes and describes them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from lance_spark.storage.versions import read_manifest
 BUILT = pa.schema([("segment", pa.binary())])
 """Pickled descriptions of segments, as pylance has them."""
 _NOT_FOR_PYLANCE = frozenset({"metric", "num_partitions", "sample_rate", "max_iters", "num_segments"})
-"""Settings that have been used for training, or are ours."""
+"""Settings used for training, or by this package only."""
 
 
 class Model(NamedTuple):
-    """What all segments of one build share, so that they can be merged."""
+    """The model that all segments of one build share, so that they can be merged."""
 
     training: Training
     centroids: Any
@@ -41,7 +41,7 @@ class Model(NamedTuple):
 
 
 class SegmentOrder(NamedTuple):
-    """What the segments of one build have in common. Kinds go by their names."""
+    """The parameters that all segments of one build share. Kinds are given by name."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -85,7 +85,7 @@ def train(order: SegmentOrder, training: Training, fragments: Collection[int]) -
 
 
 def build_segment(order: SegmentOrder, fragments: Sequence[int], whole: bool = True) -> Iterator[pa.RecordBatch]:
-    """Write a segment for fragments of a version below the branch's own directory. Nobody sees it yet.
+    """Write a segment for fragments of a version below the branch's own directory. It is not visible yet.
 
     One that is not ``whole`` can only be merged.
     """
@@ -96,7 +96,7 @@ def build_segment(order: SegmentOrder, fragments: Sequence[int], whole: bool = T
             order.column,
             kind.lance,
             name=order.name,
-            replace=True,  # the name may be taken by the index that the segment is for
+            replace=True,  # the index that the segment belongs to may already have the name
             fragment_ids=list(fragments),
             **_arguments(kind, order),
         )
@@ -106,7 +106,7 @@ def build_segment(order: SegmentOrder, fragments: Sequence[int], whole: bool = T
 
 
 def merge_built(order: SegmentOrder, segments: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-    """Write one segment with all that is in some."""
+    """Write one segment with the contents of several."""
     dataset = open_own(order.location, order.pin)
     with translated(order.location, "merging segments of an index"):
         merged = dataset.merge_existing_index_segments([pickle.loads(segment) for segment in segments])
@@ -114,7 +114,7 @@ def merge_built(order: SegmentOrder, segments: Sequence[bytes]) -> Iterator[pa.R
 
 
 def unpack(segment: bytes) -> Any:
-    """A segment as pylance describes it, from what a task of ours gave."""
+    """A segment as pylance describes it, from the output of a task of ours."""
     return pickle.loads(segment)
 
 
@@ -141,7 +141,7 @@ def _arguments(kind: Kind, order: SegmentOrder) -> dict[str, Any]:
     return given
 
 
-# --- Commits that segments of indexes come and go, and deletes those that were never committed
+# --- Committing segments, and deleting those that were never committed
 
 
 def commit_segments(
@@ -151,9 +151,9 @@ def commit_segments(
     removed: Collection[str],
     message: str | None = None,
 ) -> PinnedVersion:
-    """Let a branch have new segments, pylance's descriptions, and not have those of these ids any more. One version.
+    """Add new segments, given as pylance's descriptions, to a branch, and remove those with these ids, in one version.
 
-    Their files stay where they are: older versions, and other branches, read them. Raises Conflict.
+    The files of removed segments stay: older versions and other branches read them. Raises Conflict.
     """
     gone = [as_index(record) for record in _records(location, head) if record.uuid in removed]
     return _commit(location, head, list(new), gone, {MESSAGE: message} if message else {})
@@ -166,9 +166,9 @@ def commit_indexes(
     removed: Iterable[IndexRecord],
     properties: Mapping[str, str],
 ) -> PinnedVersion:
-    """Register segments of indexes whose files are there, and take others out. Raises Conflict.
+    """Register segments of indexes whose files exist, and remove others. Raises Conflict.
 
-    pylance lets a segment forget fragments that another commit changed meanwhile.
+    pylance removes fragments that another commit changed meanwhile from a segment's coverage.
     """
     return _commit(
         location, head, [as_index(index) for index in new], [as_index(index) for index in removed], properties
@@ -184,7 +184,7 @@ def _commit(
 
 
 def discard_segments(location: DatasetLocation, branch: str | None, uuids: Iterable[str]) -> None:
-    """Delete segments that no version names. What cannot be deleted now is a cleanup's."""
+    """Delete segments that no version names. Those that cannot be deleted now are left for a cleanup."""
     with suppress(StorageFailure):
         delete_segments(location, branch, uuids)
 
@@ -196,7 +196,7 @@ def delete_segments(location: DatasetLocation, branch: str | None, uuids: Iterab
 
 
 def as_index(record: IndexRecord) -> Any:
-    """An index as pylance takes it."""
+    """An index in the form pylance takes."""
     from lance.dataset import Index, IndexFile
 
     made = None if record.created_at is None else EPOCH + timedelta(milliseconds=record.created_at)
@@ -219,7 +219,7 @@ def _records(location: DatasetLocation, pin: PinnedVersion) -> tuple[IndexRecord
     return decode_indexes(read_manifest(location, pin))
 
 
-# --- Describes the indexes of a version through pylance
+# --- Descriptions of the indexes of a version
 
 
 def describe_segments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[Segment]:
@@ -240,12 +240,12 @@ def describe_segments(location: DatasetLocation, pin: PinnedVersion) -> Iterator
 
 
 def all_details(location: DatasetLocation, pin: PinnedVersion) -> dict[str, Mapping[str, Any]]:
-    """What each index was made with, by its name, in pylance's words."""
+    """The settings each index was built with, by its name, in pylance's words."""
     return {index.name: dict(index.details or {}) for index in _described(location, pin)}
 
 
 def index_details(location: DatasetLocation, pin: PinnedVersion, name: str) -> Mapping[str, Any]:
-    """What an index was made with, in pylance's words; empty where it does not tell."""
+    """The settings an index was built with, in pylance's words; empty if it does not report them."""
     return all_details(location, pin).get(name, {})
 
 
@@ -255,7 +255,7 @@ def _described(location: DatasetLocation, pin: PinnedVersion) -> Any:
         return dataset.describe_indices()
 
 
-# --- What indexes say of the smallest and largest values of columns, through pylance
+# --- The smallest and largest values of columns, from indexes
 
 _SORTED = "BTree"
 _UNKNOWN = "NULL"
@@ -266,7 +266,7 @@ def index_ends(
 ) -> Mapping[str, list[IndexEnds]] | None:
     """The ends of each segment of the index on each column, from its statistics; None unless all have a sorted one."""
     dataset = open_pinned(location, pin)
-    with translated(location, "reading what indexes say of their values"):
+    with translated(location, "reading value ranges of indexes"):
         names = {
             index.field_names[0]: index.name
             for index in dataset.describe_indices()

@@ -1,4 +1,4 @@
-"""Reads what base paths are used for, and commits that files are read from other places. Through pylance."""
+"""Reads how base paths are used, and commits other places for files and indexes. Through pylance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_spark.errors import Conflict, CorruptData, InvalidOption, Refused
 from lance_spark.format.contents import Contents, IndexRecord, decode_contents, decode_indexes
 from lance_spark.format.manifest import named_files
 from lance_spark.format.versions import Root
-from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
@@ -27,7 +27,7 @@ _KNOWN_ALREADY = "already exists"
 
 @dataclass(frozen=True)
 class Head:
-    """What a version, usually the newest one of its branch, says about base paths."""
+    """The base paths of a version, usually the newest one of its branch."""
 
     pin: PinnedVersion
     contents: Contents
@@ -43,7 +43,7 @@ def read_head(location: DatasetLocation, branch: str | None) -> Head:
 
 
 def read_version(location: DatasetLocation, pin: PinnedVersion) -> Head:
-    """Any version, as if it were the newest one. Raises as read_head does, and NotFound."""
+    """Any version, as if it were the newest. Raises like :func:`read_head`, and NotFound."""
     content = read_manifest(location, pin)
     contents, indexes = decode_contents(content), decode_indexes(content)
     if any(fragment.has_overlays for fragment in contents.fragments()):
@@ -58,7 +58,7 @@ def read_version(location: DatasetLocation, pin: PinnedVersion) -> Head:
 
 
 def canonical(path: str) -> str | None:
-    """The canonical spelling of a base path; None for a path that cannot be a place."""
+    """The canonical spelling of a base path; None for a path that is not a valid place."""
     try:
         return canonical_uri(path, os.path.realpath)
     except InvalidOption:
@@ -66,7 +66,7 @@ def canonical(path: str) -> str | None:
 
 
 def list_sizes(place: DatasetLocation, directory: str) -> dict[str, int | None]:
-    """The files of a directory below a place ("" for all of it): path as manifests name it, and bytes."""
+    """The files of a directory below a place ("" for all): size in bytes by path as in manifests."""
     sizes = {}
     part = KeyRange.below(directory) if directory else KeyRange(None, None)
     for batch in list_range(place, part):
@@ -78,9 +78,9 @@ def list_sizes(place: DatasetLocation, directory: str) -> dict[str, int | None]:
 def register(
     location: DatasetLocation, branch: str | None, roots: Sequence[Root], properties: Mapping[str, str]
 ) -> None:
-    """Let a branch read files from other places: a version in which no row changes.
+    """Let a branch read files from other places: a version without row changes.
 
-    Raises Conflict if another process registered the same base path at that moment.
+    Raises Conflict if another process registers the same base path at the same time.
     """
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
@@ -89,7 +89,7 @@ def register(
         except ValueError as problem:
             if _KNOWN_ALREADY in str(problem):
                 raise Conflict(
-                    "Another process registered the same base path meanwhile.", hint="Run it again."
+                    "Another process registered the same base path at the same time.", hint="Run it again."
                 ) from None
             raise
 
@@ -97,7 +97,7 @@ def register(
 def repoint_fragments(
     location: DatasetLocation, head: Head, repair: Repair, properties: Mapping[str, str]
 ) -> PinnedVersion:
-    """Commit that fragments have their files in other bases. Raises Conflict if another commit changed them."""
+    """Commit other bases for the files of fragments. Raises Conflict if another commit changed them."""
     import lance
 
     dataset = open_pinned(location, head.pin)
@@ -114,7 +114,7 @@ def repoint_fragments(
 
 
 def _in_bases(fragment: dict[str, Any], bases: Mapping[int, int | None]) -> dict[str, Any]:
-    """Pylance's JSON of a fragment; row ids and all else stay as they are."""
+    """Pylance's JSON of a fragment with other bases; row ids and all else stay the same."""
     entries = [*fragment["files"], *([fragment["deletion_file"]] if fragment["deletion_file"] else [])]
     for entry in entries:
         if entry["base_id"] in bases:
@@ -125,7 +125,7 @@ def _in_bases(fragment: dict[str, Any], bases: Mapping[int, int | None]) -> dict
 def repoint_indexes(
     location: DatasetLocation, head: Head, repair: Repair, properties: Mapping[str, str]
 ) -> PinnedVersion:
-    """Commit that indexes are in other bases, and drop those whose files are gone. Raises Conflict."""
+    """Commit other bases for indexes, and drop indexes whose files are gone. Raises Conflict."""
     new = [index._replace(base_id=base_id) for index, base_id in repair.indexes]
     return commit_indexes(
         location, head.pin, new, [*(index for index, _ in repair.indexes), *repair.dropped], properties
@@ -133,7 +133,7 @@ def repoint_indexes(
 
 
 def versions_naming(location: DatasetLocation, newest: PinnedVersion, paths: Collection[str]) -> list[int]:
-    """The versions of a branch, up to one, that name data or deletion files in some base paths. Reads all manifests."""
+    """The versions of a branch, up to one, that name data or deletion files in base paths. Reads all manifests."""
     manifests = version_paths(location, newest.branch)
     manifests = {version: path for version, path in manifests.items() if version <= newest.version}
     contents = read_manifests(location, [*manifests.values()])
@@ -148,5 +148,5 @@ def _names_any(content: bytes, paths: Collection[str]) -> bool:
     try:
         named = named_files(content)
     except (CorruptData, Refused):
-        return False  # such a version cannot be read at the old place either
+        return False  # such a version cannot be read in the old place either
     return any(file.base is not None and file.base.path in paths and "_indices/" not in file.path for file in named)

@@ -1,10 +1,10 @@
-"""Changes ``__manifest``: decided on one version and committed on just that one, or decided again.
+"""``__manifest``: reads it, and commits changes only on the exact version for which they were decided.
 
 A change adds a small file with the new rows and marks the old ones as deleted, in one commit of the kind "Merge".
-pylance refuses it if anything at all was committed since the version it was decided on. So its cost does not grow with
-the catalog, and the indexes stay. After a dozen such changes the table is rewritten as one file ("Overwrite", which
-is as strict) and indexed again; until the indexes are there readers see right rows a little slower. Measured at 50,000
-tables: 5 to 10 ms for a change and 60 ms for every twelfth; pylance's namespace takes 67 ms for each.
+pylance refuses it if anything was committed since that version. So its cost does not grow with the catalog, and the
+indexes stay. After a dozen such changes the table is rewritten as one file ("Overwrite", which is just as strict) and
+reindexed; until the indexes exist, readers see correct rows a little more slowly. Measured at 50,000 tables: 5 to 10 ms
+for a change and 60 ms for every twelfth; pylance's namespace takes 67 ms for each.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ _ATTEMPTS = 60
 _LONGEST_PAUSE = 0.5
 """Seconds."""
 _FRAGMENTS = 12
-"""So many files hold the catalog before they become one: each costs readers a request on an object store."""
+"""Number of files at which the catalog is rewritten as one: each costs readers a request on an object store."""
 _MANY = 1000
-"""Rows that one change deletes or adds before the table is rewritten and indexed again."""
+"""Maximum rows that one change deletes or adds before the table is rewritten and reindexed."""
 
 
 def decide(manifest: DatasetLocation, change: CatalogChange) -> Edit:
-    """What a change would do to the newest version. Nothing is committed. Raises what the change raises."""
+    """The effect of a change on the newest version. Commits nothing. Raises the errors of the change."""
     return change.edit(read_rows(manifest, change.needs))
 
 
 def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], None] | None = None) -> Edit:
-    """Decide a change on the newest version and commit it; returns what was done.
+    """Decide a change on the newest version and commit it; returns the edit.
 
-    ``check`` is asked after the decision and before each attempt to commit it, and may raise. What it found was so at a
-    moment at which the rows were those of the version that is committed on; what it raises counts only if they still
-    are.
+    ``check`` is called after the decision and before each attempt to commit it, and may raise. Since the commit
+    requires the same version, the rows at the time of the check were those of that version. An error of the check
+    counts only if the rows have not changed since.
 
-    Raises what the change raises for a wish that cannot be granted, and Conflict when others commit again and again.
+    Raises the change's errors if it is not possible, and Conflict if others keep committing.
     """
     for attempt in range(_ATTEMPTS):
         snapshot = newest(manifest)
         try:
             rows, addresses = (no_rows(), None) if snapshot is None else snapshot.addressed(change.needs)
         except (CorruptData, NotFound):
-            again = newest(manifest)  # a cleanup took the files of the version that was being read
+            again = newest(manifest)  # a cleanup removed files of the version while it was read
             if snapshot is None or again is None or again.version == snapshot.version:
                 raise
             continue
@@ -89,11 +89,11 @@ def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], 
         if rewritten:
             index_if_possible(manifest)
         return edit
-    raise refusal(Conflict, change.doing, "others changed the catalog again and again", hint="Run it again.")
+    raise refusal(Conflict, change.doing, "others kept changing the catalog", hint="Run it again.")
 
 
 def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: CatalogVersion | None) -> bool:
-    """False where a check failed, but the rows have changed since: they tell better why."""
+    """False if a check failed but the rows have changed since: they give the better reason."""
     try:
         check()
     except (Conflict, NotFound):
@@ -105,7 +105,7 @@ def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: Catal
 
 
 class _AddressedRows:
-    """Rows and where they are."""
+    """Rows and their addresses."""
 
     def __init__(self, rows: Rows, addresses: pa.Array | None) -> None:
         self.rows = rows
@@ -125,7 +125,7 @@ class _AddressedRows:
 def _write(
     manifest: DatasetLocation, snapshot: CatalogVersion | None, rows: _AddressedRows, edit: Edit, doing: str
 ) -> bool:
-    """Commit on just this version; whether the whole table was rewritten. Raises Conflict."""
+    """Commit on exactly this version; returns whether the whole table was rewritten. Raises Conflict."""
     if snapshot is None:
         _create(manifest, edit.add, doing)
         return True
@@ -138,7 +138,7 @@ def _write(
 
 
 def _is_due(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]]) -> bool:
-    """Whether the table has to be rewritten, or should be."""
+    """Whether the table must, or should, be rewritten."""
     dataset = snapshot.dataset
     fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
     return (
@@ -147,7 +147,7 @@ def _is_due(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]]) ->
         or (edit.add is not None and edit.add.num_rows > _MANY)
         or dataset.has_stable_row_ids
         or not is_complete(snapshot.schema)
-        # A commit of the kind "Merge" cannot drop a file, and pylance keeps none without rows.
+        # A "Merge" commit cannot drop a file, and pylance keeps no file without rows.
         or any(fragments[key].count_rows() == len(addresses) for key, addresses in gone.items())
     )
 
@@ -173,7 +173,7 @@ def _create(manifest: DatasetLocation, added: pa.Table | None, doing: str) -> No
                 commit_message=doing,
             )
     except (AlreadyExists, NotFound) as problem:
-        # Whoever loses the race to create a dataset is told "already exists", or that version 0 was not found.
+        # The loser of a race to create a dataset gets "already exists", or that version 0 was not found.
         raise Conflict(f"Another process created {manifest.uri} first.") from problem
 
 
@@ -219,7 +219,7 @@ def _rewrite(snapshot: CatalogVersion, edit: Edit, doing: str) -> None:
 
 
 def _written(snapshot: CatalogVersion, table: pa.Table | None) -> list[Any]:
-    """Rows as files of the table; nothing is committed."""
+    """Rows as files of the table; commits nothing."""
     import lance
 
     if table is None or table.num_rows == 0:
@@ -235,7 +235,7 @@ def _written(snapshot: CatalogVersion, table: pa.Table | None) -> list[Any]:
 
 
 def upgrade(manifest: DatasetLocation) -> bool:
-    """Give the table the columns and the mark of its primary key that it lacks; whether it lacked any."""
+    """Add the columns that the table lacks, and the mark of its primary key; returns whether any were missing."""
     snapshot = newest(manifest)
     if snapshot is None or is_complete(snapshot.schema):
         return False
@@ -250,10 +250,10 @@ def fragment_count(manifest: DatasetLocation) -> int:
 
 
 def compact(manifest: DatasetLocation, least: int) -> bool:
-    """Rewrite the table as one file, indexed, if it is ``least`` files or more; whether that was done.
+    """Rewrite the table as one file, indexed, if it has ``least`` files or more; returns whether that was done.
 
-    To others it is a change like any other one: older versions stay. Another process's commit at the same time comes
-    first, and then nothing is done.
+    To others this is an ordinary change: older versions stay. If another process commits at the same time, nothing is
+    done.
     """
     snapshot = newest(manifest)
     if snapshot is None or len(snapshot.dataset.get_fragments()) < least:
@@ -276,7 +276,7 @@ def root_properties(manifest: DatasetLocation) -> dict[str, str]:
 
 
 def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset: tuple[str, ...]) -> None:
-    """Set and remove properties of the root namespace. Of two processes that set the same one, the later wins."""
+    """Set and remove properties of the root namespace. If two processes set the same one, the later wins."""
     values: dict[str, str | None] = {**put, **dict.fromkeys(unset)}
     if not values:
         raise InvalidOption("There is nothing to alter.")
@@ -294,17 +294,17 @@ def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset:
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.005 * 2**attempt)))
             continue
         return
-    raise refusal(Conflict, doing, "others changed the catalog again and again", hint="Run it again.")
+    raise refusal(Conflict, doing, "others kept changing the catalog", hint="Run it again.")
 
 
-# --- Commits to ``__manifest`` on just the version that a change was decided on
+# --- Commits on exactly the version for which a change was decided
 
 
 def commit(snapshot: CatalogVersion, operation: Any, added: list[Any], doing: str) -> None:
-    """Commit on just this version. Without retries both kinds of operation are refused if any other came in between.
+    """Commit on exactly this version. Without retries, both kinds of operation are refused after any other commit.
 
-    Not so if a cleanup removed the one in between: pylance does not look at it, and writes an overwrite in its place,
-    below the newest version, where it is never seen.
+    That protection fails if a cleanup removed the other commit: pylance does not look at it, and writes an overwrite in
+    its place, below the newest version, where it is never seen.
     """
     import lance
 
@@ -325,9 +325,9 @@ def commit(snapshot: CatalogVersion, operation: Any, added: list[Any], doing: st
 
 
 def _delete_unused(manifest: DatasetLocation, paths: set[str]) -> None:
-    """Delete what was written for a commit that was refused, unless it arrived all the same.
+    """Delete the files of a refused commit, unless the commit succeeded after all.
 
-    A client that lost the store's answer tries again, and is told that its version is there already: by itself.
+    A client that loses the store's response retries, and gets the error that its version exists: because of itself.
     """
     snapshot = newest(manifest)
     if snapshot is not None and paths:
@@ -335,19 +335,19 @@ def _delete_unused(manifest: DatasetLocation, paths: set[str]) -> None:
         files.delete(manifest, (f"data/{path}" for path in sorted(paths - held)))
 
 
-# --- The indexes of ``__manifest``: made by whoever changes it, and never in the way of a change
+# --- The indexes of ``__manifest``: every change creates missing ones, and never fails because of them
 
 
 def index_if_possible(manifest: DatasetLocation) -> None:
-    """The change is committed: whatever happens now must not look as if it were not. The next one tries again."""
+    """The change is committed: no error from here on may look as if it were not. The next change tries again."""
     with suppress(LanceSparkError):
         ensure_indexes(manifest)
 
 
 def ensure_indexes(manifest: DatasetLocation) -> tuple[str, ...]:
-    """Make those of the indexes that are missing, in one commit; returns the names of those that were made.
+    """Create the missing indexes in one commit; returns the names of those that were created.
 
-    Another process's commit at the same time comes first: the next change, or the doctor, makes what is missing.
+    If another process commits at the same time, the next change, or the doctor, creates them.
     """
     snapshot = newest(manifest)
     if snapshot is None:
@@ -367,7 +367,7 @@ def _index(snapshot: CatalogVersion, missing: Sequence[tuple[str, str, str]]) ->
 
     dataset = snapshot.dataset
     fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
-    if not fragments:  # pylance makes an index on nothing only one by one
+    if not fragments:  # pylance can create indexes without rows only one at a time
         for name, column, kind in missing:
             lance.dataset(dataset.uri, storage_options=snapshot.manifest.storage_options).create_scalar_index(
                 column, kind, name=name, replace=False
@@ -381,7 +381,7 @@ def _index(snapshot: CatalogVersion, missing: Sequence[tuple[str, str, str]]) ->
 
 
 def index_names(snapshot: CatalogVersion) -> frozenset[str]:
-    """Names of the indexes a version has."""
+    """Names of the indexes of a version."""
     with translated(snapshot.manifest, "reading the indexes"):
         return frozenset(index.name for index in snapshot.dataset.describe_indices())
 
@@ -392,15 +392,15 @@ def has_indexes(snapshot: CatalogVersion) -> bool:
     return all(name in names or column not in snapshot.schema.names for name, column, _ in INDEXES)
 
 
-# --- Reads ``__manifest``: always its newest version, through one session per process
-# pylance's own namespace keeps a version open and asks for just the next one. After a cleanup it answers with an error
-# or with the catalog of long ago, without a word (pylance 14.0.2).
+# --- Reading ``__manifest``: always its newest version, through one session per process
+# pylance's own namespace keeps a version open and looks only for the next one. After a cleanup it fails, or silently
+# returns the catalog as it was long ago (pylance 14.0.2).
 
 _SNAPSHOT_ATTEMPTS = 4
 _ADDRESS = "_rowaddr"
 _sessions: dict[int, lance.Session] = {}
 _catalogs: set[str] = set()
-"""Tables that were seen to be the manifest of a catalog."""
+"""Tables already recognized as the manifest of a catalog."""
 Answer = TypeVar("Answer")
 
 
@@ -433,14 +433,14 @@ class CatalogVersion:
         return Rows(upgraded_rows(table.drop_columns([_ADDRESS]))), table[_ADDRESS]
 
     def columns(self, names: Sequence[str], filter: str | None = None) -> pa.Table:
-        """Some columns of the rows for which a predicate holds; those it does not have are left out."""
+        """Some columns of the rows that match a predicate; missing columns are left out."""
         there = [name for name in names if name in self.schema.names]
         with translated(self.manifest, "reading the catalog"):
             return self.dataset.to_table(columns=there, filter=filter)
 
 
 def newest(manifest: DatasetLocation) -> CatalogVersion | None:
-    """The newest version; None where there is no ``__manifest`` yet. Raises NotFound for a bucket that is not there."""
+    """The newest version; None if there is no ``__manifest`` yet. Raises NotFound if the bucket does not exist."""
     import lance
 
     try:
@@ -449,7 +449,7 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
     except NotFound:
         check_reachable(manifest)
         return None
-    if manifest.uri not in _catalogs:  # asked once: a schema takes as long as all else here
+    if manifest.uri not in _catalogs:  # checked once: the schema takes as long as everything else here
         if dataset.version < 1 or OBJECT_ID not in dataset.schema.names:
             raise CorruptData(
                 f"{manifest.uri} is not the manifest of a catalog.", hint="Restore an older version of it."
@@ -459,10 +459,10 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
 
 
 def read(manifest: DatasetLocation, question: Callable[[CatalogVersion], Answer], otherwise: Answer) -> Answer:
-    """The answer of the newest version to a question; ``otherwise`` where there is no ``__manifest``.
+    """The newest version's answer to a question; ``otherwise`` if there is no ``__manifest``.
 
-    A cleanup may take a version's files away while it is read. Then a newer one is asked; only if there is none, the
-    failure is raised.
+    A cleanup may remove a version's files during the read. Then a newer version is asked; the failure is raised only
+    if there is none.
     """
     seen = 0
     for left in reversed(range(_SNAPSHOT_ATTEMPTS)):
@@ -479,27 +479,27 @@ def read(manifest: DatasetLocation, question: Callable[[CatalogVersion], Answer]
 
 
 def read_rows(manifest: DatasetLocation, needed: RowFilter) -> Rows:
-    """The rows that a decision needs, of the newest version; none where there is no ``__manifest``."""
+    """The rows that a decision needs, from the newest version; none if there is no ``__manifest``."""
     return read(manifest, lambda snapshot: snapshot.rows(needed), no_rows())
 
 
 def _session() -> lance.Session:
-    """The session of this process, in which what was read of files that never change stays known."""
+    """The session of this process, which caches the contents of files that never change."""
     import lance
 
-    # By process: a fork has the parent's session, whose threads it does not have.
+    # Keyed by process: a fork inherits the parent's session, but not its threads.
     session = _sessions.get(os.getpid())
     return session or _sessions.setdefault(os.getpid(), lance.Session())
 
 
-# --- Older versions of ``__manifest``: what they had that the newest one lacks
+# --- Columns of older versions that the newest one lacks
 
 _MOST = 64
-"""Versions that are looked at, spread evenly over all there are."""
+"""How many versions are looked at, spread evenly over all."""
 
 
 def older_columns(snapshot: CatalogVersion) -> dict[str, int]:
-    """Columns of older versions, with the newest of the versions looked at that has each."""
+    """Columns of older versions, with the newest version looked at that has each."""
     import lance
 
     with translated(snapshot.manifest, "listing versions"):

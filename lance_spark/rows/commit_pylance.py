@@ -1,4 +1,7 @@
-"""Commits a prepared change of rows as one version, or deletes its files; runs on the driver."""
+"""Prepared changes of rows on the driver: rebases them on the newest version and commits them, or deletes their files.
+
+Also deletes rows by a predicate: one fragment at a time on executors, then one commit.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.row_ids import Offsets, Rewrite
 from lance_spark.format.transactions import MESSAGE, Rewritten, Transaction
 from lance_spark.format.versions import ADDS_ONLY, MOVED, REORDERED, Snapshot
-from lance_spark.rows.files_lance import without_rows
+from lance_spark.rows.files_pylance import without_rows
 from lance_spark.rows.rules import Fate, Prepared, column_conflict, fate_of, follow, new_fragments
-from lance_spark.scan.lance import deleted_offsets
+from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import files, versions
 from lance_spark.storage.commits import commit_on, find_noted, fragments_from
 from lance_spark.storage.datasets import open_pinned
@@ -35,20 +38,20 @@ _TYPES = {"array": 0, "bitmap": 1}
 
 
 class Terms(NamedTuple):
-    """What is said of a change in its version."""
+    """What the version of a change records."""
 
     verb: str
     identity: str
-    """Tells this change from all others: after an unclear commit it is looked for."""
+    """Identifies this change: after an unclear commit, the branch is searched for it."""
     exclusive: bool
-    """Whether two such changes at once have to be a conflict for one of them, as both may insert the same key."""
+    """Whether two such changes at once must conflict, because both may insert the same key."""
     predicate: str = ""
-    """Of a delete, for those who read the history."""
+    """Of a delete, for readers of the history."""
     message: str | None = None
     reordered: bool = False
     """Whether it moves all rows of some fragments to new ones, in another order, and changes none."""
     properties: Mapping[str, str] = {}
-    """What its version says beside all that."""
+    """Any further properties of its version."""
 
 
 def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared, terms: Terms) -> PinnedVersion:
@@ -79,8 +82,8 @@ def _operation(dataset: lance.LanceDataset, change: Prepared, terms: Terms) -> A
         return lance.LanceOperation.Append(written)
     untouched: list[Any] = []
     if terms.exclusive:
-        # pylance combines changes that touch no fragment in common, also two that insert the same key. So all of them
-        # record the first fragment as changed.
+        # pylance combines changes that touch no common fragment, even two that insert the same key. So each of them
+        # records the first fragment as changed.
         first = next(iter(dataset.get_fragments()), None)
         if first is None:
             return lance.LanceOperation.Merge(written, dataset.lance_schema)
@@ -96,7 +99,7 @@ def _operation(dataset: lance.LanceDataset, change: Prepared, terms: Terms) -> A
 
 
 def find_commit(location: DatasetLocation, branch: str | None, above: int, identity: str) -> PinnedVersion | None:
-    """The version that a change made after that one; None if there is none."""
+    """The version that a change committed after that one; None if there is none."""
     return find_noted(location, PinnedVersion(branch, above), CHANGE, identity)
 
 
@@ -119,7 +122,7 @@ def _deletion_files(change: Prepared) -> list[str]:
 
 
 def deletion_file_path(fragment: dict[str, Any]) -> str | None:
-    """Path below the branch's root of the deletion file in a fragment's JSON; None if it has none there."""
+    """Path of a fragment's deletion file below the branch's root, from pylance's JSON; None if it has none there."""
     deletion = fragment["deletion_file"]
     if deletion is None or deletion.get("base_id") is not None:
         return None
@@ -127,20 +130,20 @@ def deletion_file_path(fragment: dict[str, Any]) -> str | None:
     return deletion_path(fragment["id"], deletion["read_version"], deletion["id"], kind)
 
 
-# --- Brings a prepared change of rows to a newer version: looks at each version in between, and follows its rows
+# --- Rebasing a prepared change on a newer version
 
 _REPLACES = frozenset({"Overwrite", "Restore"})
 _REBASE_TYPES = {"array": 0, "bitmap": 1}
 
 
 class Added(NamedTuple):
-    """Fragments with rows that were not there when the change was computed."""
+    """Fragments with rows that did not exist when the change was computed."""
 
     pin: PinnedVersion
     """A version that has them."""
     fragments: tuple[int, ...]
     appended: bool
-    """Whether a plain append added them: then no older row was changed."""
+    """Whether a plain append added them: then it changed no older row."""
 
 
 class Rebased(NamedTuple):
@@ -152,7 +155,7 @@ class Rebased(NamedTuple):
 
 @dataclass(frozen=True)
 class _Touched:
-    """A fragment that the change takes rows from, as the version looked at last has it."""
+    """A fragment that the change takes rows from, as of the last version looked at."""
 
     fragment: Fragment
     offsets: Offsets | None = None
@@ -160,10 +163,10 @@ class _Touched:
 
 
 def rebase(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, change: Prepared) -> Rebased:
-    """Bring a change that was prepared for ``start`` to a newer version of its branch.
+    """Rebase a change that was prepared for ``start`` on a newer version of its branch.
 
-    Only fragments that changed in between get new deletion files. Raises Conflict where the same rows changed, or where
-    it cannot be known.
+    Only fragments that changed in between get new deletion files. Raises Conflict if the same rows changed, or if that
+    cannot be determined.
     """
     walk = _Following(location, start, change)
     for pin in (PinnedVersion(start.branch, version) for version in range(start.version + 1, head.version + 1)):
@@ -182,7 +185,7 @@ class _Following:
         self._added: list[tuple[Added, tuple[Fragment, ...]]] = []
 
     def step(self, pin: PinnedVersion) -> None:
-        """Look at the next version."""
+        """Process the next version."""
         snapshot, transaction = self._read(pin)
         operation = transaction.operation if transaction is not None else ""
         if operation in _REPLACES:
@@ -214,8 +217,8 @@ class _Following:
             manifest = versions.read_manifest(self._location, pin)
         except NotFound:
             raise Conflict(
-                f"Version {pin} of {self._location.uri} was committed and cleaned up since the rows were read: what it "
-                "changed is not known. Nothing was changed.",
+                f"Version {pin} of {self._location.uri} was committed and cleaned up since the rows were read, so its "
+                "changes are unknown. Nothing was changed.",
                 hint="Run it again.",
             ) from None
         contents = versions.contents_of(self._location, pin, manifest)
@@ -246,7 +249,7 @@ class _Following:
         return np.setdiff1d(after, before, assume_unique=True)
 
     def _follow(self, group: Rewritten, snapshot: Snapshot) -> None:
-        """Replace compacted fragments by those that have their rows now."""
+        """Replace compacted fragments with those that have their rows now."""
         known = {entry.id: entry for entry in self._last.contents.fragments() if entry.id in group.old}
         made = {entry.files[0].path: entry for entry in snapshot.contents.fragments_with(group.new)}
         own = {key: self._offsets(key) for key in group.old if key in self._touched}
@@ -257,7 +260,7 @@ class _Following:
             nothing = np.zeros(0, np.int64)
             found = follow(Rewrite(tuple(old), tuple(new)), own, lambda entry: gone.get(entry.id, nothing))
         if found is None:
-            raise _conflict(snapshot.pin, "Rewrite", "rows were moved, and it is not certain where to")
+            raise _conflict(snapshot.pin, "Rewrite", "rows were moved, and their new places are uncertain")
         by_id = {entry.id: entry for entry in made.values()}
         for key in own:
             del self._touched[key]
@@ -276,7 +279,7 @@ class _Following:
             self._added.append((Added(pin, new, operation == "Append"), tuple(after[key] for key in new)))
 
     def result(self, head: PinnedVersion) -> Rebased:
-        """The change for the version that was looked at last."""
+        """The change for the last version looked at."""
 
         def metadata(entry: tuple[int, _Touched]) -> str | None:
             key, touched = entry
@@ -289,7 +292,7 @@ class _Following:
         return Rebased(replace(self._change, changed=changed), tuple(self._still_there(head)))
 
     def _still_there(self, head: PinnedVersion) -> Iterator[Added]:
-        """The new fragments; those that are as they were are looked at together, in the newest version."""
+        """The new fragments; unchanged ones are combined, as part of the newest version."""
         paths = {file.path for _, fragments in self._added for entry in fragments for file in entry.files}
         now = {*self._last.contents.fragments_with(paths)} if paths else set()
         for appended in (True, False):
@@ -311,21 +314,21 @@ def _deleted(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) 
 def _conflict(pin: PinnedVersion, operation: str, what: str) -> Conflict:
     by = f" ({operation})" if operation else ""
     return Conflict(
-        f"Version {pin}{by} was committed while the change was computed, and does not combine with it: {what}. "
+        f"Version {pin}{by} was committed while the change was computed, and the two cannot be combined: {what}. "
         "Nothing was changed.",
-        hint="Run it again, or give retries=3 to have it computed again.",
+        hint="Run it again, or use retries=3 to recompute it automatically.",
     )
 
 
-# --- Deletes rows by a predicate through pylance: fragment by fragment, then one commit
+# --- Deleting rows by a predicate: fragment by fragment, then one commit
 
 DELETIONS = pa.schema([("fragment", pa.int64()), ("rows", pa.int64()), ("metadata", pa.string())])
-"""A fragment that was looked into, how many of its rows match, and what it is without them, as pylance's JSON; null
-where no row is left, or none matched."""
+"""A fragment that was searched, how many of its rows match, and its JSON (pylance's) without them; null if no row is
+left, or none matched."""
 
 
 class DeletionItem(NamedTuple):
-    """A fragment of which rows are deleted; runs on executors."""
+    """A fragment to delete rows from; runs on executors."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -334,7 +337,7 @@ class DeletionItem(NamedTuple):
 
 
 def delete_in_fragment(item: DeletionItem) -> Iterator[pa.RecordBatch]:
-    """DELETIONS of one fragment: pylance writes a deletion file, which nobody reads before the commit."""
+    """DELETIONS of one fragment. pylance writes a deletion file, which is invisible until the commit."""
     dataset = open_pinned(item.location, item.pin)
     with translated(item.location, "deleting rows"):
         fragment = dataset.get_fragment(item.fragment)
@@ -354,7 +357,7 @@ def commit_deletions(
     deleted: Mapping[int, str | None],
     message: str | None = None,
 ) -> PinnedVersion:
-    """Commit what :func:`delete_in_fragment` found, by fragment. Raises Conflict; then nothing was committed."""
+    """Commit the results of :func:`delete_in_fragment`, by fragment. Raises Conflict; then nothing was committed."""
     import lance
 
     updated: list[Any] = [json.loads(metadata) for metadata in deleted.values() if metadata is not None]

@@ -1,4 +1,4 @@
-"""Reads the rows that a version changed: of the fragments it changed, those rows and columns that are asked for."""
+"""Reads the rows that a version changed: only the requested rows and columns of the fragments it changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_spark.changes.rules import FeedReading, Piece, Side
 from lance_spark.errors import CorruptData
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import ROW_ID, conform_column
-from lance_spark.scan.lance import read_deletions
+from lance_spark.scan.pylance import read_deletions
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Offsets = npt.NDArray[np.uint32]
 _FEW = 16
-"""Rows are fetched one by one if they are fewer than one in so many."""
+"""Rows are fetched one by one if fewer than one in this many is needed."""
 _AT_ONCE = 20_000
-"""Rows that are fetched at once."""
+"""How many rows are fetched at once."""
 _OFFSET = 2**32 - 1
 
 
 def gone_rows(reading: FeedReading, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The rows that only the older version has, with all columns of the feed and, where they tell rows apart, ids."""
+    """The rows that only the older version has, with all columns of the feed and, if they identify rows, their ids."""
     if piece.before is not None and piece.deletes:
         yield from _one_sided(reading, piece.before, piece.after)
 
@@ -43,7 +43,7 @@ def came_rows(reading: FeedReading, piece: Piece) -> Iterator[pa.RecordBatch]:
 
 
 def rewritten_rows(reading: FeedReading, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Rows whose values were changed where they are: as they were and as they are, row by row."""
+    """Rows whose values were changed in place: as they were and as they are, row by row."""
     before, after = piece.before, piece.after
     if not piece.rewritten or before is None or after is None:
         return
@@ -54,7 +54,7 @@ def rewritten_rows(reading: FeedReading, piece: Piece) -> Iterator[tuple[pa.Reco
 
 
 def _one_sided(reading: FeedReading, side: Side, other: Side | None) -> Iterator[pa.RecordBatch]:
-    """Rows of a side that are deleted in the other one, or have no place there."""
+    """Rows of a side that the other side deletes or does not contain."""
     if other is None:
         yield from _scanned(reading, side)
         return
@@ -63,7 +63,7 @@ def _one_sided(reading: FeedReading, side: Side, other: Side | None) -> Iterator
 
 
 def _hashes(reading: FeedReading, side: Side, places: Sequence[int]) -> tuple[Offsets, npt.NDArray[np.uint64]]:
-    """The offset of each row that is not deleted, and a number for its values in some columns."""
+    """The offset of each live row, and a hash of its values in some columns."""
     offsets, hashes = [np.zeros(0, np.uint32)], [np.zeros(0, np.uint64)]
     for batch in _batches(reading, side, places):
         offsets.append(_offsets(batch))
@@ -72,14 +72,14 @@ def _hashes(reading: FeedReading, side: Side, places: Sequence[int]) -> tuple[Of
 
 
 def _scanned(reading: FeedReading, side: Side) -> Iterator[pa.RecordBatch]:
-    """All rows of a fragment that are not deleted."""
+    """All live rows of a fragment."""
     for batch in _batches(reading, side):
         if batch.num_rows:
             yield _conformed(reading, side, batch)
 
 
 def _selected(reading: FeedReading, side: Side, offsets: Offsets) -> Iterator[pa.RecordBatch]:
-    """The rows of some offsets, ascending: one by one or, of many and of blobs, out of all rows of their fragment."""
+    """The rows at some offsets, ascending: fetched one by one, or filtered from a scan if there are many or blobs."""
     if not len(offsets):
         return
     _, fragment = _open(reading, side)
@@ -96,7 +96,7 @@ def _fetched(reading: FeedReading, side: Side, offsets: Offsets) -> Iterator[pa.
     dataset, fragment = _open(reading, side)
     names = _names(reading, side)
     with translated(reading.location, f"reading rows of {side.pin}"):
-        # pylance counts the rows that are not deleted; the scan reads no column.
+        # pylance counts only live rows; the scan reads no column.
         places = dataset.scanner(
             columns=[], fragments=[fragment], with_row_address=True, with_row_id=reading.row_ids
         ).to_table()
@@ -114,7 +114,7 @@ def _fetched(reading: FeedReading, side: Side, offsets: Offsets) -> Iterator[pa.
 def _side_by_side(
     old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Two streams of equally many rows, cut so that their batches have the same rows."""
+    """Two streams with the same number of rows, cut so that their batches have the same rows."""
     mine, theirs = next(old, None), next(new, None)
     while mine is not None and theirs is not None:
         rows = min(mine.num_rows, theirs.num_rows)
@@ -122,11 +122,11 @@ def _side_by_side(
         mine = mine.slice(rows) if rows < mine.num_rows else next(old, None)
         theirs = theirs.slice(rows) if rows < theirs.num_rows else next(new, None)
     if mine is not None or theirs is not None:
-        raise CorruptData("A fragment gives other rows each time it is read.")
+        raise CorruptData("A fragment returns different rows each time it is read.")
 
 
 def _batches(reading: FeedReading, side: Side, places: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows of a fragment that are not deleted, with their addresses, in the version's own types and names."""
+    """All live rows of a fragment, with their addresses, in the version's own types and names."""
     dataset, fragment = _open(reading, side)
     with translated(reading.location, f"reading rows of {side.pin}"):
         yield from dataset.scanner(
@@ -142,7 +142,7 @@ def _open(reading: FeedReading, side: Side) -> tuple[lance.LanceDataset, lance.L
     dataset = open_pinned(reading.location, side.pin)
     fragment = dataset.get_fragment(side.fragment)
     if fragment is None:
-        raise CorruptData(f"pylance does not find fragment {side.fragment} that the manifest of {side.pin} names.")
+        raise CorruptData(f"pylance does not find fragment {side.fragment}, which the manifest of {side.pin} names.")
     return dataset, fragment
 
 
@@ -154,7 +154,7 @@ def _names(reading: FeedReading, side: Side, places: Sequence[int] | None = None
 def _conformed(
     reading: FeedReading, side: Side, batch: pa.RecordBatch, places: Sequence[int] | None = None
 ) -> pa.RecordBatch:
-    """The columns of the feed in its types, then row ids. Without those that are not asked for, which are null."""
+    """The columns of the feed in its types, then row ids. Columns that were not requested are null."""
     columns = []
     schema = reading.columns.schema
     for place, field in enumerate(schema):

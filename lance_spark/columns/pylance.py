@@ -1,4 +1,7 @@
-"""Rows of batches of any size, taken any number at a time."""
+"""Columns of fragments through pylance: casts them, fills them with values, and commits the files.
+
+Plans and batches of values come in; files, records of finished files, and versions come out.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,14 @@ from lance_spark.format.evolution import (
 )
 from lance_spark.format.schema import ROW_ADDRESS, conform_column
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.lance import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.storage import files, small_files
 from lance_spark.storage.commits import commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.lance import StableRowIds
+from lance_spark.write.pylance import StableRowIds
 
 if TYPE_CHECKING:
     import lance
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class RowQueue:
-    """Rows of batches, which are asked for when they are needed."""
+    """A queue over batches of any size: takes any number of rows, and fetches batches only when needed."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
@@ -71,7 +74,7 @@ class RowQueue:
         return taken
 
 
-# --- Changes the columns of a version through pylance: schemas and casts, then one commit
+# --- Changing the columns of a version: schemas and casts, then one commit
 
 CAST_FILES = pa.schema([("fragment", pa.int64()), ("file", pa.string())])
 """A fragment, and the file with its columns in their new types, as pylance's JSON."""
@@ -79,7 +82,7 @@ _TEMPORARY = "__cast_{}"
 
 
 class CastItem(NamedTuple):
-    """A fragment of which columns are written anew; runs on executors."""
+    """A fragment whose columns are rewritten; runs on executors."""
 
     location: DatasetLocation
     pin: PinnedVersion
@@ -88,7 +91,7 @@ class CastItem(NamedTuple):
 
 
 def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
-    """CAST_FILES of one fragment. Raises CorruptData unless the new file has all rows, the deleted ones among them."""
+    """CAST_FILES of one fragment. Raises CorruptData unless the new file has all rows, including deleted ones."""
     dataset = open_pinned(item.location, item.pin)
 
     def cast(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -101,7 +104,7 @@ def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
         before = {file.path for file in fragment.metadata.files}
         written, _ = fragment.merge_columns(cast, columns=sources)
         if written.physical_rows != fragment.physical_rows:
-            raise CorruptData(f"Fragment {item.fragment} has other rows in its new columns.", hint="Run it again.")
+            raise CorruptData(f"The new columns of fragment {item.fragment} have different rows.", hint="Run it again.")
     (file,) = [file for file in written.to_json()["files"] if file["path"] not in before]
     yield pa.record_batch([pa.array([item.fragment]), pa.array([json.dumps(file)])], CAST_FILES)
 
@@ -116,7 +119,7 @@ def commit_columns(
 ) -> PinnedVersion:
     """Commit planned changes of a version; ``cast_files`` has the files of :func:`cast_fragment` by fragment.
 
-    A new column that is null everywhere conflicts with no append that is under way; every other change does: what is
+    A new column that is null everywhere does not conflict with concurrent appends. Every other change does: rows
     written under the old columns would be misread. Raises Conflict; then nothing was committed.
     """
     import lance
@@ -140,7 +143,7 @@ def discard_casts(location: DatasetLocation, branch: str | None, cast_files: Ite
 def changed_fragments(
     dataset: lance.LanceDataset, schema: LanceSchema, plan: Evolution, cast_files: Mapping[int, str]
 ) -> list[Any]:
-    """All fragments of a version: with their new files, and without those that hold only dropped columns."""
+    """All fragments of a version: with their new files, and without files that hold only dropped columns."""
     if plan.only_adds:
         return [fragment.metadata for fragment in dataset.get_fragments()]
     ids = {entry.name(): entry.id() for entry in schema.fields()}
@@ -165,7 +168,7 @@ def _ids(schema: LanceSchema) -> Iterator[int]:
 
 
 def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> None:
-    """Make the changes of a plan to a dataset without rows."""
+    """Apply the changes of a plan to a dataset without rows."""
     for step in steps:
         path = ".".join(step.path)
         if isinstance(step, AddColumn):
@@ -187,11 +190,11 @@ def _alter(scratch: lance.LanceDataset, path: str, step: AlterColumn) -> None:
         scratch.update_field_metadata({path: {COMMENT: step.comment or None}})
 
 
-# --- Commits files with the values of whole columns: new columns with their files, or other values for columns
+# --- Committing files with values of whole columns, new or existing
 
 Json = dict[str, Any]
 _REPLACED = -2
-"""Stands in a file for a column that another file of the fragment has now."""
+"""Replaces a column in a file if another file of the fragment has that column now."""
 
 
 def commit_added(
@@ -204,8 +207,8 @@ def commit_added(
 ) -> PinnedVersion:
     """Commit new columns together with their values; fragments without a file have nulls.
 
-    One version: nobody sees the columns half full. Any commit since ``pin`` is a Conflict, as the operation names all
-    fragments; appends that are under way go on. Then nothing was committed.
+    All in one version: half-filled columns are never visible. Any commit since ``pin`` raises Conflict, since the
+    operation names all fragments; concurrent appends are not disturbed. After a Conflict nothing was committed.
     """
     import lance
 
@@ -234,8 +237,8 @@ def commit_replaced(
 ) -> PinnedVersion:
     """Commit other values for columns in the fragments that have a file.
 
-    Indexes on the columns forget these fragments: queries look into the files until the indexes are brought up to
-    date. Raises Conflict for changes of these fragments since ``pin``; then nothing was committed.
+    Indexes on the columns no longer cover these fragments: until the indexes are updated, queries scan the files.
+    Raises Conflict for changes of these fragments since ``pin``; then nothing was committed.
     """
     import lance
     from pyroaring import BitMap
@@ -274,7 +277,7 @@ def _ids_of(schema: LanceSchema, names: Sequence[str]) -> list[list[int]]:
 
 
 def _numbered(filled: FilledFile, ids: Sequence[Sequence[int]]) -> Json:
-    """The file, naming its columns by the ids they have in the table."""
+    """The file, with its columns named by their ids in the table."""
     known = {
         own: key
         for column, final in zip(json.loads(filled.ids), ids, strict=True)
@@ -288,7 +291,7 @@ def _left(key: int, gone: set[int]) -> int:
     return _REPLACED if key in gone else key
 
 
-# --- Writes the values of new columns into data files of their own, fragment by fragment; runs on executors
+# --- Writing the values of new columns into files of their own, by fragment; runs on executors
 
 _DOING = "writing the values of new columns"
 
@@ -304,10 +307,10 @@ class FillJob(NamedTuple):
 
 
 def fill_fragment(job: FillJob, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """FILLED of one fragment, whose live rows have the values of ``batches``, in their order.
+    """FILLED of one fragment, whose live rows get the values of ``batches``, in order.
 
-    The columns are taken by their place. Raises SchemaMismatch for another number of rows than the fragment has, or
-    for values that do not fit; CorruptData if the file lacks rows.
+    The columns are matched by place. Raises SchemaMismatch if the number of values is not the fragment's number of
+    rows, or for values that do not fit; CorruptData if the file lacks rows.
     """
     with translated(job.location, _DOING):
         fragment = open_pinned(job.location, job.pin).get_fragment(number)
@@ -324,7 +327,7 @@ def fill_fragment(job: FillJob, number: int, batches: Iterable[pa.RecordBatch]) 
 
 
 def fill_fragments(job: FillJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """FILLED of all fragments that have rows in ``batches``: the row addresses first, in their order, then values."""
+    """FILLED of all fragments with rows in ``batches``: ordered row addresses in the first column, then values."""
     for number, rows in by_fragment(batches):
         yield from fill_fragment(job, number, map(_without_addresses, rows))
 
@@ -332,21 +335,21 @@ def fill_fragments(job: FillJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
 def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
     """The rows of each fragment, to be read before those of the next one.
 
-    Raises SchemaMismatch for another order than that of their addresses.
+    Raises SchemaMismatch if they do not follow the order of their addresses.
     """
     for number, parts in groupby(_parts(batches), key=lambda part: part[0]):
         yield number, _in_order(number, (part for _, part in parts))
 
 
 def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) -> FilledFile:
-    """The file, with blanks for deleted rows, which pylance puts in."""
+    """The file; pylance puts in blanks for deleted rows."""
     before = {file.path for file in fragment.metadata.files}
     reader = pa.RecordBatchReader.from_batches(rows.schema, rows)
     try:
         with translated(location, _DOING):
             made, schema = fragment.merge_columns(reader)
     except LanceSparkError as problem:
-        # pylance wraps what the stream raised into its own text; the original says it better.
+        # pylance wraps the stream's error into its own text; the original is clearer.
         raise rows.failure or problem from None
     rows.check_end()
     (file,) = [entry for entry in made.to_json()["files"] if entry["path"] not in before]
@@ -357,7 +360,7 @@ def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) ->
 
 
 def check_whole(location: DatasetLocation, branch: str | None, written: FilledFile) -> None:
-    """Raise CorruptData unless a file holds all physical rows: pylance commits a shorter one, and cannot read it."""
+    """Raise CorruptData unless a file holds all physical rows: pylance commits a shorter one, but cannot read it."""
     from lance.file import LanceFileReader
 
     path = f"{location.branch_uri(branch)}/data/{json.loads(written.file)['path']}"
@@ -365,7 +368,7 @@ def check_whole(location: DatasetLocation, branch: str | None, written: FilledFi
         rows = LanceFileReader(path, storage_options=location.storage_options).num_rows()
     if rows != written.rows:
         raise CorruptData(
-            f"The file of new columns of fragment {written.fragment} has {rows} rows of {written.rows}.",
+            f"The file with new columns of fragment {written.fragment} has {rows} of {written.rows} rows.",
             hint="Run it again.",
         )
 
@@ -376,7 +379,7 @@ def preorder(field: LanceField) -> list[int]:
 
 
 class _Values(Iterator[pa.RecordBatch]):
-    """Values brought to the stored types, and counted; remembers what went wrong."""
+    """Values converted to the stored types, and counted; keeps the error for its caller."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, fragment: int, rows: int) -> None:
         self.schema = temporary_schema(schema)
@@ -412,8 +415,8 @@ class _Values(Iterator[pa.RecordBatch]):
     def _wrong_count(self, more: str) -> None:
         least = self._rows if more else self._seen
         self.failure = SchemaMismatch(
-            f"Fragment {self._fragment} has {self._rows} rows, and {more}{least} values came for {self._columns}.",
-            hint="Give each row one value: what is computed for a row may not depend on how rows are grouped. For "
+            f"Fragment {self._fragment} has {self._rows} rows, but got {more}{least} values for {self._columns}.",
+            hint="Give each row one value: a row's value must not depend on how rows are grouped. For "
             "values that do, make a DataFrame with a key: add_columns(df, on=key).",
         )
         raise self.failure
@@ -430,14 +433,14 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBa
 
 
 def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows, after a look at the addresses. Raises SchemaMismatch for a row that comes twice or out of turn."""
+    """The rows, after a check of their addresses. Raises SchemaMismatch for a row that is repeated or out of order."""
     last = -1
     for batch in batches:
         addresses: Any = batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False)
         if addresses[0] <= last or (np.diff(addresses) <= 0).any():
             raise SchemaMismatch(
-                f"The values for fragment {number} came in another order than its rows.",
-                hint="Give each row one value by an expression over its own columns; for others make a DataFrame "
+                f"The values for fragment {number} are not in the order of its rows.",
+                hint="Give each row one value, by an expression over its own columns; otherwise make a DataFrame "
                 "with a key: add_columns(df, on=key).",
             )
         last = addresses[-1]
@@ -449,17 +452,17 @@ def _without_addresses(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.select([name for at, name in enumerate(batch.schema.names) if at != place])
 
 
-# --- Records of files that a backfill finished: with them the same call, made again after a kill, goes on
-# They lie in ``_backfill`` below the branch, a directory for each call. A cleanup takes them for what jobs leave
-# behind: those that are old go, as do the files they name, which no version knows.
+# --- Records of files that a backfill finished, from which the same call resumes after a kill
+# They lie in ``_backfill`` below the branch, in a directory for each call. A cleanup treats them as leftovers of jobs:
+# it removes old ones, and the files they name, which no version references.
 
 _SUFFIX = ".json"
 USED_FOR = 3 * 24 * 3600
-"""Seconds for which a record counts. Cleanups delete files that no version names only after more days than that."""
+"""How many seconds a record is valid: less than the days after which cleanups delete files that no version names."""
 
 
 def write_record(location: DatasetLocation, branch: str | None, place: RecordPlace, written: FilledFile) -> None:
-    """Note down a file that was checked."""
+    """Record a file that was checked."""
     content = {**written._asdict(), "written": time.time()}
     small_files.write_file(
         _directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, _json(content)
@@ -467,7 +470,7 @@ def write_record(location: DatasetLocation, branch: str | None, place: RecordPla
 
 
 def read_records(location: DatasetLocation, branch: str | None, place: RecordPlace) -> Mapping[int, FilledFile]:
-    """The files of fragments that an earlier call finished; what cannot be read counts as not finished."""
+    """The files of fragments that an earlier call finished; an unreadable record counts as unfinished."""
     directory = _directory(location, branch, place.call)
     there = frozenset(files.list_names(directory, ""))
     names = {key: name + _SUFFIX for key, name in place.keys.items() if name + _SUFFIX in there}
@@ -501,7 +504,7 @@ def _read(content: bytes) -> FilledFile | None:
         return None
 
 
-# --- Columns that are filled in part: which fragments lack values, and values that stay where there are some
+# --- Partly filled columns: fragments that lack values, and existing values that stay
 
 
 def with_nulls(
@@ -517,12 +520,12 @@ def with_nulls(
 def keeping(
     location: DatasetLocation, pin: PinnedVersion, fragment: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Computed values of a fragment, in the place of nulls only; the columns of ``batches`` are those of the schema."""
+    """Computed values of a fragment, replacing only nulls; ``batches`` have the columns of the schema."""
     stored = RowQueue(read_batches(Scan(location, pin, ScanColumns(tuple(schema.names))), ScanPartition((fragment,))))
     for batch in batches:
         there = stored.take(batch.num_rows)
         if there.num_rows < batch.num_rows:
-            yield batch  # more values than rows, which is told where they are counted
+            yield batch  # more values than rows: reported where they are counted
             continue
         columns = []
         for place, field in enumerate(schema):
@@ -531,7 +534,7 @@ def keeping(
         yield pa.RecordBatch.from_arrays(columns, schema.names)
 
 
-# --- Runs a user's function over the rows of a fragment; on executors
+# --- Running a user's function over the rows of a fragment; on executors
 
 ColumnFunction = Callable[[pa.RecordBatch], Any]
 """From a batch of rows to a batch or table of new columns, or a dict of arrays by name."""
@@ -541,7 +544,7 @@ _made: dict[type, ColumnFunction] = {}
 
 
 class FunctionItem(NamedTuple):
-    """A fragment that a function is applied to."""
+    """A fragment to which a function is applied."""
 
     job: FillJob
     fragment: int
@@ -550,7 +553,7 @@ class FunctionItem(NamedTuple):
 
 
 def fill_by_function(function: ColumnFunction | type, item: FunctionItem) -> Iterator[pa.RecordBatch]:
-    """FILLED of one fragment. Raises SchemaMismatch for what the function may not return."""
+    """FILLED of one fragment. Raises SchemaMismatch for invalid return values."""
     job = item.job
     scan = Scan(job.location, job.pin, ScanColumns(item.columns), batch_size=item.batch_size)
     call = callable_of(function)
@@ -559,7 +562,7 @@ def fill_by_function(function: ColumnFunction | type, item: FunctionItem) -> Ite
 
 
 def callable_of(function: ColumnFunction | type) -> ColumnFunction:
-    """The function to call; of a class the one object of this process."""
+    """The function to call; for a class, this process's one object of it."""
     if not isinstance(function, type):
         return function
     if function not in _made:
@@ -568,7 +571,7 @@ def callable_of(function: ColumnFunction | type) -> ColumnFunction:
 
 
 def called(function: ColumnFunction, batch: pa.RecordBatch, item: FunctionItem) -> pa.RecordBatch:
-    """What the function returned for a batch, in the order of the columns. Raises SchemaMismatch."""
+    """The function's result for a batch, in the order of the columns. Raises SchemaMismatch."""
     schema = item.job.schema
     found = returned_columns(function(batch), schema)
     for name, column in zip(schema.names, found, strict=True):
@@ -576,13 +579,13 @@ def called(function: ColumnFunction, batch: pa.RecordBatch, item: FunctionItem) 
             raise SchemaMismatch(
                 f"The function returned {len(column)} values of '{name}' for {batch.num_rows} rows of fragment "
                 f"{item.fragment}.",
-                hint="It has to return one value for each row of the batch, in their order; None where there is none.",
+                hint="Return one value for each row of the batch, in order; None if a row has no value.",
             )
     return pa.RecordBatch.from_arrays(found, schema.names)
 
 
 def returned_columns(returned: Any, schema: pa.Schema) -> list[pa.Array]:
-    """What a function returned, as arrays in the order of the columns. Raises SchemaMismatch."""
+    """A function's result, as arrays in the order of the columns. Raises SchemaMismatch."""
     if isinstance(returned, pa.RecordBatch | pa.Table):
         columns: Mapping[str, Any] = {name: returned.column(name) for name in returned.schema.names}
     elif isinstance(returned, Mapping):
@@ -594,7 +597,7 @@ def returned_columns(returned: Any, schema: pa.Schema) -> list[pa.Array]:
         )
     if {*columns} != {*schema.names}:
         raise SchemaMismatch(
-            f"The function returned the columns {_listed(columns)}, and the schema has {_listed(schema.names)}.",
+            f"The function returned the columns {_listed(columns)}, but the schema has {_listed(schema.names)}.",
             hint="Return exactly the columns of the schema.",
         )
     return [_array(columns[field.name], field) for field in schema]
@@ -627,7 +630,7 @@ def _listed(names: Any) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
-# --- Values of a function for the rows that a condition is true for; the others keep theirs
+# --- Values of a function for the rows that meet a condition; the others keep theirs
 # Runs on executors.
 
 CHOSEN = "__chosen"
@@ -636,18 +639,18 @@ CHOSEN = "__chosen"
 
 class _Chosen(NamedTuple):
     mask: npt.NDArray[np.bool_]
-    """Of the live rows of a fragment, in their order."""
+    """One entry for each live row of a fragment, in order."""
     addresses: npt.NDArray[np.int64]
-    """Of the rows that are meant."""
+    """The addresses of the chosen rows."""
 
 
 def fill_chosen(
     function: ColumnFunction | type, make: Callable[[int], FunctionItem], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """FILLED of all fragments that have rows in ``batches``, of addresses, in their order, and CHOSEN.
+    """FILLED of all fragments with rows in ``batches``, which hold ordered addresses and CHOSEN.
 
-    ``make`` gives what there is to do for a fragment. The function gets the rows that were chosen, and nothing else.
-    Raises SchemaMismatch for what it may not return.
+    ``make`` returns the work for a fragment. The function gets only the chosen rows. Raises SchemaMismatch for invalid
+    return values.
     """
     call = callable_of(function)
     for number, rows in by_fragment(batches):
@@ -665,7 +668,7 @@ def _chosen(rows: Iterable[pa.RecordBatch]) -> _Chosen:
 
 
 def _values(call: ColumnFunction, item: FunctionItem, chosen: _Chosen) -> Iterator[pa.RecordBatch]:
-    """The values of all live rows of a fragment: those that are stored, with new ones in their places."""
+    """The values of all live rows of a fragment: the stored ones, with new ones in their places."""
     schema = item.job.schema
     scan = Scan(item.job.location, item.job.pin, ScanColumns(tuple(schema.names)))
     new = RowQueue(_new_values(call, item, chosen.addresses))
@@ -677,7 +680,7 @@ def _values(call: ColumnFunction, item: FunctionItem, chosen: _Chosen) -> Iterat
             break
         yield _put(old, mask, new.take(int(mask.sum())), schema) if mask.any() else old
     if first != len(chosen.mask):
-        raise CorruptData(f"The condition was not computed for each row of fragment {item.fragment}.")
+        raise CorruptData(f"The condition was not computed for every row of fragment {item.fragment}.")
 
 
 def _new_values(call: ColumnFunction, item: FunctionItem, addresses: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Commits new rows together with the columns that they bring along."""
+"""Commits new rows together with the new columns that they bring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_spark.columns.lance import apply_steps, changed_fragments, preorder
+from lance_spark.columns.pylance import apply_steps, changed_fragments, preorder
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.contents import Contents
@@ -35,7 +35,8 @@ def commit_evolved(
 ) -> PinnedVersion:
     """Commit rows, and the columns of ``plan``, as one version that follows ``pin``.
 
-    ``cast_files`` as of ``commit_columns``. Any commit since ``pin`` is a Conflict; then nothing was committed.
+    ``cast_files`` is the same as for ``commit_columns``. Any commit since ``pin`` raises Conflict; then nothing was
+    committed.
     """
     import lance
 
@@ -53,7 +54,7 @@ def commit_evolved(
 
 
 class EvolvedRows:
-    """Fragments that tasks wrote as if for a new table, whose fields pylance numbers from 0."""
+    """Fragments that tasks wrote as if for a new table, with pylance's field numbers from 0."""
 
     def __init__(self, schema: pa.Schema, fragments: Sequence[str], properties: Mapping[str, str]) -> None:
         """``schema`` is that of the rows; ``fragments`` are pylance's JSON."""

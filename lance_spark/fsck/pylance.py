@@ -1,4 +1,4 @@
-"""Looks inside of single files: whether they can be opened, and hold as many rows as a version says."""
+"""Looks inside single files, reads descriptions of blobs, and commits the versions of repairs. Through pylance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
 from lance_spark.format.transactions import Transaction
 from lance_spark.fsck.rules import Inside
-from lance_spark.scan.lance import parse_deletions
+from lance_spark.scan.pylance import parse_deletions
 from lance_spark.storage import files
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import open_pinned
@@ -25,7 +25,7 @@ from lance_spark.storage.versions import read_transaction, version_numbers
 
 _MAGIC = b"LANC"
 _LEGACY = ((0, 1), (0, 2))
-"""Versions in the footers of files of the first format, which have no reader of their own any more."""
+"""Versions in the footers of files of the first format, which pylance can no longer open."""
 _FOOTER = 8
 _MISSING = {layout.DELETION: finding_codes.DELETION_MISSING, layout.INDEX: finding_codes.INDEX_MISSING}
 _DAMAGED = {layout.DELETION: finding_codes.DELETION_DAMAGED, layout.INDEX: finding_codes.INDEX_DAMAGED}
@@ -34,17 +34,17 @@ _IS_OPENED = (".lance", ".idx")
 
 @dataclass(frozen=True)
 class LookInside:
-    """Looks inside of files of a dataset; runs on executors."""
+    """Looks inside files of a dataset; runs on executors."""
 
     location: DatasetLocation
 
     def __call__(self, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
-        """For each file what is wrong with it, as a code and a detail; None for a sound one."""
+        """For each file, what is wrong with it as a code and a detail; None for a sound one."""
         return each(self.location, partial(_look, self.location), insides)
 
 
 def size_of(location: DatasetLocation, path: str) -> int | None:
-    """Bytes of a file, by its path below the dataset or by its URI; None if it is not there."""
+    """Size of a file in bytes, by its path below the dataset or its URI; None if it does not exist."""
     place, below = _place(location, path)
     with reachable(place):
         filesystem = open_filesystem(place)
@@ -86,13 +86,13 @@ def _index(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
     if not inside.path.endswith(_IS_OPENED):
         return None
     tail = _tail(location, inside.path)
-    return None if tail.endswith(_MAGIC) else (finding_codes.INDEX_DAMAGED, "it does not end as an index file does")
+    return None if tail.endswith(_MAGIC) else (finding_codes.INDEX_DAMAGED, "it does not end like an index file")
 
 
 def _data(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
     tail = _tail(location, inside.path)
     if not tail.endswith(_MAGIC):
-        return finding_codes.DATA_DAMAGED, "it does not end as a data file does"
+        return finding_codes.DATA_DAMAGED, "it does not end like a data file"
     if (int.from_bytes(tail[:2], "little"), int.from_bytes(tail[2:4], "little")) in _LEGACY:
         return None
     from lance.file import LanceFileReader
@@ -104,7 +104,7 @@ def _data(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
             rows = LanceFileReader(uri, storage_options=place.storage_options).num_rows()
     except (NotFound, StorageFailure, CorruptData):
         raise
-    except LanceSparkError as problem:  # what else pylance says of bytes that it does not understand
+    except LanceSparkError as problem:  # pylance's other errors for unreadable bytes
         return finding_codes.DATA_DAMAGED, problem.message
     if inside.rows and rows != inside.rows:
         return finding_codes.ROW_COUNT, f"{rows:,} rows instead of {inside.rows:,}"
@@ -125,7 +125,7 @@ def _place(location: DatasetLocation, path: str) -> tuple[DatasetLocation, str]:
     return (DatasetLocation(path, location.options), "") if "://" in path or path.startswith("/") else (location, path)
 
 
-# --- Reads where the blobs of a fragment are, without reading the blobs
+# --- Reading descriptions of blobs, without the blobs
 
 
 def read_descriptions(
@@ -135,14 +135,14 @@ def read_descriptions(
     dataset = open_pinned(location, pin)
     found = dataset.get_fragment(fragment)
     if found is None:
-        raise NotFound(f"There is no fragment {fragment} in {pin}.")
+        raise NotFound(f"{pin} has no fragment {fragment}.")
     with translated(location, "reading descriptions of blobs"):
         scanner = dataset.scanner(columns=list(columns), fragments=[found], blob_handling="blobs_descriptions")
         for batch in scanner.to_batches():
             yield from batch.columns
 
 
-# --- Commits versions without fragments that cannot be read, and tells the versions that repairs made
+# --- Versions made by repairs
 
 RESTORED = "restored"
 
@@ -150,7 +150,7 @@ RESTORED = "restored"
 def leave_out(
     location: DatasetLocation, head: PinnedVersion, fragments: Sequence[int], properties: Mapping[str, str]
 ) -> PinnedVersion:
-    """A version in which all rows of some fragments are deleted, without reading any of them. Raises Conflict."""
+    """Commit a version in which all rows of some fragments are deleted, without reading them. Raises Conflict."""
     import lance
 
     operation = lance.LanceOperation.Delete([], list(fragments), "a repair left out what cannot be read")
@@ -158,9 +158,9 @@ def leave_out(
 
 
 def versions_after(location: DatasetLocation, branch: str | None, version: int) -> dict[int, str]:
-    """The versions of a branch after one, and by which repair each was made.
+    """The versions of a branch after one, with the repair that made each.
 
-    RESTORED for one that made an older version the newest again, "" for one of somebody else.
+    RESTORED if it made an older version the newest again, "" if no repair made it.
     """
     found = {}
     for number in version_numbers(location, branch):

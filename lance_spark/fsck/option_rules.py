@@ -1,0 +1,31 @@
+"""The options of a check and of a repair. Light: a command shows them without loading what checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE
+from lance_spark.core.declared import option
+
+
+@dataclass(frozen=True)
+class FsckOptions:
+    """How a dataset is checked."""
+
+    deep: bool = option(False, "open files: footers, numbers of rows, deletions, indexes, row ids")
+    clones: tuple[str, ...] = option(
+        (), "a clone that is not recorded; what it reads here must exist", flag="clone", metavar="URI"
+    )
+    clones_from: tuple[str, ...] = option((), "a directory; all datasets below it count as clones", metavar="URI")
+    left_after: timedelta = DEFAULT_UNVERIFIED_AGE
+    """Files that no version names are noted from this age on."""
+
+
+@dataclass(frozen=True)
+class RepairOptions:
+    """How a dataset is repaired."""
+
+    on_main: bool = option(False, "let a repair commit to branches themselves, including main")
+    dry_run: bool = True
+    """Only plan the repair."""
