@@ -1,10 +1,11 @@
 """Patches of classic PySpark, in effect while a session is registered.
 
 ``DataFrameReader.format`` returns a reader that loads natively, for this package's formats in a registered session.
-``SparkSession.sql`` and ``MergeIntoWriter.merge`` execute an UPDATE, DELETE or MERGE of a Lance table, and ``sql`` also
-OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, like ``sql``, refuses Lance tables in Spark's
-own catalog. ``DataFrameWriter.save`` sends rows to Python as columns. ``Catalog.listTables`` lists the root of a catalog. The conversion of Java's exceptions recognizes this
-package's errors. Everything else behaves as before. Unregistering the last session removes all patches.
+``SparkSession.sql`` and ``MergeIntoWriter.merge`` execute an UPDATE, DELETE or MERGE of a Lance table, and ``sql``
+also OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, like ``sql``, refuses Lance tables in
+Spark's own catalog. ``DataFrameWriter.save`` sends rows to Python as columns. ``Catalog.listTables`` lists the root of
+a catalog. The conversion of Java's exceptions recognizes this package's errors. Everything else behaves as before.
+Unregistering the last session removes all patches.
 """
 
 from __future__ import annotations
