@@ -190,9 +190,9 @@ def new_rows(schema: pa.Schema, entries: Iterable[Entry]) -> pa.Table:
         METADATA: [entry.metadata for entry in given],
     }
     columns = []
-    for each_field in schema:
-        known = values.get(each_field.name, [None] * len(given))
-        columns.append(pa.array(known, each_field.type))
+    for column in schema:
+        known = values.get(column.name, [None] * len(given))
+        columns.append(pa.array(known, column.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -210,12 +210,12 @@ def upgraded(schema: pa.Schema) -> pa.Schema:
     added with an expression not nullable.
     """
     fields = []
-    for each_field in schema:
-        if each_field.name not in SCHEMA.names:
-            each_field = each_field.with_nullable(True)
-        if each_field.name == OBJECT_ID and PRIMARY_KEY not in (each_field.metadata or {}):
-            each_field = each_field.with_metadata({**(each_field.metadata or {}), PRIMARY_KEY: b"0"})
-        fields.append(each_field)
+    for column in schema:
+        if column.name not in SCHEMA.names:
+            column = column.with_nullable(True)
+        if column.name == OBJECT_ID and PRIMARY_KEY not in (column.metadata or {}):
+            column = column.with_metadata({**(column.metadata or {}), PRIMARY_KEY: b"0"})
+        fields.append(column)
     fields += [field for field in SCHEMA if field.name not in schema.names]
     return pa.schema(fields, schema.metadata)
 
@@ -230,9 +230,9 @@ def upgraded_rows(table: pa.Table) -> pa.Table:
     if table.schema.equals(SCHEMA, check_metadata=True):
         return table
     schema = upgraded(table.schema)
-    for each_field in schema:
-        if each_field.name not in table.column_names:
-            table = table.append_column(each_field, pa.nulls(table.num_rows, each_field.type))
+    for column in schema:
+        if column.name not in table.column_names:
+            table = table.append_column(column, pa.nulls(table.num_rows, column.type))
     return table.cast(schema)
 
 

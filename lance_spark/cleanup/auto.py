@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from lance_spark.cleanup.rules import DEFAULT_COMMIT_WINDOW, VersionRule
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import from_span
+from lance_spark.core.show import from_span
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files

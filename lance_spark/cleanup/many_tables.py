@@ -26,8 +26,7 @@ from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Item, LocalRunner, Runner, Work
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound
-from lance_spark.storage import versions as version_listing
-from lance_spark.storage import versions as version_reader
+from lance_spark.storage import versions as stored_versions
 from lance_spark.survey.survey import ATTEMPTS, branch_directories
 
 _THREADS_OF_A_TASK = 4
@@ -178,10 +177,10 @@ def _look_at_branch(location: DatasetLocation, branch: str | None) -> _BranchGla
 
 
 def _look_once(location: DatasetLocation, branch: str | None) -> _BranchGlance:
-    versions = version_listing.version_numbers(location, branch)
+    versions = stored_versions.version_numbers(location, branch)
     for version in reversed(versions):
         with suppress(CorruptData):
-            snapshot = version_reader.read_snapshot(location, PinnedVersion(branch, version))
+            snapshot = stored_versions.read_snapshot(location, PinnedVersion(branch, version))
             bases = frozenset(root.uri for root in snapshot.bases.values())
             return _BranchGlance(len(versions), snapshot.contents.fragment_count, bases)
     return _BranchGlance(len(versions))
@@ -196,7 +195,7 @@ def clean_some(tasks: Sequence[_TableTask]) -> Iterator[pa.RecordBatch]:
 def _cleaned(task: _TableTask) -> dict[str, Any]:
     location, name, shared = task.table.location, task.table.name, task.shared
     try:
-        if not version_listing.version_numbers(location, None):
+        if not stored_versions.version_numbers(location, None):
             return empty(name, location.uri)
         plan = plan_cleanup(location, task.policy, LocalRunner(_THREADS_OF_A_TASK), shared.now_ns)
         report = plan.apply(shared.max_deletes_per_second) if shared.execute else plan.report()
@@ -210,7 +209,7 @@ def _cleaned(task: _TableTask) -> dict[str, Any]:
 def _is_gone(location: DatasetLocation) -> bool:
     """Whether a table was dropped or moved during its cleanup, which is not a failure."""
     try:
-        return not version_listing.version_numbers(location, None)
+        return not stored_versions.version_numbers(location, None)
     except LanceSparkError:
         return False
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from lance_spark.core.options import Section, to_choice, to_int
 from lance_spark.core.show import from_span, to_span
@@ -198,19 +198,24 @@ def as_markdown(kind: type) -> Iterator[str]:
         yield f"| `{each.name}` | {flag} | {key} | {each.help} |"
 
 
+_KINDS: Mapping[Any, str] = {
+    timedelta: "span",
+    int: "number",
+    frozenset: "numbers",
+    bool: "flag",
+    tuple: "texts",
+    Sequence: "texts",
+    str: "text",
+}
+
+
 def _kind(type_: Any, spelling: Spelling) -> Any:
+    """By the field's type; ``None`` beside it only says that the option may be left out."""
     if spelling.choices is not None:
         return "choice"
-    text = str(type_)
-    if "timedelta" in text:
-        return "span"
-    if "frozenset" in text:
-        return "numbers"
-    if "tuple" in text or "Sequence" in text:
-        return "texts"
-    if "bool" in text:
-        return "flag"
-    return "number" if "int" in text else "text"
+    if type(None) in get_args(type_):
+        (type_,) = (each for each in get_args(type_) if each is not type(None))
+    return _KINDS[get_origin(type_) or type_]
 
 
 def _several(given: Any) -> Iterator[Any]:

@@ -15,8 +15,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-from lance_spark.core.show import from_span as from_span
-from lance_spark.core.show import to_span as to_span
+from lance_spark.core.show import to_span
 from lance_spark.errors import InvalidOption, Refused
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

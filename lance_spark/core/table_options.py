@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from lance_spark.core import options
 from lance_spark.core import options as text
 from lance_spark.core.options import CATALOG_OPTIONS
 from lance_spark.core.refs import RefSpec, branch_or_none, check_new_branch_name, check_tag_name
@@ -473,14 +472,14 @@ def refuse_stream_options(options: Mapping[str, str]) -> None:
 
 def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> StreamReadOptions:
     """Parse the result of :func:`split_stream_options`. Raises InvalidOption for invalid values."""
-    changes = options.to_bool("changes", own.get("changes", "false"))
+    changes = text.to_bool("changes", own.get("changes", "false"))
     for name in rest:
         _check_rest(name.lower(), changes)
     if "starting_version" in own and "starting_timestamp" in own:
         raise InvalidOption(
             "Options 'starting_version' and 'starting_timestamp' both choose where to begin.", hint="Give one of them."
         )
-    skip = options.to_bool("skip_change_commits", own.get("skip_change_commits", "false"))
+    skip = text.to_bool("skip_change_commits", own.get("skip_change_commits", "false"))
     if changes and skip:
         raise InvalidOption(
             "Options 'changes' and 'skip_change_commits' contradict each other.", hint="Give one of them."
@@ -491,17 +490,17 @@ def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> Str
     moment = own.get("starting_timestamp")
     return StreamReadOptions(
         starting_version=_version(own.get("starting_version")),
-        starting_timestamp=None if moment is None else options.to_moment("starting_timestamp", moment),
+        starting_timestamp=None if moment is None else text.to_moment("starting_timestamp", moment),
         max_files=_number(own, "max_files_per_trigger"),
-        max_bytes=options.to_bytes("max_bytes_per_trigger", own["max_bytes_per_trigger"])
+        max_bytes=text.to_bytes("max_bytes_per_trigger", own["max_bytes_per_trigger"])
         if "max_bytes_per_trigger" in own
         else None,
         max_versions=_number(own, "max_versions_per_trigger"),
         changes=changes,
-        images=options.to_choice("images", own.get("images", "update"), ("update", "post", "none")),
-        key=options.to_columns("key", own["key"]) if "key" in own else (),
+        images=text.to_choice("images", own.get("images", "update"), ("update", "post", "none")),
+        key=text.to_columns("key", own["key"]) if "key" in own else (),
         skip_change_commits=skip,
-        fail_on_data_loss=options.to_bool("fail_on_data_loss", own.get("fail_on_data_loss", "true")),
+        fail_on_data_loss=text.to_bool("fail_on_data_loss", own.get("fail_on_data_loss", "true")),
         query_id=own.get("query_id"),
         checkpoint=own.get("checkpointLocation"),
     )
@@ -525,7 +524,7 @@ def _check_rest(name: str, changes: bool) -> None:
 
 
 def _number(own: Mapping[str, str], name: str) -> int | None:
-    return options.to_int(name, own[name], minimum=1) if name in own else None
+    return text.to_int(name, own[name], minimum=1) if name in own else None
 
 
 def _version(value: str | None) -> int | str | None:
@@ -538,4 +537,4 @@ def _version(value: str | None) -> int | str | None:
         int(word)
     except ValueError:
         return word
-    return options.to_int("starting_version", word, minimum=1)
+    return text.to_int("starting_version", word, minimum=1)

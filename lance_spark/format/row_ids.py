@@ -81,8 +81,8 @@ def _segment(segment: Any) -> Iterable[int]:
 
 
 def _array(encoded: Any) -> list[int]:
-    for each_field, offsets in encoded.ListFields():
-        values = array(_WIDTHS[each_field.name])
+    for width, offsets in encoded.ListFields():
+        values = array(_WIDTHS[width.name])
         values.frombytes(offsets.values)
         if sys.byteorder == "big":
             values.byteswap()

@@ -342,16 +342,16 @@ def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | st
     single = [sorts_newest_first(files[0].name) for files in by_version.values() if len(files) == 1]
     keeps_newer = sum(single) * 2 >= len(single)
     moved = []
-    for each_files in by_version.values():
-        if len(each_files) == 1:
+    for named in by_version.values():
+        if len(named) == 1:
             continue
-        digests = {one.name: look_at_file(location, chain.path(one)) for one in each_files}
+        digests = {one.name: look_at_file(location, chain.path(one)) for one in named}
         if (
             len({(one.size, one.sha256) for one in digests.values() if one is not None}) != 1
             or None in digests.values()
         ):
             return "the two manifests differ: keep the right one"
-        newer, older = manifest_names(each_files[0].version)
+        newer, older = manifest_names(named[0].version)
         digest = digests.get(older if keeps_newer else newer)
         if digest is None:
             return "the manifests have unknown names"

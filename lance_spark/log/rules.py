@@ -13,10 +13,8 @@ from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, pla
 from lance_spark.core.refs import (
     MAIN,
     Branch,
-    Lifetime,
     PinnedVersion,
     RefSpec,
-    RefTable,
     Tag,
     VersionInfo,
     is_plan,
@@ -46,98 +44,7 @@ from lance_spark.core.show import (
 )
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
 from lance_spark.log.graph_rules import ROW, GraphRow, draw, lay_out, svg
-
-SHOWN = 20
-"""How many of a dataset's branches or tags are shown."""
-
-
-def branch_grid(branches: Iterable[Branch]) -> Grid:
-    """Branches as a table."""
-    return _grid(("branch", "made from", "made"), [(branch.row, branch.lifetime) for branch in branches])
-
-
-def tag_grid(tags: Iterable[Tag]) -> Grid:
-    """Tags as a table."""
-    return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
-
-
-def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> Grid:
-    """Adds a column for lifetimes if any row has one."""
-    told = [str(lifetime) for _, lifetime in rows]
-    if not any(told):
-        return Grid(header, tuple(row for row, _ in rows))
-    return Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
-
-
-def more(count: int, shown: int) -> tuple[str, ...]:
-    """A note on how many are not shown."""
-    return (f"{count - shown:,} more: list() has all",) if count > shown else ()
-
-
-class BranchList(Shown, list[Branch]):
-    """A list of branches that prints as a table."""
-
-    hidden = 0
-    """How many are left out because they are the plans of frozen sets."""
-
-    def __repr__(self) -> str:
-        return _listed(self)
-
-    def __str__(self) -> str:
-        return _with_notes(branch_grid(self).text() or "no branches", self._notes())
-
-    def _card(self) -> Card:
-        grids = (branch_grid(self),)
-        return Card(counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
-
-
-class TagList(Shown, list[Tag]):
-    """A list of tags that prints as a table."""
-
-    hidden = 0
-    """How many are left out because clones, merges, streams and frozen sets need them."""
-
-    def __repr__(self) -> str:
-        return _listed(self)
-
-    def __str__(self) -> str:
-        return _with_notes(tag_grid(self).text() or "no tags", self._notes())
-
-    def _card(self) -> Card:
-        return Card(counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        of = "clones, merges, streams and frozen sets"
-        return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
-
-
-def listed_branches(refs: RefTable, everything: bool) -> BranchList:
-    """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
-    found = [branch for _, branch in sorted(refs.branches.items())]
-    made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
-    made.hidden = len(found) - len(made)
-    return made
-
-
-def listed_tags(refs: RefTable, everything: bool) -> TagList:
-    """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
-    found = [tag for _, tag in sorted(refs.tags.items())]
-    made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, refs.tags))
-    made.hidden = len(found) - len(made)
-    return made
-
-
-def _with_notes(text: str, notes: Iterable[str]) -> str:
-    return "\n\n".join([text, *(f"note: {note}" for note in notes)])
-
-
-def _listed(values: Iterable[object]) -> str:
-    inside = ",\n ".join(map(repr, values))
-    return f"[{inside}]"
-
+from lance_spark.log.listing_rules import SHOWN, branch_grid, more, tag_grid
 
 # --- A table, its branches, tags and remotes as cards
 # Pure.

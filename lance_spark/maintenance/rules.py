@@ -15,10 +15,10 @@ from typing import Any
 
 from lance_spark.cleanup.rules import CleanupPolicy, policy_of
 from lance_spark.core.declared import declared, file_values, option
-from lance_spark.core.options import Section, from_span, read_toml
+from lance_spark.core.options import Section, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted, few, readable
+from lance_spark.core.show import counted, few, from_span, readable
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.order_rules import Ordering, ordering_of

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lance_spark.core.options import to_span
-from lance_spark.core.show import Tell, untold
+from lance_spark.core.show import Tell, to_span, untold
 from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
 from lance_spark.maintenance.rules import MaintenancePolicy, maintenance_policy

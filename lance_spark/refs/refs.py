@@ -38,7 +38,7 @@ from lance_spark.core.refs import (
     ref_file,
 )
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, PermissionDenied, Refused, StorageFailure
-from lance_spark.log.rules import BranchList, TagList, listed_branches, listed_tags
+from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
 from lance_spark.refs.rules import (
     check_create_branch,

@@ -18,7 +18,7 @@ from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, protect, write_down
 from lance_spark.remotes.report import FetchResult
 from lance_spark.storage import refs
-from lance_spark.storage import versions as version_reader
+from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import find_latest, locate, pin_latest, pin_version
 from lance_spark.storage.versions import VersionCache
 
@@ -121,13 +121,13 @@ def _check_target(source: Remote, target: DatasetLocation) -> None:
 def _is_begun(source: Remote, target: DatasetLocation) -> bool:
     """Whether a clone of this source was interrupted here: the clone itself made the newest version."""
     newest = pin_latest(target, None)
-    transaction = version_reader.read_transaction(target, newest)
+    transaction = stored_versions.read_transaction(target, newest)
     if transaction is None:
         return False
     if transaction.cloned_from is not None:
         return locate(transaction.cloned_from).uri == source.location.uri  # by pylance; a deep one has no bases
     trace = read_trace(transaction.properties)
-    roots = version_reader.read_snapshot(target, newest).bases.values()
+    roots = stored_versions.read_snapshot(target, newest).bases.values()
     made_here = trace is not None and trace.action in (BEGIN, CLONE)
     return made_here and any(root.uri == source.location.uri for root in roots)
 
@@ -186,14 +186,14 @@ def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVe
         if follows.newest is None:
             continue
         here = PinnedVersion(following_name(source.name, follows.branch), follows.newest.local)
-        uris = (root.uri for root in version_reader.read_snapshot(target, here).bases.values())
+        uris = (root.uri for root in stored_versions.read_snapshot(target, here).bases.values())
         if any(is_within(uri, source.location.uri) for uri in uris):
             versions.append(PinnedVersion(follows.branch, follows.newest.remote))
     return versions
 
 
 def _trace(location: DatasetLocation, pin: PinnedVersion) -> Trace | None:
-    transaction = version_reader.read_transaction(location, pin)
+    transaction = stored_versions.read_transaction(location, pin)
     return None if transaction is None else read_trace(transaction.properties)
 
 

@@ -69,9 +69,8 @@ from lance_spark.remotes.rules import (
     stops,
     with_parents,
 )
-from lance_spark.storage import refs, versions
-from lance_spark.storage import versions as version_listing
-from lance_spark.storage import versions as version_reader
+from lance_spark.storage import refs
+from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import open_latest, pin_latest, pin_version
 from lance_spark.storage.files import each
 from lance_spark.storage.versions import VersionCache
@@ -221,7 +220,7 @@ class _Fetch:
 
     def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
         """The pair of the version that a branch was created from, if that version was fetched and still exists."""
-        there = versions.version_numbers(self.local, following_name(parent.remote, parent.branch))
+        there = stored_versions.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
     def _first(self, chain: RemoteChain) -> int:
@@ -354,7 +353,10 @@ def check_free(local: DatasetLocation, name: str) -> Branch | None:
     branch = refs.read_branch(local, name)
     if branch is None:
         return None
-    if read_follows(branch) is None and max(versions.version_numbers(local, name), default=0) > branch.parent_version:
+    if (
+        read_follows(branch) is None
+        and max(stored_versions.version_numbers(local, name), default=0) > branch.parent_version
+    ):
         raise Refused(
             f"The branch '{name}' is your own, but a fetch needs that name to follow the remote.",
             hint=hints.of("Rename it (", hints.rename_branch(name), "), or give the remote another name."),
@@ -400,7 +402,7 @@ def look(
                 open_latest(remote)  # a missing dataset is the better error
                 raise missing("branch", name or MAIN, [MAIN, *own])
         names = with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
-    versions = dict(zip(names, each(remote, partial(version_listing.version_numbers, remote), names), strict=True))
+    versions = dict(zip(names, each(remote, partial(stored_versions.version_numbers, remote), names), strict=True))
     chains = {}
     for name in names:
         if not versions[name]:
@@ -531,7 +533,7 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
     if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
         return False
     try:
-        head = version_reader.read_contents(local, trace.source).head
+        head = stored_versions.read_contents(local, trace.source).head
     except NotFound:
         return False
     branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
@@ -546,9 +548,9 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
     """
     name = following_name(follows.remote, follows.branch)
     after = 0 if follows.newest is None else follows.newest.local
-    versions = [version for version in version_listing.version_numbers(local, name) if version > after]
+    versions = [version for version in stored_versions.version_numbers(local, name) if version > after]
     last: tuple[int, Trace] | None = None
-    for version, transaction in version_reader.read_transactions(local, name, versions).items():
+    for version, transaction in stored_versions.read_transactions(local, name, versions).items():
         if transaction is not None and transaction.operation in _QUIET:
             continue
         trace = None if transaction is None else read_trace(transaction.properties)
@@ -623,7 +625,7 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
         tags.create(name, pin)
     except AlreadyExists:
         tags.move(name, pin)  # the branch was deleted and created again
-    if pin.version not in versions.version_numbers(remote.location, pin.branch):
+    if pin.version not in stored_versions.version_numbers(remote.location, pin.branch):
         # A cleanup just removed the version; the next cleanup would stop at a tag that points nowhere.
         with suppress(NotFound):
             tags.delete(name)
@@ -688,7 +690,7 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     versions = [
         PinnedVersion(branch, version)
         for branch in branches
-        for version in version_listing.version_numbers(local, branch)
+        for version in stored_versions.version_numbers(local, branch)
     ]
     if len(versions) > _MANY:
         return None
@@ -696,7 +698,7 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     used: set[File] = set()
     for pin in versions:
         try:
-            snapshot = version_reader.read_snapshot(local, pin)
+            snapshot = stored_versions.read_snapshot(local, pin)
         except NotFound:
             continue  # cleaned up a moment ago
         used.update(file for file in _files(snapshot) if is_within(file[0], root))

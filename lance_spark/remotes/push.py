@@ -41,8 +41,7 @@ from lance_spark.remotes.fetch import (
 from lance_spark.remotes.report import PushResult
 from lance_spark.remotes.rules import reshaping
 from lance_spark.storage import refs
-from lance_spark.storage import versions as version_listing
-from lance_spark.storage import versions as version_reader
+from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.commits import check_mergeable, check_writable
 from lance_spark.storage.datasets import find_latest, pin_latest, pin_version
 
@@ -124,8 +123,8 @@ def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: Pinn
     base = pin_latest(local, following_name(remote.name, branch))
     steps = []
     for stretch in graph.path(pin, graph.node(base), base):
-        versions = [name for name in version_listing.version_numbers(local, stretch.branch) if name > stretch.after]
-        transactions = version_reader.read_transactions(
+        versions = [name for name in stored_versions.version_numbers(local, stretch.branch) if name > stretch.after]
+        transactions = stored_versions.read_transactions(
             local, stretch.branch, [name for name in versions if name <= stretch.until]
         )
         operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
@@ -190,7 +189,7 @@ def _is_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion) -> bool:
 
 
 def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
-    transaction = version_reader.read_transaction(local, pin)
+    transaction = stored_versions.read_transaction(local, pin)
     return (None if transaction is None else transaction.message) or f"Push {pin}"
 
 
@@ -210,7 +209,7 @@ def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion)
     follows = followed(refs.read_refs(local), remote.name).get(None)
     if follows is not None and follows.newest is not None:
         return False
-    transaction = version_reader.read_transaction(remote.location, latest)
+    transaction = stored_versions.read_transaction(remote.location, latest)
     trace = None if transaction is None else read_trace(transaction.properties)
     return trace is not None and trace.action == BEGIN and is_own_push(local, trace)
 
@@ -226,7 +225,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     name = following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
-    pylance.create(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
+    pylance.create(remote.location, local, stored_versions.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)
@@ -237,7 +236,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     table = refs.read_refs(local)
     graph = Graph(local, table)
     # Everything descends from a table without rows: all of main, and every branch created from it.
-    oldest = min(version_listing.version_numbers(local, None))
+    oldest = min(stored_versions.version_numbers(local, None))
     edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
     pair = VersionPair(empty.version, there.version)
     write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))

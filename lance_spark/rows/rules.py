@@ -359,15 +359,15 @@ def column_conflict(before: Sequence[Field], after: Sequence[Field], writes: boo
     ``writes`` is whether the change has new rows, which lack the added columns.
     """
     now = {field.id: _shape(field) for field in after}
-    for each_field in before:
-        if each_field.id not in now:
-            return f"column '{each_field.name}' was dropped or replaced"
-        if now[each_field.id] != _shape(each_field):
-            return f"column '{each_field.name}' was altered"
+    for column in before:
+        if column.id not in now:
+            return f"column '{column.name}' was dropped or replaced"
+        if now[column.id] != _shape(column):
+            return f"column '{column.name}' was altered"
     known = {field.id for field in before}
-    for each_field in after:
-        if writes and each_field.id not in known and not each_field.nullable:
-            return f"column '{each_field.name}' was added, and cannot be null"
+    for column in after:
+        if writes and column.id not in known and not column.nullable:
+            return f"column '{column.name}' was added, and cannot be null"
     return None
 
 

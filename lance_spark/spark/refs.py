@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import names_of, to_span
+from lance_spark.core.options import names_of
 from lance_spark.core.refs import Branch, RefSpec, Tag, branch_or_none
-from lance_spark.core.show import Card, Shown
+from lance_spark.core.show import Card, Shown, to_span
 from lance_spark.core.table_options import parse_ref
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
@@ -18,8 +18,7 @@ from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.merge.merge import MergeOptions, merge
-from lance_spark.refs import refs as branch_actions
-from lance_spark.refs import refs as tag_actions
+from lance_spark.refs import refs as ref_actions
 from lance_spark.refs.reflog import DEFAULT_COUNT, list_changes, restore_branch, restore_tag
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
@@ -50,7 +49,7 @@ class Branches(Shown):
 
     def list(self, all: bool = False) -> list[Branch]:
         """The branches except for main, by name; with ``all`` also the plans of frozen sets."""
-        return branch_actions.list_branches(self.location, all)
+        return ref_actions.list_branches(self.location, all)
 
     def create(
         self,
@@ -65,11 +64,11 @@ class Branches(Shown):
         ``settings`` are those of :meth:`alter`. Raises InvalidName with the broken rule, AlreadyExists, NotFound.
         """
         check_settings(settings)
-        made = branch_actions.create_branch(self.location, name, spec_of(branch=branch, tag=tag, version=version))
+        made = ref_actions.create_branch(self.location, name, spec_of(branch=branch, tag=tag, version=version))
         if not settings:
             return made
         alter_branch(self.location, name, settings)
-        return branch_actions.find_branch(self.location, name) or made
+        return ref_actions.find_branch(self.location, name) or made
 
     def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[BranchSettings]) -> Lifetime:
         """Change a branch's lifetime, owner and protection; returns the resulting settings. "main" is valid.
@@ -90,7 +89,7 @@ class Branches(Shown):
         ``keep_files`` they stay until :meth:`LanceTable.expire_refs` deletes them, a week later by default. Until then
         :meth:`restore` restores the branch.
         """
-        (branch_actions.set_aside_branch if keep_files else branch_actions.delete_branch)(self.location, name)
+        (ref_actions.set_aside_branch if keep_files else ref_actions.delete_branch)(self.location, name)
 
     def restore(self, name: str) -> Branch:
         """Restore a branch that was deleted with its files kept.
@@ -98,7 +97,7 @@ class Branches(Shown):
         Raises AlreadyExists if it exists, NotFound if nothing of it is left, Refused if files that it reads are gone.
         """
         restore_branch(self.location, name)
-        found = branch_actions.find_branch(self.location, name)
+        found = ref_actions.find_branch(self.location, name)
         if found is None:
             raise Conflict(f"Branch '{name}' was deleted again a moment ago.")
         return found
@@ -138,7 +137,7 @@ class Tags(Shown):
 
     def list(self, all: bool = False) -> list[Tag]:
         """The tags, by name; with ``all`` also those that clones, merges, streams and frozen sets need."""
-        return tag_actions.list_tags(self.location, all)
+        return ref_actions.list_tags(self.location, all)
 
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
@@ -149,7 +148,7 @@ class Tags(Shown):
         tags never move silently.
         """
         check_settings(settings, tag=True)
-        tag_actions.create_tag(self.location, name, spec_of(branch=branch, version=version))
+        ref_actions.create_tag(self.location, name, spec_of(branch=branch, version=version))
         if settings:
             alter_tag(self.location, name, settings)
 
@@ -164,14 +163,14 @@ class Tags(Shown):
 
     def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
         """Point an existing tag at another version. Raises NotFound, and Refused for one that something relies on."""
-        tag_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
+        ref_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
 
     def delete(self, name: str, force: bool = False) -> None:
         """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: :meth:`LanceTable.unfreeze` does it.
 
         Also refuses tags that clones, merges and streams need, unless ``force`` confirms that these are over.
         """
-        tag_actions.delete_tag(self.location, name, force)
+        ref_actions.delete_tag(self.location, name, force)
 
     def restore(self, name: str) -> None:
         """Put a tag back where it was before it was last moved or deleted.

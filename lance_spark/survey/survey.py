@@ -38,7 +38,7 @@ from lance_spark.core.refs import (
     read_lifetime,
     ref_name,
 )
-from lance_spark.core.repair_record import RECORD as RECORD_RECORD
+from lance_spark.core.repair_record import RECORD as REPAIR_RECORD
 from lance_spark.core.repair_record import Quarantine, read_record
 from lance_spark.errors import Conflict, CorruptData, NotFound, Refused
 from lance_spark.format.metadata import BLOB, INDEX, Beside, FileRow, beside, data_directory
@@ -264,11 +264,11 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
     manifests = []
     for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
         times = batch["last_modified"].cast(pa.int64()).to_pylist()
-        for path, size, each_time in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), times, strict=True):
+        for path, size, at in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), times, strict=True):
             name = path[len(directory) :]
             read = read_manifest_name(name)
             if read is not None and path.startswith(directory):
-                modified = (_FUTURE if each_time is None else each_time) * 1000
+                modified = (_FUTURE if at is None else at) * 1000
                 manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
     return _Listed(manifests, hint)
 
@@ -312,7 +312,7 @@ def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
 
     Raises CorruptData for an unreadable record.
     """
-    paths = [f"{QUARANTINE}/{name}/{RECORD_RECORD}" for name in files.list_names(location, QUARANTINE)]
+    paths = [f"{QUARANTINE}/{name}/{REPAIR_RECORD}" for name in files.list_names(location, QUARANTINE)]
     contents = files.read_many(location, paths) if paths else []
     return tuple(
         Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)

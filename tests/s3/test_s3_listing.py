@@ -59,7 +59,6 @@ def listed(location, part=EVERYTHING):
 def answer(monkeypatch, page):
     """A store that gives the same answer to everything."""
     store = SimpleNamespace(call_s3=lambda *_, **__: page)
-    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: store)
     monkeypatch.setattr("lance_spark.storage.listing.open_filesystem", lambda _: store)
 
 

@@ -38,7 +38,6 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.fsck import fsck as checking
-from lance_spark.fsck import fsck as confirm
 from lance_spark.fsck import pylance
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
@@ -53,7 +52,7 @@ from lance_spark.storage.datasets import locate
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
     """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(confirm, "_PAUSE", 0.0005)
+    monkeypatch.setattr(checking, "_PAUSE", 0.0005)
 
 
 def check(uri, deep=False, **options):

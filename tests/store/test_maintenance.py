@@ -16,7 +16,6 @@ from support.local_datasets import numbers
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound
 from lance_spark.maintenance import maintain as maintaining
-from lance_spark.maintenance import maintain as steps_of
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain, maintain_dataset
 from lance_spark.maintenance.rules import Memory, maintenance_policy
 from lance_spark.refs.refs import alter_branch, alter_tag
@@ -263,14 +262,14 @@ def test_a_known_base_path_that_leads_nowhere_is_no_damage(catalog, tmp_path):
 
 
 def test_what_fails_on_one_table_is_in_the_report_and_the_rest_is_done(catalog, monkeypatch):
-    broken, real = uri_of(catalog, "ns.b"), steps_of.optimize
+    broken, real = uri_of(catalog, "ns.b"), maintaining.optimize
 
     def optimize(location, *rest):
         if location.uri == broken:
             raise Conflict("Others commit all the time.")
         return real(location, *rest)
 
-    monkeypatch.setattr(steps_of, "optimize", optimize)
+    monkeypatch.setattr(maintaining, "optimize", optimize)
     report = run(catalog, days=1)
     told = states(report, "ns.b")
     assert (told["compaction of main"], told["indexes of main"], told["cleanup"]) == ("failed", "done", "done")
@@ -280,14 +279,14 @@ def test_what_fails_on_one_table_is_in_the_report_and_the_rest_is_done(catalog, 
 
 
 def test_what_nobody_expects_of_one_table_is_reported_as_well(catalog, monkeypatch):
-    broken, real = uri_of(catalog, "ns.b"), steps_of.optimize
+    broken, real = uri_of(catalog, "ns.b"), maintaining.optimize
 
     def optimize(location, *rest):
         if location.uri == broken:
             raise ZeroDivisionError("by nothing")
         return real(location, *rest)
 
-    monkeypatch.setattr(steps_of, "optimize", optimize)
+    monkeypatch.setattr(maintaining, "optimize", optimize)
     report = run(catalog, days=1)
     assert ("ns.b", "compaction of main: ZeroDivisionError: by nothing") in report.problems
     assert {states(report, name)["cleanup"] for name in ("c", "ns.a", "ns.b")} == {"done"}
@@ -297,7 +296,7 @@ def test_a_check_that_fails_stops_what_deletes(catalog, monkeypatch):
     def fsck(*_):
         raise Conflict("It never stops changing.")
 
-    monkeypatch.setattr(steps_of, "run_fsck", fsck)
+    monkeypatch.setattr(maintaining, "run_fsck", fsck)
     report = run(catalog, days=1)
     assert {states(report, name)["cleanup"] for name in ("c", "ns.a", "ns.b")} == {"stopped"}
     assert states(report, "c")["compaction of main"] == "done"

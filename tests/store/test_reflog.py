@@ -302,7 +302,7 @@ def test_a_branch_does_not_come_back_to_another_parent(table, uri):
     delete_branch(table.location, "exp")
     time.sleep(1.1)  # creation times are whole seconds
     table.branches.create("exp")
-    with pytest.raises(Refused, match="newer"):
+    with pytest.raises(Refused, match="an earlier branch"):
         table.branches.restore("child")
 
 

@@ -17,18 +17,8 @@ from lance_spark.core.refs import Branch, Lifetime, PinnedVersion, RefSpec, RefT
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.versions import Root
 from lance_spark.indexes.rules import IndexInfo, IndexResult, IndexStats, SegmentInfo
-from lance_spark.log.rules import (
-    BranchList,
-    RefNames,
-    TableGlance,
-    TagList,
-    branches_card,
-    listed_branches,
-    listed_tags,
-    remotes_card,
-    table_card,
-    tags_card,
-)
+from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
+from lance_spark.log.rules import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
 from lance_spark.merge.change_rules import MergeConflict
 from lance_spark.merge.report import MergeResult, Summary
 from lance_spark.optimize.rules import FlattenResult, OptimizePlan, OptimizeResult
