@@ -1,8 +1,8 @@
-"""Rows that Spark's JVM sends as columns, in place of Spark's own way, to the Python worker that writes them.
+"""Receives, in the Python worker of a write, the rows that Spark's JVM sends as columns.
 
-The other side is ``jvm/java/Writes.java``, which makes a socket and puts its address, and the schema of what it sends,
-into the only row that goes through Spark's own channel. What comes is laid out as Arrow has it in memory, so batches
-are made of it without a copy. Nothing here reaches for the JVM.
+The other side is ``jvm/java/Writes.java``. It opens a socket, and puts its address and the schema into the only row
+that goes through Spark's own channel. The content has Arrow's layout in memory, so that batches need no copy. Nothing
+here uses the JVM.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import chain
 import pyarrow as pa
 
 COLUMN = "lance_spark.columns"
-"""The only column of Spark's own channel: a name that no column of a dataset can have."""
+"""The only column of Spark's own channel. Lance allows no dots in names, so no dataset has such a column."""
 _SECRET = 36
-"""Characters before the address, by which the other side tells its worker from anybody else."""
+"""Characters before the address, by which the other side recognizes its worker."""
 _ALIGNED, _WORDS = 64, 4
 
 
 def connected(address: str) -> socket.socket:
-    """The worker's end of a socket that the JVM made, after it has said the secret."""
+    """The worker's end of a socket that the JVM opened, after sending the secret."""
     secret, (kind, _, place) = address[:_SECRET], address[_SECRET:].partition(":")
     if kind == "unix":
         channel = socket.socket(socket.AF_UNIX)
@@ -37,7 +37,7 @@ def connected(address: str) -> socket.socket:
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, whichever way they come: as the batches that Spark hands over, or through a socket."""
+    """The rows of a task: the batches that Spark passes on, or those that come through a socket."""
     first = next(batches, None)
     if first is None:
         return
@@ -53,13 +53,13 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _exhaust(batches: Iterable[pa.RecordBatch]) -> None:
-    """Spark's worker is for another task only after it has read all that it was sent."""
+    """Spark reuses a worker for another task only after it has read everything that was sent to it."""
     for _ in batches:
         pass
 
 
 def _received(channel: socket.socket, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches of a connection. Raises EOFError where it ends before the other side says that this is all."""
+    """The batches of a connection. Raises EOFError if it ends before the number that stands for the end."""
     numbers = struct.Struct(f"<{_WORDS * len(schema)}q")
     while (rows := struct.unpack("<q", _read(channel, 8))[0]) >= 0:
         told = numbers.unpack(_read(channel, numbers.size))

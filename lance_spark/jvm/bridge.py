@@ -57,7 +57,7 @@ class Bridge:
         self.batches = False
         """Whether scans return batches."""
         self.writes_columns = False
-        """Whether writes send the rows of plain types to Python as columns."""
+        """Whether writes send rows of plain types to Python as columns."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None if it gets batches."""
         self.plans_merges = False

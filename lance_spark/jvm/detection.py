@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SWITCH = "LANCE_SPARK_NATIVE"
 """Environment variable that switches the native way off: 0, false, no or off."""
 BY_ROWS = "LANCE_SPARK_COLUMNAR"
-"""Environment variable that makes scans return rows, and writes send them Spark's way: 0, false, no or off."""
+"""Environment variable that makes scans return rows and writes send rows, as Spark does: 0, false, no or off."""
 _OFF = ("0", "false", "no", "off")
 
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")

@@ -1,4 +1,4 @@
-"""Writes whose rows go to Python as columns, for schemas of plain types; all others go as Spark's own Arrow batches."""
+"""Writes whose rows go to Python as columns, for schemas of plain types. Other writes use Spark's Arrow batches."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _KINDS: dict[str, tuple[str, pa.DataType]] = {
     "string": ("text", pa.string()),
     "binary": ("binary", pa.binary()),
 }
-"""By Spark's names of types, how ``Writes.java`` stores their values, and what Arrow calls that."""
+"""Spark's names of types, to the kind of column in ``Writes.java`` and the Arrow type."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def as_columns(bridge: Bridge, builder: Any, schema: Any) -> Any:
-    """The builder of a write, or one whose write sends columns, where session and schema have a way for it."""
+    """The builder of a write, wrapped so that its write sends columns if session and schema allow it."""
     shape = shape_of(bridge, from_java(schema)) if bridge.writes_columns else None
     return builder if shape is None else shape.builder(builder)
 
 
 def shape_of(bridge: Bridge, schema: StructType) -> Any:
-    """What makes, in Java, writes that send columns; None where Spark's own way has to be taken."""
+    """The Java object that makes a write send columns; None if session or schema do not allow it."""
     if not bridge.writes_columns:
         return None
     found = columns_of(schema, str(bridge.spark.conf.get("spark.sql.session.timeZone")))
@@ -51,9 +51,9 @@ def shape_of(bridge: Bridge, schema: StructType) -> Any:
 
 
 def columns_of(schema: StructType, time_zone: str) -> tuple[str, pa.Schema] | None:
-    """How ``Writes.java`` stores the columns, and Spark's Arrow schema of them; None for a type that it does not know.
+    """The kinds of columns in ``Writes.java``, and their Arrow schema; None if it does not support one of the types.
 
-    A decimal with a scale below zero, a string with a collation or a length, and all that is nested is not known.
+    Not supported are nested types, decimals with a negative scale, and strings with a collation or a length.
     """
     found = [_kind(field.dataType.jsonValue(), time_zone) for field in schema]
     known = [each for each in found if each is not None]

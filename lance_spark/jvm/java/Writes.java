@@ -40,12 +40,12 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes the rows of a partition as columns, which Python takes for Arrow's where they arrive.
+ * Sends the rows of a partition to Python as columns in Arrow's layout.
  *
- * Spark's own writer of Python data sources starts the worker, carries its errors back and commits. The rows do not go
- * through it, as it takes more time to make Arrow batches of narrow ones than all else does: here they are stored
- * column by column, and sent through a socket of their own. The worker is told of it in the only row that it gets from
- * Spark. Python's side is columns_spark.py. Compiled by Janino: no lambdas, raw types.
+ * Spark's own writer of Python data sources starts the worker, reports its errors and commits. The rows bypass it,
+ * because making Arrow batches of narrow rows takes it longer than everything else in a write: this class stores them
+ * column by column and sends them through a socket of its own. The only row that the worker gets from Spark holds the
+ * address of that socket. Python's side is columns_spark.py. Compiled by Janino: no lambdas, raw types.
  */
 public class Writes implements Write {
   private final Write spark;
@@ -80,7 +80,7 @@ public class Writes implements Write {
     return spark.reportDriverMetrics();
   }
 
-  /** Of the columns their kinds, and what Python is to know of them; and the name of the only column that Spark sends. */
+  /** The columns' kinds, their Arrow schema for Python, and the name of the only column that Spark sends itself. */
   public static class Shape implements java.io.Serializable {
     final String[] kinds;
     final byte[] schema;
@@ -100,8 +100,8 @@ public class Writes implements Write {
     }
 
     /**
-     * Save rows as the format of that name, whose source is one of Python's. Spark makes the source by the name of its
-     * class, for modes that such a source has; what it says of others names the format.
+     * Save rows in a format of that name, which a Python data source implements. Spark gets a class name instead of the
+     * format's, in the modes that such sources support; it refuses other modes in a message that names the format.
      */
     public void save(DataFrameWriter writer, String path, String name) {
       SaveMode mode = writer.curmode();
@@ -153,7 +153,7 @@ public class Writes implements Write {
     }
   }
 
-  /** Spark's builder, and all else that comes of it. */
+  /** Wraps Spark's builder, and what it builds. */
   public static class Builder implements SupportsTruncate {
     private final Shape shape;
     private WriteBuilder spark;
@@ -232,7 +232,7 @@ public class Writes implements Write {
   }
 
   public static class Writer implements DataWriter {
-    private static final long PATIENCE = 10000; // milliseconds for a worker to clean up
+    private static final long PATIENCE = 10000; // milliseconds that a worker has to clean up
     private final DataWriter spark;
     private final Shape shape;
     private Columns columns;
@@ -242,7 +242,7 @@ public class Writes implements Write {
       this.shape = shape;
     }
 
-    /** As Spark's own: it has no place for single rows. */
+    /** Spark's own writer takes no single rows either. */
     public void write(Object row) throws IOException {
       throw new UnsupportedOperationException("This writer takes all rows at once.");
     }
@@ -253,16 +253,16 @@ public class Writes implements Write {
       columns = new Columns(shape.kinds, worker.door);
       worker.start();
       Lost lost = null;
-      boolean told = false;
+      boolean ended = false; // the worker knows that no more rows come
       try {
         columns.takeAll(rows, context);
-        told = true;
+        ended = true;
       } catch (Lost problem) {
-        lost = problem; // the worker says why
-        told = true;
+        lost = problem; // the worker's error has the reason
+        ended = true;
       } finally {
         columns.close();
-        if (!told) worker.leave(PATIENCE);
+        if (!ended) worker.leave(PATIENCE);
       }
       worker.await(context);
       if (lost != null) throw lost;
@@ -293,7 +293,7 @@ public class Writes implements Write {
     }
   }
 
-  /** The socket failed: what the worker says of it is to be told, rather than this. */
+  /** The socket failed. The worker's own error is thrown instead, if it has one. */
   public static class Lost extends IOException {
     public Lost(Throwable cause) {
       super("The connection to the Python worker was lost.", cause);
@@ -301,8 +301,8 @@ public class Writes implements Write {
   }
 
   /**
-   * Spark's own writer, in a thread of its own: it comes back when Python has written everything. The rows are made in
-   * the task's thread, as everywhere in Spark.
+   * Runs Spark's own writer, which returns when Python has written everything, in a thread of its own. The task's thread
+   * computes the rows, as everywhere in Spark.
    */
   public static class Worker extends Thread {
     final Batches.Door door;
@@ -331,11 +331,11 @@ public class Writes implements Write {
         failure = problem;
       } finally {
         org.apache.spark.TaskContext$.MODULE$.unset();
-        door.close(); // nobody comes any more
+        door.close(); // a worker that has ended does not connect
       }
     }
 
-    /** Until all is written. Throws what Spark's writer threw. */
+    /** Wait until everything is written. Throws what Spark's writer threw. */
     void await(TaskContext context) {
       try {
         while (isAlive()) {
@@ -348,7 +348,7 @@ public class Writes implements Write {
       if (failure != null) Platform.throwException(failure);
     }
 
-    /** The task has failed. What the worker says of it does not matter, only that it is not in the midst of it. */
+    /** Wait for the worker of a failed task to delete what it wrote. Its own error does not matter. */
     void leave(long patience) {
       try {
         join(patience);
@@ -358,12 +358,12 @@ public class Writes implements Write {
     }
   }
 
-  /** Rows as columns, in the order and the sizes that Arrow has in memory. */
+  /** Rows as columns, laid out as Arrow has them in memory. */
   public static class Columns {
     private static final int FEWEST = 1024;
     private static final int MOST = 65536;
     private static final long BYTES = 16L << 20;
-    private static final int PIECE = 256 * 1024; // what is written at once: the JDK copies it out of the heap
+    private static final int PIECE = 256 * 1024; // bytes of one write: the JDK copies them out of the heap
     private static final int WORDS = 4; // numbers in the header for each column
     long sent;
     private final Column[] columns;
@@ -440,7 +440,7 @@ public class Writes implements Write {
       }
     }
 
-    /** A socket that ends looks like the end of the rows: only this says that they are all there. */
+    /** A lost connection looks like the end of the rows: only this number says that all of them were sent. */
     private void end() throws IOException {
       header.clear();
       header.putLong(-1);
@@ -470,7 +470,7 @@ public class Writes implements Write {
     }
   }
 
-  /** To the next multiple of 64, where Arrow likes a buffer to begin. */
+  /** The next multiple of 64, where Arrow likes a buffer to begin. */
   static int padded(int length) {
     return (length + 63) & -64;
   }
@@ -480,7 +480,7 @@ public class Writes implements Write {
     final int width;
     byte[] valid = new byte[0];
     byte[] values = new byte[0];
-    byte[] data = new byte[0]; // of texts and bytes, whose values are offsets
+    byte[] data = new byte[0]; // of strings and binaries, whose values are offsets
     int length;
     int nulls;
     protected final int place;
@@ -503,7 +503,7 @@ public class Writes implements Write {
       return rows * width;
     }
 
-    /** Store the value of a row; the bytes that it takes besides those of its width. */
+    /** Store the value of a row; returns the bytes that it takes beyond the column's width. */
     int take(InternalRow row, int at) {
       if (row.isNullAt(place)) {
         setNull(at);
@@ -618,7 +618,7 @@ public class Writes implements Write {
     }
   }
 
-  /** Decimals in 16 bytes each, whatever their digits: Arrow's. */
+  /** Decimals of 16 bytes each, for any precision, as in Arrow. */
   public static class Decimals extends Column {
     private static final int LONG_DIGITS = 18;
     private final int precision;
@@ -638,7 +638,7 @@ public class Writes implements Write {
       }
       Decimal value = row.getDecimal(place, precision, scale);
       if (!value.changePrecision(precision, scale)) {
-        setNull(at); // as Spark does it
+        setNull(at); // as Spark does
       } else {
         java.math.BigInteger digits = value.toJavaBigDecimal().unscaledValue();
         store(at, digits.longValue(), digits.shiftRight(64).longValue());
@@ -668,7 +668,7 @@ public class Writes implements Write {
       Platform.putInt(values, FIRST + 4L * (at + 1), length);
     }
 
-    /** Append bytes from wherever they are. */
+    /** Append bytes, from the heap or from outside of it. */
     int append(Object base, long offset, int count, int at) {
       int end = Math.addExact(length, count);
       if (end > data.length) data = Arrays.copyOf(data, larger(end));
@@ -679,7 +679,7 @@ public class Writes implements Write {
     }
 
     private int larger(int wanted) {
-      long most = Integer.MAX_VALUE - 63L; // a multiple of 64: as much as is sent
+      long most = Integer.MAX_VALUE - 63L; // a multiple of 64, because padding is sent as well
       long chosen = Math.min(most, Math.max(2L * data.length, (wanted + 63L) & -64L));
       if (chosen < wanted) throw new OutOfMemoryError("A value has more bytes than an array can have.");
       return (int) chosen & -64;

@@ -25,7 +25,7 @@ _PACKAGE = "lance_spark"
 _MAKER = "Answers$Maker"
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
 _WRITES = "Writes"
-"""Needs more of Spark than the others, so that a Spark that lacks it loses only what these classes do."""
+"""Uses more of Spark than the other sources do: a Spark that lacks it only loses columnar writes."""
 _lock = threading.Lock()
 
 
@@ -57,7 +57,7 @@ def maker(bridge: Bridge) -> Any:
 
 
 def can_write(bridge: Bridge) -> bool:
-    """Whether there are classes for writes, besides those that ``maker`` needs."""
+    """Whether the classes of columnar writes were compiled, beside those that ``maker`` needs."""
     loader = bridge.session.sharedState().jarClassLoader()
     try:
         bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_WRITES}$Target", True, loader)
@@ -67,10 +67,10 @@ def can_write(bridge: Bridge) -> bool:
 
 
 def compiled(bridge: Bridge) -> dict[str, bytes]:
-    """The bytes of all classes, by their full names. Raises Py4JError for what has to compile, and does not."""
+    """The bytes of all classes, by their full names. Raises Py4JError if a class does not compile that scans need."""
     made: dict[str, bytes] = {}
     loader = bridge.loader
-    for file, text in sources().items():  # each may use the classes of those before it
+    for file, text in sources().items():  # each may use the classes of earlier files
         compiler = bridge.new(_COMPILER)
         compiler.setTargetVersion(8)
         compiler.setParentClassLoader(loader)
