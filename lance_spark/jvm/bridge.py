@@ -60,6 +60,8 @@ class Bridge:
         """Whether writes send rows of plain types to Python as columns."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None if it gets batches."""
+        self.no_columns: str | None = None
+        """Why writes send rows; None if they send columns."""
         self.plans_merges = False
         """Whether ``df.mergeInto`` exposes its plan (4.3)."""
         self.caches_by_name = False

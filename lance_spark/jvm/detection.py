@@ -54,6 +54,7 @@ def connect(spark: SparkSession) -> Bridge:
         catalogs(bridge)
         bridge.no_row_changes = _why_no_row_changes(bridge)
         bridge.no_batches = _why_no_batches(bridge)
+        bridge.no_columns = _why_no_columns(bridge)
     except (Py4JError, PySparkException, AttributeError, TypeError) as problem:
         raise Refused(f"this session's JVM cannot be used: {str(problem).splitlines()[0]}") from problem
     return bridge
@@ -92,8 +93,14 @@ def _why_no_batches(bridge: Bridge) -> str | None:
     if os.environ.get(BY_ROWS, "").lower() in _OFF:
         return f"{BY_ROWS} is {os.environ[BY_ROWS]!r}."
     bridge.batches = True
-    bridge.writes_columns = can_write(bridge)
     return None
+
+
+def _why_no_columns(bridge: Bridge) -> str | None:
+    if bridge.no_batches is not None:
+        return bridge.no_batches
+    bridge.writes_columns = can_write(bridge)
+    return None if bridge.writes_columns else "this Spark lacks a class or method that columnar writes need."
 
 
 def _loads(bridge: Bridge, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writes whose rows go to Python as columns: rows and errors as by Spark's own way, and nothing left behind."""
+"""Columnar writes: the same rows and errors as Spark's own writes, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lance_spark.jvm.java import compiled
 from lance_spark.native import hooks, writes
 from lance_spark.native.session import current
 
-OFF = os.environ.get(detection.SWITCH) == "0"
-pytestmark = [pytest.mark.spark, pytest.mark.skipif(OFF, reason="the native way is switched off")]
+OFF = "0" in (os.environ.get(detection.SWITCH), os.environ.get(detection.BY_ROWS))
+pytestmark = [pytest.mark.spark, pytest.mark.skipif(OFF, reason="columnar writes are switched off")]
 
 TYPES = {
     "flag": "id % 3 = 0",
@@ -46,7 +46,7 @@ TYPES = {
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(spark, tmp_path_factory):
-    """Sockets and threads of writes are gone at the end, also of those that failed."""
+    """Sockets and threads of writes are gone at the end, of failed writes as well."""
     register(spark)
     assert current(spark).bridge.writes_columns
     system = spark._jvm.java.lang.System
@@ -119,7 +119,7 @@ def test_all_types_arrive_as_by_rows(spark, tmp_path, shapes):
 
 
 def test_rows_that_are_not_unsafe(spark, tmp_path, shapes):
-    """Spark hands over rows of its own kinds where no code was generated."""
+    """Spark passes rows of other classes where it has generated no code."""
     frame = every_type(spark, 500, 1).drop("double")
     frame.write.parquet(str(tmp_path / "parquet"))
     read = spark.read.schema(frame.schema).parquet(str(tmp_path / "parquet"))
@@ -191,7 +191,7 @@ def test_which_schemas_are_sent(spark, kind, known):
     assert (writes.columns_of(schema, "UTC") is not None) == known
 
 
-def test_what_python_refuses_is_told_as_before(spark, tmp_path):
+def test_errors_of_python_are_the_same(spark, tmp_path):
     uri = tmp_path / "t"
     save(spark.range(3), uri, "overwrite")
     nulls = spark.range(3, 9, 1, 2).selectExpr("nullif(id, 8) AS id", "'x' AS text")
@@ -212,7 +212,7 @@ def test_what_python_refuses_is_told_as_before(spark, tmp_path):
     assert lance.dataset(strict).version == 1
 
 
-def test_modes_that_there_are_not(spark, tmp_path):
+def test_modes_that_do_not_exist(spark, tmp_path):
     told = []
     for columns in (True, False):
         current(spark).bridge.writes_columns = columns
@@ -255,14 +255,15 @@ def endless(spark, uri):
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not writers(spark):
+    deadline = time.monotonic() + 60
+    while not writers(spark) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(1)
     return thread, failures
 
 
 def python_workers():
-    """Processes that Spark's daemon of this process's JVM has forked."""
+    """Processes that the daemon of this process's JVM has forked."""
     parents, daemons = {}, set()
     for each in Path("/proc").glob("[0-9]*"):
         try:
@@ -336,7 +337,7 @@ def test_tcp(spark, tmp_path, monkeypatch, shapes):
 
 
 def test_rows_of_python_functions(spark, tmp_path, shapes):
-    """Two workers for each task: one makes the rows, and the other one writes them."""
+    """Two workers for each task: one computes the rows, the other writes them."""
     frame = spark.range(0, 60_000, 1, 4).mapInArrow(lambda batches: batches, "id long")
     save(frame.withColumn("next", F.udf(lambda number: number + 1, "long")("id")), tmp_path / "t")
     found = stored(tmp_path / "t").to_pydict()
@@ -345,7 +346,7 @@ def test_rows_of_python_functions(spark, tmp_path, shapes):
 
 
 def test_a_spark_without_what_writes_need(spark, tmp_path, monkeypatch, shapes):
-    """It reads as every other one, and writes as Spark's own way does."""
+    """It reads columns like every other Spark, and writes rows."""
     broken = {**compiled.sources(), "Writes": "public class Writes extends NotThere {}"}
     with monkeypatch.context() as patched:
         patched.setattr(compiled, "sources", lambda: broken)
@@ -356,7 +357,10 @@ def test_a_spark_without_what_writes_need(spark, tmp_path, monkeypatch, shapes):
     with monkeypatch.context() as patched:
         patched.setattr(detection, "can_write", lambda _: False)
         register(spark)
-    assert capabilities(spark).no_batches is None
+    found = capabilities(spark)
+    assert found.no_batches is None
+    assert found.no_columns in str(found)
+    assert found.no_columns.startswith("this Spark lacks")
     save(spark.range(10), tmp_path / "t")
     assert (stored(tmp_path / "t").num_rows, shapes) == (10, [False])
 
@@ -365,6 +369,6 @@ def test_it_can_be_switched_off(spark, tmp_path, monkeypatch, shapes):
     unregister(spark)
     monkeypatch.setenv(detection.BY_ROWS, "0")
     register(spark)
-    assert capabilities(spark).no_batches == "LANCE_SPARK_COLUMNAR is '0'."
+    assert capabilities(spark).no_columns == "LANCE_SPARK_COLUMNAR is '0'."
     save(spark.range(10), tmp_path / "t")
     assert (stored(tmp_path / "t").num_rows, shapes) == (10, [False])
