@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from lance_spark.core.options import Section, to_choice, to_int
 from lance_spark.core.show import from_span, to_span
@@ -20,6 +20,7 @@ Place = Literal["file", "job", "shell", "sql"]
 PLACES: tuple[Place, ...] = ("file", "job", "shell", "sql")
 """Where an option can be given, besides Python: a policy file, a job's arguments, the shell, and SQL."""
 _DECLARED = "lance_spark.option"
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,9 @@ def declared(kind: type) -> tuple[Declared, ...]:
     )
 
 
-def at(kind: type, place: Place) -> tuple[Declared, ...]:
-    """Those that can be given in one place."""
-    return tuple(each for each in declared(kind) if place in each.spelling.places)
+def at(kind: type, place: Place, *names: str) -> tuple[Declared, ...]:
+    """Those that can be given in one place: all, or some of them."""
+    return tuple(each for each in declared(kind) if place in each.spelling.places and (not names or each.name in names))
 
 
 def add_arguments(group: Any, options: Iterable[Declared]) -> None:
@@ -172,6 +173,12 @@ def values(options: Iterable[Declared], given: Mapping[str, Any], base: object =
     return found
 
 
+def typed_at(place: Place, kind: type[Kind], given: Mapping[str, Any], **more: Any) -> Kind:
+    """A dataclass from what was typed on a command line or as arguments of a procedure, and from other fields."""
+    found = (sql_values if place == "sql" else values)(at(kind, place), given)
+    return kind(**found, **more)
+
+
 def sql_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the arguments of a procedure give, by their keys."""
     return {each.name: each.value(given[each.key], each.key) for each in options if given.get(each.key) is not None}
@@ -183,19 +190,27 @@ def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]
 
 
 def as_markdown(kind: type) -> Iterator[str]:
-    """The table of a dataclass' options for the documentation, line by line."""
-    yield "| Python | command line | policy file, SQL | meaning |"
-    yield "|---|---|---|---|"
-    for each in declared(kind):
+    """The table of a dataclass' options for the documentation, line by line, with a column for each place that has any.
+
+    Policy files and SQL have the same names.
+    """
+    options = declared(kind)
+    everywhere = {place for each in options for place in each.spelling.places}
+    shell, named = everywhere & {"job", "shell"}, [title for place, title in _NAMED.items() if place in everywhere]
+    titles = ["Python", *["command line"] * bool(shell), *[", ".join(named)] * bool(named), "meaning"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
+    for each in options:
         places = each.spelling.places
         shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
-        flag = (
-            f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
-            if {"job", "shell"} & set(places)
-            else "-"
-        )
-        key = f"`{each.key}`" if {"file", "sql"} & set(places) else "-"
-        yield f"| `{each.name}` | {flag} | {key} | {each.help} |"
+        typed = f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
+        own = [title for place, title in _NAMED.items() if place in places]
+        key = f"`{each.key}`{'' if own == named else f' ({own[0]} only)'}" if own else "-"
+        cells = [f"`{each.name}`", *[typed if shell & set(places) else "-"] * bool(shell), *[key] * bool(named)]
+        yield f"| {' | '.join(cells)} | {each.help} |"
+
+
+_NAMED: Mapping[Place, str] = {"file": "policy file", "sql": "SQL"}
 
 
 _KINDS: Mapping[Any, str] = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
-from lance_spark.core.declared import at, sql_values
+from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.show import meant
@@ -24,11 +24,10 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.indexes import create_index
-from lance_spark.indexes.rules import IndexRequest
+from lance_spark.indexes.rules import SETTINGS, IndexRequest, setting_help
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import KEPT, ExpiryOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.sql.procedures import (
     CHERRY_PICK,
@@ -48,12 +47,13 @@ from lance_spark.sql.procedures import (
     Parameter,
     Procedure,
     Rows,
+    SqlType,
     parameters_of,
 )
 
 
 def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
-    policy = CleanupPolicy(**sql_values(at(CleanupPolicy, "sql"), given))
+    policy = typed_at("sql", CleanupPolicy, given)
     return cleanup_rows(context.table(given["table"]), policy, context.engine, given["execute"])
 
 
@@ -98,19 +98,8 @@ CLEANUP = Procedure(
 
 
 def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
-    options = OptimizeOptions(
-        given["target_rows"],
-        given["where"],
-        given["own_only"],
-        given["partial_progress"],
-        given["dry_run"],
-        ordering_of(_columns(given["sort_by"]), _columns(given["zorder"])),
-    )
+    options = typed_at("sql", OptimizeOptions, given, dry_run=given["dry_run"])
     yield optimize(context.table(given["table"]), branch_or_none(given["branch"]), options, context.engine).as_record()
-
-
-def _columns(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 OPTIMIZE = Procedure(
@@ -119,12 +108,7 @@ OPTIMIZE = Procedure(
     (
         TABLE,
         Parameter("branch", "STRING", "the branch", default=MAIN),
-        Parameter("target_rows", "BIGINT", "rows that a fragment should have", default=1_000_000),
-        Parameter("where", "STRING", "Lance SQL: only fragments with a matching row"),
-        Parameter("own_only", "BOOLEAN", "false to also rewrite what a branch or clone inherited", default=True),
-        Parameter("partial_progress", "BIGINT", "the maximum number of commits", default=10),
-        Parameter("sort_by", "STRING", "comma-separated columns to sort rows by"),
-        Parameter("zorder", "STRING", "comma-separated columns of a z-order"),
+        *parameters_of(OptimizeOptions),
         DRY_RUN,
     ),
     pa.schema(
@@ -153,7 +137,11 @@ OPTIMIZE = Procedure(
 
 
 def _create(context: Context, given: Mapping[str, Any]) -> Rows:
-    settings = {name: given[name] for name in ("metric", "num_partitions") if given[name] is not None}
+    settings = {
+        name: [word.strip() for word in given[name].split(",")] if type_ is list else given[name]
+        for name, type_ in SETTINGS.items()
+        if given[name] is not None
+    }
     request = IndexRequest(given["column"], given["kind"], given["name"], given["replace"], settings, given["message"])
     made = create_index(context.table(given["table"]), branch_or_none(given["branch"]), request, context.engine)
     yield {
@@ -168,6 +156,13 @@ def _create(context: Context, given: Mapping[str, Any]) -> Rows:
     }
 
 
+def _settings(*names: str) -> tuple[Parameter, ...]:
+    types: Mapping[type, SqlType] = {int: "BIGINT", bool: "BOOLEAN"}
+    return tuple(Parameter(name, types.get(SETTINGS[name], "STRING"), setting_help(name)) for name in names)
+
+
+_FIRST_SETTINGS = ("metric", "num_partitions")
+"""Those that have their place before the message."""
 CREATE_INDEX = Procedure(
     "create_index",
     "Create an index on a branch, built by the executors; of an inherited index, only the part it does not cover.",
@@ -178,9 +173,9 @@ CREATE_INDEX = Procedure(
         Parameter("name", "STRING", "the index's name; the column's with '_idx'"),
         Parameter("branch", "STRING", "the branch", default=MAIN),
         Parameter("replace", "BOOLEAN", "whether to rebuild an existing index", default=False),
-        Parameter("metric", "STRING", "of vectors: 'l2', 'cosine' or 'dot'"),
-        Parameter("num_partitions", "BIGINT", "of vectors: how many partitions"),
+        *_settings(*_FIRST_SETTINGS),
         MESSAGE,
+        *_settings(*(name for name in SETTINGS if name not in _FIRST_SETTINGS)),
     ),
     pa.schema(
         [
@@ -205,8 +200,8 @@ STEP, RECORD = "step", "record"
 
 
 def _fsck(context: Context, given: Mapping[str, Any]) -> Rows:
-    repair = RepairOptions(**sql_values(at(RepairOptions, "sql"), given), dry_run=not given["execute"])
-    options = FsckOptions(**sql_values(at(FsckOptions, "sql"), given))
+    repair = typed_at("sql", RepairOptions, given, dry_run=not given["execute"])
+    options = typed_at("sql", FsckOptions, given)
     location = context.table(given["table"])
     report = fsck_and_repair(location, options, repair, context.engine, time.time_ns())
     return [*_findings(report), *(_steps(report) if given["repair"] or given["execute"] else ())]
@@ -285,7 +280,7 @@ STORAGE = Procedure(
 
 def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
     location, now = context.table(given["table"]), datetime.now(timezone.utc)
-    options = ExpiryOptions(**sql_values(at(ExpiryOptions, "sql"), given))
+    options = typed_at("sql", ExpiryOptions, given)
     plan = plan_expiry(location, now, options)
     outcomes = {}
     if not given["dry_run"]:

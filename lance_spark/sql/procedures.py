@@ -44,10 +44,15 @@ class Parameter:
     default: str | int | bool | None = None
 
 
-def parameters_of(kind: type) -> tuple[Parameter, ...]:
-    """The options that a dataclass declares for SQL. Lists are texts with commas in between."""
+def parameters_of(kind: type, *names: str) -> tuple[Parameter, ...]:
+    """The options, or some, that a dataclass declares for SQL. Lists are texts with commas in between."""
     types: Mapping[str, SqlType] = {"number": "BIGINT", "flag": "BOOLEAN"}
-    return tuple(Parameter(each.key, types.get(each.kind, "STRING"), each.help) for each in at(kind, "sql"))
+    return tuple(
+        Parameter(
+            each.key, types.get(each.kind, "STRING"), each.help, default=each.default if each.kind in types else None
+        )
+        for each in at(kind, "sql", *names)
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from lance_spark.core.declared import add_arguments, as_markdown, at, declared, file_values, option, sql_values, values
+from lance_spark.core.declared import (
+    add_arguments,
+    as_markdown,
+    at,
+    declared,
+    file_values,
+    option,
+    sql_values,
+    typed_at,
+    values,
+)
 from lance_spark.core.options import Section
 from lance_spark.errors import InvalidOption
 
@@ -88,6 +98,28 @@ def test_a_table_for_the_documentation():
     assert lines[6] == "| `careful` | `--careless` | `careful` | careful |"
     assert lines[8] == "| `strict` | `--on-tag error\\|keep` | `on_tag` | what a tag does (default error) |"
     assert lines[9] == "| `only` | `--only NAME` | - | only these |"
+
+
+def test_a_column_for_each_place_that_has_options():
+    @dataclass(frozen=True)
+    class Few:
+        rows: int = option(5, "how many", places=("sql", "file"))
+        where: str | None = option(None, "which", places=("sql",))
+
+    assert list(as_markdown(Few)) == [
+        "| Python | policy file, SQL | meaning |",
+        "|---|---|---|",
+        "| `rows` | `rows` | how many (default 5) |",
+        "| `where` | `where` (SQL only) | which |",
+    ]
+    assert [each.name for each in at(Policy, "sql", "age", "only")] == ["age"]
+
+
+@pytest.mark.parametrize(
+    ("place", "given"), [("sql", {"names": "a,b", "hasty": True}), ("shell", {"names": ["a", "b"], "hasty": True})]
+)
+def test_a_dataclass_of_what_was_typed(place, given):
+    assert typed_at(place, Policy, given, plain=4) == Policy(names=("a", "b"), hasty=True, plain=4)
 
 
 def test_a_default_that_can_change_is_refused():

@@ -21,6 +21,7 @@ from lance_spark.core.table_options import READ_OPTIONS, WRITE_OPTIONS
 from lance_spark.format.metadata import SCHEMAS
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
+from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.sql.maintenance_procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
@@ -153,6 +154,7 @@ def test_the_metadata_tables_are_those_of_the_code():
         ("fsck.md", FsckOptions),
         ("fsck.md", RepairOptions),
         ("refs-that-expire.md", ExpiryOptions),
+        ("optimizing.md", OptimizeOptions),
     ],
 )
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
