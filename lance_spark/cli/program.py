@@ -140,11 +140,11 @@ def yes_option(function: AnyCallable) -> AnyCallable:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
-def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
-    """The options that a dataclass declares for the shell; what is not given is None, False or empty."""
+def options_of(kind: type, *names: str) -> Callable[[AnyCallable], AnyCallable]:
+    """The options, or some, that a dataclass declares for the shell; what is not given is None, False or empty."""
 
     def add(function: AnyCallable) -> AnyCallable:
-        for each in reversed(at(kind, "shell")):
+        for each in reversed(at(kind, "shell", *names)):
             made: dict[str, Any] = {"help": f"{each.flag_help[0].upper()}{each.flag_help[1:]}."}
             if each.kind == "flag":
                 made["is_flag"] = True
@@ -154,7 +154,8 @@ def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
                 made["type"] = click.IntRange(min=1)
             if each.kind == "choice":
                 made["type"] = click.Choice(tuple(each.spelling.choices or ()))
-            function = click.option(each.flag, each.name, **made)(function)
+            short = [f"-{each.spelling.short}"] if each.spelling.short else []
+            function = click.option(*short, each.flag, each.name, **made)(function)
         return function
 
     return add

@@ -30,6 +30,8 @@ class Spelling:
     help: str
     flag: str | None = None
     """On a command line, without dashes; by default the field's name."""
+    short: str | None = None
+    """The letter of a second, short flag in the shell."""
     key: str | None = None
     """In a policy file and in SQL; by default the field's name."""
     choices: Mapping[str, object] | None = None

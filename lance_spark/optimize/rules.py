@@ -70,7 +70,9 @@ class OptimizeOptions:
         None, "columns to sort rows by; without any, rows keep their order", places=("file", "sql")
     )
     zorder: Sequence[str] | None = option(None, "columns of a z-order instead", places=("file", "sql"))
-    dry_run: bool = False
+    dry_run: bool = option(
+        False, "only plan: the result's plan has the fragments of each commit, rows and bytes", places=("sql",)
+    )
     progress: Callable[[OptimizeProgress], object] | None = None
     """Called with the progress after each group of fragments is committed."""
 

@@ -36,7 +36,6 @@ from lance_spark.sql.procedures import (
     CREATE_TAG,
     DROP_BRANCH,
     DROP_TAG,
-    DRY_RUN,
     MERGE_BRANCH,
     MESSAGE,
     MIGRATE,
@@ -98,7 +97,7 @@ CLEANUP = Procedure(
 
 
 def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
-    options = typed_at("sql", OptimizeOptions, given, dry_run=given["dry_run"])
+    options = typed_at("sql", OptimizeOptions, given)
     yield optimize(context.table(given["table"]), branch_or_none(given["branch"]), options, context.engine).as_record()
 
 
@@ -109,7 +108,6 @@ OPTIMIZE = Procedure(
         TABLE,
         Parameter("branch", "STRING", "the branch", default=MAIN),
         *parameters_of(OptimizeOptions),
-        DRY_RUN,
     ),
     pa.schema(
         [
@@ -265,14 +263,14 @@ FSCK = Procedure(
 
 
 def _storage(context: Context, given: Mapping[str, Any]) -> Rows:
-    report = storage(context.table(given["table"]), CleanupPolicy(), context.engine)
+    report = storage(context.table(given["table"]), typed_at("sql", CleanupPolicy, given), context.engine)
     yield from report.to_arrow().to_pylist()
 
 
 STORAGE = Procedure(
     "storage",
     "Report the cost of each branch, tag and clone of a table, and what deleting it would free.",
-    (TABLE,),
+    (TABLE, *parameters_of(CleanupPolicy, "clones", "clones_from")),
     USAGE,
     _storage,
 )

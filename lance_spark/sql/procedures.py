@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_spark.catalog.lookup import locate_table
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.rules import Catalog
-from lance_spark.core.declared import at
+from lance_spark.core.declared import at, typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
@@ -19,12 +19,14 @@ from lance_spark.core.show import meant
 from lance_spark.engine.local import Engine
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.merge import merge as single_version
-from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.merge import merge
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.merge.restore import restore_version
 from lance_spark.refs import refs
-from lance_spark.remotes.clone import CloneOptions, clone
+from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote
+from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.datasets import open_latest
 from lance_spark.storage.resolving import dataset_at, find_spec, resolve
@@ -236,6 +238,7 @@ _COLUMNS = pa.schema(
         ("notes", pa.list_(pa.string())),
     ]
 )
+_REPLAYING = parameters_of(MergeOptions, "message", "dry_run")
 _INTO = Parameter("into", "STRING", "the branch that gets the changes", default=MAIN)
 
 
@@ -247,7 +250,7 @@ def _row(result: MergeResult) -> dict[str, Any]:
 def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
     location = context.table(given["table"])
     source = resolve(location, RefSpec(branch=branch_or_none(given["branch"])))
-    options = MergeOptions(given["ff_only"], given["reference"], given["dry_run"], given["message"])
+    options = typed_at("sql", MergeOptions, given)
     yield _row(merge(location, source, branch_or_none(given["into"]), options, context.engine))
 
 
@@ -271,10 +274,7 @@ MERGE_BRANCH = Procedure(
         TABLE,
         Parameter("branch", "STRING", "the branch to merge", required=True),
         _INTO,
-        Parameter("ff_only", "BOOLEAN", "whether to refuse anything but a fast-forward", default=False),
-        Parameter("reference", "BOOLEAN", "whether to leave files where they are", default=False),
-        MESSAGE,
-        DRY_RUN,
+        *parameters_of(MergeOptions),
     ),
     _COLUMNS,
     _merge,
@@ -282,7 +282,7 @@ MERGE_BRANCH = Procedure(
 CHERRY_PICK = Procedure(
     "cherry_pick",
     "Commit the changes of one version of another branch to a branch.",
-    (TABLE, Parameter("ref", "STRING", "the version, such as 'exp@7'", required=True), _INTO, MESSAGE, DRY_RUN),
+    (TABLE, Parameter("ref", "STRING", "the version, such as 'exp@7'", required=True), _INTO, *_REPLAYING),
     _COLUMNS,
     _cherry_pick,
 )
@@ -293,8 +293,7 @@ REVERT = Procedure(
         TABLE,
         Parameter("version", "BIGINT", "the version to undo", required=True),
         Parameter("branch", "STRING", "the branch it is on", default=MAIN),
-        MESSAGE,
-        DRY_RUN,
+        *_REPLAYING,
     ),
     _COLUMNS,
     _revert,
@@ -356,7 +355,7 @@ _CLONE_COLUMNS = pa.schema(
 
 def _clone(context: Context, given: Mapping[str, Any]) -> Rows:
     location = context.table(given["table"])
-    options = CloneOptions(deep=given["deep"], dry_run=given["dry_run"])
+    options = typed_at("sql", CloneOptions, given)
     pin, target = pin_of(location, given["ref"]), context.place(given["target"])
     done = clone(Remote(ORIGIN, location), pin, target, context.engine, options)
     yield {name: getattr(done, name) for name in _CLONE_COLUMNS.names}
@@ -369,8 +368,7 @@ CLONE = Procedure(
         TABLE,
         Parameter("target", "STRING", "the path or URI of the new dataset", required=True),
         Parameter("ref", "STRING", f"the version that its branch starts with: {REFS}", default=MAIN),
-        Parameter("deep", "BOOLEAN", "whether to copy all files", default=False),
-        DRY_RUN,
+        *parameters_of(CloneOptions),
     ),
     _CLONE_COLUMNS,
     _clone,

@@ -12,7 +12,7 @@ import click
 from lance_spark.cli.output import BAR, PARTLY_DONE, confirm
 from lance_spark.cli.program import options_of, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.declared import at, values
+from lance_spark.core.declared import typed_at
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
@@ -45,7 +45,7 @@ def command(session: Session, /, undo: str | None, yes: bool, **given: Any) -> i
         return _undo(session, undo, yes)
     if not wanted and (given["execute"] or given["on_main"]):
         raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
-    options = FsckOptions(**values(at(FsckOptions, "shell"), given))
+    options = typed_at("shell", FsckOptions, given)
     if wanted:
         return _repair(session, options, given, yes)
     report = fsck(session.location, options, session.engine, time.time_ns())
