@@ -138,7 +138,7 @@ class Declared:
             return from_span(self.default)
         if self.kind == "choice":
             return next((word for word, value in (self.spelling.choices or {}).items() if value == self.default), "")
-        return str(self.default) if isinstance(self.default, int) and not isinstance(self.default, bool) else ""
+        return "" if self.default in (None, False, ()) else str(self.default).lower()
 
 
 @cache
@@ -192,24 +192,31 @@ def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]
 
 
 def as_markdown(kind: type) -> Iterator[str]:
-    """The table of a dataclass' options for the documentation, line by line, with a column for each place that has any.
-
-    Policy files and SQL have the same names.
-    """
+    """The table of a dataclass' options for the documentation, line by line."""
     options = declared(kind)
-    everywhere = {place for each in options for place in each.spelling.places}
-    shell, named = everywhere & {"job", "shell"}, [title for place, title in _NAMED.items() if place in everywhere]
-    titles = ["Python", *["command line"] * bool(shell), *[", ".join(named)] * bool(named), "meaning"]
-    yield f"| {' | '.join(titles)} |"
-    yield "|---" * len(titles) + "|"
-    for each in options:
-        places = each.spelling.places
-        shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
-        typed = f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
-        own = [title for place, title in _NAMED.items() if place in places]
-        key = f"`{each.key}`{'' if own == named else f' ({own[0]} only)'}" if own else "-"
-        cells = [f"`{each.name}`", *[typed if shell & set(places) else "-"] * bool(shell), *[key] * bool(named)]
-        yield f"| {' | '.join(cells)} | {each.help} |"
+    places = {place for each in options for place in each.spelling.places}
+    named = [title for place, title in _NAMED.items() if place in places]
+    names, keys = [f"`{each.name}`" for each in options], [_key(each, named) for each in options]
+    flags = [_flag(each) for each in options]
+    columns = {"Python": names, "command line": flags, ", ".join(named): keys}
+    if names == keys:  # the same everywhere
+        columns = {", ".join(["Python", *named]): names, "command line": flags}
+    columns["meaning"] = [each.help for each in options]
+    shown = {title: cells for title, cells in columns.items() if {*cells} != {"-"}}
+    yield f"| {' | '.join(shown)} |"
+    yield "|---" * len(shown) + "|"
+    yield from (f"| {' | '.join(row)} |" for row in zip(*shown.values(), strict=True))
+
+
+def _flag(each: Declared) -> str:
+    shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
+    typed = f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
+    return typed if {"job", "shell"} & set(each.spelling.places) else "-"
+
+
+def _key(each: Declared, named: Sequence[str]) -> str:
+    own = [title for place, title in _NAMED.items() if place in each.spelling.places]
+    return f"`{each.key}`{'' if own == named else f' ({own[0]} only)'}" if own else "-"
 
 
 _NAMED: Mapping[Place, str] = {"file": "policy file", "sql": "SQL"}
@@ -230,9 +237,8 @@ def _kind(type_: Any, spelling: Spelling) -> Any:
     """By the field's type; ``None`` beside it only says that the option may be left out."""
     if spelling.choices is not None:
         return "choice"
-    if type(None) in get_args(type_):
-        (type_,) = (each for each in get_args(type_) if each is not type(None))
-    return _KINDS[get_origin(type_) or type_]
+    known = (_KINDS.get(get_origin(each) or each) for each in (type_, *get_args(type_)))
+    return next(kind for kind in known if kind is not None)
 
 
 def _several(given: Any) -> Iterator[Any]:

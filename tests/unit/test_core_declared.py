@@ -95,7 +95,7 @@ def test_places():
 def test_a_table_for_the_documentation():
     lines = list(as_markdown(Policy))
     assert lines[2] == "| `age` | `--age SPAN` | `age` | how old (default 2d) |"
-    assert lines[6] == "| `careful` | `--careless` | `careful` | careful |"
+    assert lines[6] == "| `careful` | `--careless` | `careful` | careful (default true) |"
     assert lines[8] == "| `strict` | `--on-tag error\\|keep` | `on_tag` | what a tag does (default error) |"
     assert lines[9] == "| `only` | `--only NAME` | - | only these |"
 
@@ -111,6 +111,18 @@ def test_a_column_for_each_place_that_has_options():
         "|---|---|---|",
         "| `rows` | `rows` | how many (default 5) |",
         "| `where` | `where` (SQL only) | which |",
+    ]
+
+    @dataclass(frozen=True)
+    class Same:
+        rows: int = option(5, "how many", places=("sql",))
+        word: str | list[str] | None = option("or", "which", places=("sql",))
+
+    assert list(as_markdown(Same)) == [
+        "| Python, SQL | meaning |",
+        "|---|---|",
+        "| `rows` | how many (default 5) |",
+        "| `word` | which (default or) |",
     ]
     assert [each.name for each in at(Policy, "sql", "age", "only")] == ["age"]
 

@@ -22,6 +22,7 @@ from lance_spark.format.metadata import SCHEMAS
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.search.rules import SearchOptions
 from lance_spark.sql.maintenance_procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
@@ -155,6 +156,7 @@ def test_the_metadata_tables_are_those_of_the_code():
         ("fsck.md", RepairOptions),
         ("refs-that-expire.md", ExpiryOptions),
         ("optimizing.md", OptimizeOptions),
+        ("searching.md", SearchOptions),
     ],
 )
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
