@@ -1,24 +1,27 @@
 """Options that are declared once, as fields of a dataclass.
 
 The field has the option's name, type and default; :func:`option` adds its help and how it is spelled elsewhere. From
-that come the arguments of jobs and commands, the keys of policy files, the parameters of SQL procedures, and the table
-in the documentation. What is typed becomes a value here as well, and errors name the option as it was typed.
+that come the arguments of jobs and commands, the keys of policy files, the parameters of SQL procedures, the options of
+Spark's data source, and the table in the documentation. What is typed becomes a value here as well, and errors name the
+option as it was typed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from lance_spark.core.options import Section, to_choice, to_int
-from lance_spark.core.show import from_span, to_span
+from lance_spark.core.options import Section, to_bool, to_bytes, to_choice, to_int, to_moment
+from lance_spark.core.show import from_span, readable, to_span
+from lance_spark.errors import InvalidOption
 
-Place = Literal["file", "job", "shell", "sql"]
+Place = Literal["file", "job", "shell", "sql", "source"]
 PLACES: tuple[Place, ...] = ("file", "job", "shell", "sql")
-"""Where an option can be given, besides Python: a policy file, a job's arguments, the shell, and SQL."""
+"""Where an option can be given, besides Python: a policy file, a job's arguments, the shell, and SQL. Those of the data
+source, which are all texts, are given nowhere else."""
 _DECLARED = "lance_spark.option"
 Kind = TypeVar("Kind")
 
@@ -33,7 +36,11 @@ class Spelling:
     short: str | None = None
     """The letter of a second, short flag in the shell."""
     key: str | None = None
-    """In a policy file and in SQL; by default the field's name."""
+    """In a policy file, in SQL and for the data source; by default the field's name."""
+    aliases: Sequence[str] = ()
+    """Other names for the data source."""
+    parse: Callable[[str, str], object] | None = None
+    """What makes a value of the key and the text that was given, if the field's type does not say it."""
     choices: Mapping[str, object] | None = None
     """Words, and the values that they stand for."""
     switch_off: str | None = None
@@ -51,18 +58,23 @@ def option(default: Any, help: str, **spelled: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def source_option(default: Any, help: str, **spelled: Any) -> Any:
+    """An option of Spark's data source."""
+    return option(default, help, places=("source",), **spelled)
+
+
 @dataclass(frozen=True)
 class Declared:
     """One option of a dataclass."""
 
     name: str
-    kind: Literal["span", "number", "numbers", "flag", "texts", "text", "choice"]
+    kind: Literal["span", "number", "numbers", "flag", "texts", "text", "choice", "moment"]
     default: Any
     spelling: Spelling
 
     @property
     def key(self) -> str:
-        """The name in a policy file and in SQL."""
+        """The name in a policy file, in SQL and for the data source."""
         return self.spelling.key or self.name
 
     @property
@@ -107,12 +119,19 @@ class Declared:
 
     def value(self, given: Any, typed: str) -> Any:
         """The field's value for what was typed under a name. Raises InvalidOption."""
+        if self.spelling.parse is not None:
+            return self.spelling.parse(typed, given)
         if self.kind == "span":
             return to_span(typed, given)
         if self.kind == "choice":
             choices = self.spelling.choices or {}
             return choices[to_choice(typed, given, tuple(choices))]
+        if self.kind == "moment":
+            return to_moment(typed, given)
+        if self.kind == "number":
+            return to_int(typed, given, 1) if isinstance(given, str) else given
         if self.kind == "flag":
+            given = to_bool(typed, given) if isinstance(given, str) else given
             return bool(given) and not (self.spelling.switch_off and typed.startswith("--"))
         if self.kind == "numbers":
             return frozenset(to_int(typed, str(number), 1) for number in _several(given))
@@ -138,6 +157,8 @@ class Declared:
             return from_span(self.default)
         if self.kind == "choice":
             return next((word for word, value in (self.spelling.choices or {}).items() if value == self.default), "")
+        if self.spelling.parse is to_bytes and self.default is not None:
+            return readable(self.default)
         return "" if self.default in (None, False, ()) else str(self.default).lower()
 
 
@@ -177,13 +198,29 @@ def values(options: Iterable[Declared], given: Mapping[str, Any], base: object =
 
 def typed_at(place: Place, kind: type[Kind], given: Mapping[str, Any], **more: Any) -> Kind:
     """A dataclass from what was typed on a command line or as arguments of a procedure, and from other fields."""
-    found = (sql_values if place == "sql" else values)(at(kind, place), given)
+    found = (keyed_values if place == "sql" else values)(at(kind, place), given)
     return kind(**found, **more)
 
 
-def sql_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the arguments of a procedure give, by their keys."""
+def keyed_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that arguments of a procedure or options of the data source give, by their keys."""
     return {each.name: each.value(given[each.key], each.key) for each in options if given.get(each.key) is not None}
+
+
+def by_key(options: Iterable[Declared], given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What was given for these options, by their keys, and the rest. Raises InvalidOption for a second spelling."""
+    names = {name.lower(): each.key for each in options for name in (each.key, *each.spelling.aliases)}
+    own: dict[str, str] = {}
+    rest: dict[str, str] = {}
+    for name, value in given.items():
+        key = names.get(name.lower())
+        if key is None:
+            rest[name] = value
+        elif key in own:
+            raise InvalidOption(f"Option '{key}' is given twice, once as '{name}'.", hint=f"Give only '{key}'.")
+        else:
+            own[key] = value
+    return own, rest
 
 
 def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]:
@@ -191,9 +228,9 @@ def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]
     return {each.name: each.read(section) for each in options if each.key in section}
 
 
-def as_markdown(kind: type) -> Iterator[str]:
-    """The table of a dataclass' options for the documentation, line by line."""
-    options = declared(kind)
+def as_markdown(*kinds: type) -> Iterator[str]:
+    """The table of a dataclass' options, or of several, for the documentation, line by line."""
+    options = [each for kind in kinds for each in declared(kind)]
     places = {place for each in options for place in each.spelling.places}
     named = [title for place, title in _NAMED.items() if place in places]
     names, keys = [f"`{each.name}`" for each in options], [_key(each, named) for each in options]
@@ -201,6 +238,10 @@ def as_markdown(kind: type) -> Iterator[str]:
     columns = {"Python": names, "command line": flags, ", ".join(named): keys}
     if names == keys:  # the same everywhere
         columns = {", ".join(["Python", *named]): names, "command line": flags}
+    if places == {"source"}:
+        columns = {
+            "option": [", ".join(f"`{name}`" for name in (each.key, *each.spelling.aliases)) for each in options]
+        }
     columns["meaning"] = [each.help for each in options]
     shown = {title: cells for title, cells in columns.items() if {*cells} != {"-"}}
     yield f"| {' | '.join(shown)} |"
@@ -230,6 +271,7 @@ _KINDS: Mapping[Any, str] = {
     tuple: "texts",
     Sequence: "texts",
     str: "text",
+    datetime: "moment",
 }
 
 
