@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE
 from lance_spark.core.declared import Place, option
+from lance_spark.errors import InvalidOption
 
 _PLACES: tuple[Place, ...] = ("job", "shell", "sql")
 
@@ -33,3 +36,12 @@ class RepairOptions:
     on_main: bool = option(False, "let a repair commit to branches themselves, including main", places=_PLACES)
     dry_run: bool = True
     """Only plan the repair."""
+
+
+def check_combination(given: Mapping[str, Any]) -> None:
+    """Raise InvalidOption for options of a command line that cannot be combined."""
+    if given["undo"] is not None:
+        if given["repair"] or given["deep"]:
+            raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
+    elif not given["repair"] and (given["execute"] or given["on_main"]):
+        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
