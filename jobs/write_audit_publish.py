@@ -27,7 +27,7 @@ from lance_spark.core.show import readable
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import AlreadyExists, NotFound
 from lance_spark.fsck.report import FsckReport
-from lance_spark.jobs.job import add_log_level, add_storage, command_line, run
+from lance_spark.jobs.job import add, command_line, run
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 
@@ -245,8 +245,7 @@ def _print_tree(uri: str, storage: dict[str, str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = command_line("write_audit_publish", __doc__)
     parser.add_argument("--uri", default=DEFAULT_URI, help=f"where to make the dataset (default: {DEFAULT_URI})")
-    add_storage(parser)
-    add_log_level(parser)
+    add(parser, "--storage", "--log-level")
     arguments = parser.parse_args()
     if any("=" not in pair for pair in arguments.storage):
         parser.error("--storage takes KEY=VALUE, e.g. --storage aws_region=eu-west-1")

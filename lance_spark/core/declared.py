@@ -142,15 +142,10 @@ class Declared:
         if self.kind == "choice":
             choices = self.spelling.choices or {}
             return choices[section.choice(self.key, tuple(choices))]
-        readers: Mapping[str, Callable[[str], Any]] = {
-            "span": section.span,
-            "number": section.number,
-            "numbers": section.numbers,
-            "flag": section.flag,
-            "texts": section.texts,
-            "text": section.text,
-        }
-        return readers[self.kind](self.key)
+        if self.repeats:
+            return section.texts(self.key) if self.kind == "texts" else section.numbers(self.key)
+        given = section.typed(self.key, *_IN_FILES[self.kind])
+        return to_span(section.place + self.key, given) if self.kind == "span" else given
 
     def _shown_default(self) -> str:
         if isinstance(self.default, timedelta):
@@ -273,6 +268,13 @@ _KINDS: Mapping[Any, str] = {
     str: "text",
     datetime: "moment",
 }
+_IN_FILES: Mapping[str, tuple[type, str]] = {
+    "span": (str, 'a span such as "14d"'),
+    "number": (int, "a number"),
+    "flag": (bool, "true or false"),
+    "text": (str, "a text"),
+}
+"""What a value is in TOML, and how an error says so."""
 
 
 def _kind(type_: Any, spelling: Spelling) -> Any:

@@ -25,20 +25,12 @@ from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, Where, engine_for
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import (
-    add_catalog_mode,
-    add_dataset,
-    add_how,
-    add_report,
-    command_line,
-    run,
-    show,
-)
+from lance_spark.jobs.job import HOW, add, command_line, run, show
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import dataset_at
 
 PARTIAL_FAILURE = 6
-_HOW = ("parallelism", "where", "log_level")
+_FREE = ("parallelism", "where", "log_level")
 
 
 def main(description: str | None, argv: Sequence[str] | None = None) -> int:
@@ -103,7 +95,7 @@ def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
 
 def _check_alone(arguments: argparse.Namespace) -> None:
     """Raise InvalidOption for policy options with a stored plan: they would be ignored."""
-    free = {"uri", "apply_plan", "execute", "report", "storage", "max_deletes_per_second", *_HOW}
+    free = {"uri", "apply_plan", "execute", "report", "storage", "max_deletes_per_second", *_FREE}
     _check_plain(arguments, set(vars(arguments)) - free, "--apply-plan", hint="The plan has its own policy.")
 
 
@@ -178,8 +170,7 @@ class StageTimes:
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("cleanup", description)
-    add_dataset(made)
-    add_catalog_mode(made)
+    add(made, "uri", "--catalog", "--catalog-mode")
     which = made.add_argument_group("what is deleted; versions must meet all conditions that are given")
     add_arguments(which, at(CleanupPolicy, "job"))
     which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
@@ -190,6 +181,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     how.add_argument(
         "--inventory", metavar="FILE", help="path, size, last_modified as Parquet or CSV: lists only manifests"
     )
-    add_report(how)
-    add_how(how, deletes="tasks")
+    add(how, "--report", "--parallelism")
+    how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
+    add(how, *HOW)
     return made

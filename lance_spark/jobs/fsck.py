@@ -20,7 +20,7 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_comb
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
 from lance_spark.fsck.undo import undo
-from lance_spark.jobs.job import add_dataset, add_how, add_report, command_line, run, say, show
+from lance_spark.jobs.job import HOW, add, command_line, run, say, show
 from lance_spark.storage.resolving import dataset_at
 
 PARTLY_REPAIRED = 6
@@ -76,12 +76,11 @@ def _say(stage: str) -> None:
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("fsck", description)
-    add_dataset(made)
+    add(made, "uri", "--catalog")
     add_arguments(made, at(FsckOptions, "job"))
     made.add_argument("--repair", action="store_true", help="show the repairs that are possible; all can be undone")
     made.add_argument("--execute", action="store_true", help="with --repair: do it")
     add_arguments(made, at(RepairOptions, "job"))
     made.add_argument("--undo", metavar="RECORD", help="undo the repair of that id, or the 'last' one")
-    add_report(made)
-    add_how(made)
+    add(made, "--report", "--parallelism", *HOW)
     return made

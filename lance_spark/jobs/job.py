@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from lance_spark.core.options import storage_from
@@ -41,55 +41,37 @@ def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
     )
 
 
-def add_dataset(parser: argparse.ArgumentParser) -> None:
-    """``URI`` or ``--catalog``."""
-    parser.add_argument("uri", metavar="URI", nargs="?", help="the dataset: a path or a URI")
-    parser.add_argument("--catalog", metavar="ROOT", help="instead of a dataset: all tables of the catalog there")
+ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
+    "uri": {"metavar": "URI", "nargs": "?", "help": "the dataset: a path or a URI"},
+    "--catalog": {"metavar": "ROOT", "help": "instead of a dataset: all tables of the catalog there"},
+    "--catalog-mode": {
+        "choices": ("v1", "v2", "compatibility"),
+        "default": "compatibility",
+        "help": "what counts as a table there: directories, rows of __manifest, or both (default)",
+    },
+    "--report": {"metavar": "FILE", "help": "write the report as JSON"},
+    "--parallelism": {"type": int, "metavar": "N", "help": "tasks side by side (default: the cores)"},
+    "--storage": {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "a storage option"},
+    "--where": {
+        "choices": get_args(Where),
+        "default": "auto",
+        "help": "auto (default): threads of this process for little work, else Spark; local or spark: always that one",
+    },
+    "--local": {"dest": "where", "action": "store_const", "const": "local", "help": "the same as --where local"},
+    "--log-level": {
+        "choices": LOG_LEVELS,
+        "default": "ERROR",
+        "type": str.upper,
+        "metavar": "LEVEL",
+        "help": "show Spark's own messages from this level on, e.g. INFO (default ERROR)",
+    },
+}
+"""The arguments that several jobs have."""
+HOW = ("--storage", "--where", "--local", "--log-level")
+"""Those that say how a job runs."""
 
 
-def add_catalog_mode(parser: argparse.ArgumentParser) -> None:
-    """``--catalog-mode``."""
-    parser.add_argument(
-        "--catalog-mode",
-        choices=("v1", "v2", "compatibility"),
-        default="compatibility",
-        help="what counts as a table there: directories, rows of __manifest, or both (default)",
-    )
-
-
-def add_report(group: Any) -> None:
-    """``--report``."""
-    group.add_argument("--report", metavar="FILE", help="write the report as JSON")
-
-
-def add_storage(group: Any) -> None:
-    """``--storage``."""
-    group.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-
-
-def add_how(group: Any, tasks: str = "tasks side by side", deletes: str = "") -> None:
-    """The arguments that say how a job runs; ``deletes`` adds ``--max-deletes-per-second`` over all of these."""
-    group.add_argument("--parallelism", type=int, metavar="N", help=f"{tasks} (default: the cores)")
-    if deletes:
-        group.add_argument("--max-deletes-per-second", type=float, metavar="N", help=f"over all {deletes} together")
-    add_storage(group)
-    group.add_argument(
-        "--where",
-        choices=get_args(Where),
-        default="auto",
-        help="auto (default): threads of this process for little work, else Spark; local or spark: always that one",
-    )
-    group.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
-    add_log_level(group)
-
-
-def add_log_level(group: Any) -> None:
-    """``--log-level``."""
-    group.add_argument(
-        "--log-level",
-        choices=LOG_LEVELS,
-        default="ERROR",
-        type=str.upper,
-        metavar="LEVEL",
-        help="show Spark's own messages from this level on, e.g. INFO (default ERROR)",
-    )
+def add(group: Any, *names: str) -> None:
+    """Add some of :data:`ARGUMENTS` to a command line or a group of one."""
+    for name in names:
+        group.add_argument(name, **ARGUMENTS[name])

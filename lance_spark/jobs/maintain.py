@@ -11,7 +11,7 @@ from lance_spark.catalog.lookup import open_catalog
 from lance_spark.core.options import storage_from
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import add_catalog_mode, add_how, command_line, run, say
+from lance_spark.jobs.job import HOW, add, command_line, run, say
 from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
 from lance_spark.maintenance.report import MaintenanceReport, to_html, to_prometheus
 from lance_spark.maintenance.rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
@@ -88,7 +88,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("maintain", description)
     made.add_argument("uri", metavar="ROOT|URI", help="a catalog's directory, or a dataset: a path or a URI")
-    add_catalog_mode(made)
+    add(made, "--catalog-mode")
     what = made.add_argument_group("what to do")
     what.add_argument(
         "--policy", metavar="FILE", help="a policy as TOML, its path or URI: rules by step, table and branch"
@@ -110,5 +110,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     told.add_argument("--state", metavar="FILE", help="the memory between runs: the last checks, and steps left over")
     how = made.add_argument_group("how")
     how.add_argument("--tables-at-once", type=int, default=4, metavar="N", help="tables side by side (default 4)")
-    add_how(how, "tasks side by side in one step", deletes="tables")
+    how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side in one step (default: the cores)")
+    how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tables together")
+    add(how, *HOW)
     return made

@@ -10,7 +10,7 @@ from lance_spark.catalog.lookup import open_catalog
 from lance_spark.catalog.migrate import Migration, migrate
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import table
-from lance_spark.jobs.job import add_report, add_storage, command_line, run
+from lance_spark.jobs.job import add, command_line, run
 from lance_spark.storage.small_files import write_report
 
 
@@ -52,6 +52,5 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = command_line("migrate_catalog", description)
     made.add_argument("root", metavar="ROOT", help="the catalog's directory: a path or a URI")
     made.add_argument("--execute", action="store_true", help="carry it out; without it, only show what would be done")
-    add_report(made)
-    add_storage(made)
+    add(made, "--report", "--storage")
     return made

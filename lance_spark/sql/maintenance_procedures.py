@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-import pyarrow as pa
-
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
@@ -48,6 +46,7 @@ from lance_spark.sql.procedures import (
     Rows,
     SqlType,
     parameters_of,
+    table_of,
 )
 
 
@@ -78,17 +77,7 @@ CLEANUP = Procedure(
         *parameters_of(CleanupPolicy),
         Parameter("execute", "BOOLEAN", "whether to delete", default=False),
     ),
-    pa.schema(
-        [
-            ("branch", pa.string()),
-            ("kind", pa.string()),
-            ("outcome", pa.string()),
-            ("reason", pa.string()),
-            ("files", pa.int64()),
-            ("bytes", pa.int64()),
-            ("example", pa.string()),
-        ]
-    ),
+    table_of("branch STRING, kind STRING, outcome STRING, reason STRING, files BIGINT, bytes BIGINT, example STRING"),
     _cleanup,
 )
 
@@ -109,23 +98,11 @@ OPTIMIZE = Procedure(
         Parameter("branch", "STRING", "the branch", default=MAIN),
         *parameters_of(OptimizeOptions),
     ),
-    pa.schema(
-        [
-            ("branch", pa.string()),
-            ("version", pa.int64()),
-            ("dry_run", pa.bool_()),
-            ("fragments_planned", pa.int64()),
-            ("fragments_removed", pa.int64()),
-            ("fragments_added", pa.int64()),
-            ("rows", pa.int64()),
-            ("bytes", pa.int64()),
-            ("commits", pa.int64()),
-            ("conflicts", pa.list_(pa.string())),
-            ("indexes_rehomed", pa.list_(pa.string())),
-            ("depth_before", pa.float64()),
-            ("depth_after", pa.float64()),
-            ("indexes_uncovered", pa.list_(pa.string())),
-        ]
+    table_of(
+        "branch STRING, version BIGINT, dry_run BOOLEAN, fragments_planned BIGINT, "
+        "fragments_removed BIGINT, fragments_added BIGINT, rows BIGINT, bytes BIGINT, commits BIGINT, "
+        "conflicts ARRAY<STRING>, indexes_rehomed ARRAY<STRING>, depth_before DOUBLE, "
+        "depth_after DOUBLE, indexes_uncovered ARRAY<STRING>"
     ),
     _optimize,
 )
@@ -175,17 +152,9 @@ CREATE_INDEX = Procedure(
         MESSAGE,
         *_settings(*(name for name in SETTINGS if name not in _FIRST_SETTINGS)),
     ),
-    pa.schema(
-        [
-            ("name", pa.string()),
-            ("kind", pa.string()),
-            ("branch", pa.string()),
-            ("version", pa.int64()),
-            ("rows", pa.int64()),
-            ("segments", pa.int64()),
-            ("bytes", pa.int64()),
-            ("left", pa.string()),
-        ]
+    table_of(
+        "name STRING, kind STRING, branch STRING, version BIGINT, rows BIGINT, segments BIGINT, "
+        "bytes BIGINT, left STRING"
     ),
     _create,
 )
@@ -244,17 +213,7 @@ FSCK = Procedure(
         Parameter("execute", "BOOLEAN", "whether to execute the planned repairs", default=False),
         *parameters_of(RepairOptions),
     ),
-    pa.schema(
-        [
-            ("severity", pa.string()),
-            ("code", pa.string()),
-            ("path", pa.string()),
-            ("refs", pa.list_(pa.string())),
-            ("rows", pa.int64()),
-            ("says", pa.string()),
-            ("do", pa.string()),
-        ]
-    ),
+    table_of("severity STRING, code STRING, path STRING, refs ARRAY<STRING>, rows BIGINT, says STRING, do STRING"),
     _fsck,
 )
 
@@ -308,17 +267,7 @@ EXPIRE_REFS = Procedure(
             "dry_run", "BOOLEAN", "false to warn and delete; true to only report what would happen", default=True
         ),
     ),
-    pa.schema(
-        [
-            ("kind", pa.string()),
-            ("name", pa.string()),
-            ("at", pa.string()),
-            ("expires", pa.timestamp("us", "UTC")),
-            ("state", pa.string()),
-            ("outcome", pa.string()),
-            ("why", pa.string()),
-        ]
-    ),
+    table_of("kind STRING, name STRING, at STRING, expires TIMESTAMP, state STRING, outcome STRING, why STRING"),
     _expire,
 )
 

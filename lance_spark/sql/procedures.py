@@ -96,6 +96,19 @@ def pin_of(location: DatasetLocation, ref: str) -> PinnedVersion:
 
 
 Rows = Iterable[Mapping[str, Any]]
+_COLUMN_TYPES = {
+    "STRING": pa.string(),
+    "BIGINT": pa.int64(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+}
+
+
+def table_of(columns: str) -> pa.Schema:
+    """The schema of a procedure's rows, with columns as SQL declares them: ``name STRING, version BIGINT``."""
+    return pa.schema([(name, _COLUMN_TYPES[type_]) for name, type_ in map(str.split, columns.split(","))])
 
 
 @dataclass(frozen=True)
@@ -173,14 +186,14 @@ CREATE_BRANCH = Procedure(
     "create_branch",
     "Create a branch.",
     (TABLE, _NAME, Parameter("from", "STRING", f"where it starts: {REFS}", default=MAIN)),
-    pa.schema([("name", pa.string()), ("parent_branch", pa.string()), ("parent_version", pa.int64())]),
+    table_of("name STRING, parent_branch STRING, parent_version BIGINT"),
     _create,
 )
 DROP_BRANCH = Procedure(
     "drop_branch",
     "Delete a branch and its own files for good. Refused while another branch or a tag needs it.",
     (TABLE, _NAME),
-    pa.schema([("name", pa.string())]),
+    table_of("name STRING"),
     _drop,
 )
 
@@ -206,37 +219,21 @@ CREATE_TAG = Procedure(
     "create_tag",
     "Tag a version; an existing tag is never moved.",
     (TABLE, _TAG_NAME, Parameter("ref", "STRING", f"what to tag: {REFS}", default=MAIN)),
-    pa.schema([("name", pa.string()), ("branch", pa.string()), ("version", pa.int64())]),
+    table_of("name STRING, branch STRING, version BIGINT"),
     _create_tag,
 )
 _FORCE = Parameter("force", "BOOLEAN", "whether to delete a tag that a clone, merge or stream needs", default=False)
-DROP_TAG = Procedure(
-    "drop_tag", "Delete a tag.", (TABLE, _TAG_NAME, _FORCE), pa.schema([("name", pa.string())]), _drop_tag
-)
+DROP_TAG = Procedure("drop_tag", "Delete a tag.", (TABLE, _TAG_NAME, _FORCE), table_of("name STRING"), _drop_tag)
 
 
 # --- Procedures that move changes between branches, or undo them
 
-_COLUMNS = pa.schema(
-    [
-        ("action", pa.string()),
-        ("into", pa.string()),
-        ("source", pa.string()),
-        ("base", pa.string()),
-        ("version", pa.int64()),
-        ("fast_forward", pa.bool_()),
-        ("up_to_date", pa.bool_()),
-        ("dry_run", pa.bool_()),
-        ("rows_added", pa.int64()),
-        ("rows_deleted", pa.int64()),
-        ("fragments_changed", pa.int64()),
-        ("columns_added", pa.list_(pa.string())),
-        ("columns_dropped", pa.list_(pa.string())),
-        ("conflicts", pa.list_(pa.string())),
-        ("indexes_carried", pa.list_(pa.string())),
-        ("indexes_missing", pa.list_(pa.string())),
-        ("notes", pa.list_(pa.string())),
-    ]
+_COLUMNS = table_of(
+    "action STRING, into STRING, source STRING, base STRING, version BIGINT, fast_forward BOOLEAN, "
+    "up_to_date BOOLEAN, dry_run BOOLEAN, rows_added BIGINT, rows_deleted BIGINT, "
+    "fragments_changed BIGINT, columns_added ARRAY<STRING>, columns_dropped ARRAY<STRING>, "
+    "conflicts ARRAY<STRING>, indexes_carried ARRAY<STRING>, indexes_missing ARRAY<STRING>, "
+    "notes ARRAY<STRING>"
 )
 _REPLAYING = parameters_of(MergeOptions, "message", "dry_run")
 _INTO = Parameter("into", "STRING", "the branch that gets the changes", default=MAIN)
@@ -323,33 +320,16 @@ RESTORE = Procedure(
     "restore",
     "Make an older version the newest one of its branch again, as a new version.",
     (TABLE, Parameter("ref", "STRING", "the version: a tag, 'exp@7' or a version of main", required=True)),
-    pa.schema(
-        [
-            ("branch", pa.string()),
-            ("restored_version", pa.int64()),
-            ("version", pa.int64()),
-            ("indexes_lacking", pa.list_(pa.string())),
-        ]
-    ),
+    table_of("branch STRING, restored_version BIGINT, version BIGINT, indexes_lacking ARRAY<STRING>"),
     _restore,
 )
 
 
 # --- The procedure that clones a table
 
-_CLONE_COLUMNS = pa.schema(
-    [
-        ("source", pa.string()),
-        ("target", pa.string()),
-        ("branch", pa.string()),
-        ("version", pa.int64()),
-        ("source_version", pa.string()),
-        ("rows", pa.int64()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("deep", pa.bool_()),
-        ("dry_run", pa.bool_()),
-    ]
+_CLONE_COLUMNS = table_of(
+    "source STRING, target STRING, branch STRING, version BIGINT, source_version STRING, "
+    "rows BIGINT, files BIGINT, bytes BIGINT, deep BOOLEAN, dry_run BOOLEAN"
 )
 
 
@@ -390,6 +370,6 @@ MIGRATE = Procedure(
     "migrate",
     "Record all tables that are only directories (V1) in the catalog (V2), in one commit.",
     (DRY_RUN,),
-    pa.schema([("table", pa.string()), ("state", pa.string()), ("reason", pa.string())]),
+    table_of("table STRING, state STRING, reason STRING"),
     _migrate,
 )
