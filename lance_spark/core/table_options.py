@@ -61,7 +61,7 @@ def _has_its_brackets(value: str) -> bool:
 class RefOptions:
     """The options that name a version."""
 
-    branch: str | None = source_option(None, "branch name; `main` or absent is the main branch", parse=_branch)
+    branch: str | None = source_option(None, "branch name; main if absent", parse=_branch)
     tag: str | None = source_option(None, "tag name; excludes `branch`, `version` and `asOf`")
     version: int | None = source_option(None, "version number on that branch", aliases=("versionAsOf",))
     as_of: datetime | None = source_option(
@@ -83,7 +83,7 @@ class ReadOptions:
         parse=to_columns,
     )
     filter: str | None = source_option(
-        None, "a Lance SQL predicate evaluated inside the scan, so that scalar indexes are used", parse=_predicate
+        None, "a Lance SQL predicate evaluated inside the scan, so that it uses scalar indexes", parse=_predicate
     )
     limit: int | None = source_option(None, "stop after this many rows", parse=to_int)
     with_row_id: bool = source_option(False, "whether to add `_rowid` (bigint)")
@@ -152,7 +152,9 @@ class NewBranchOptions:
     from_branch: str | None = source_option(
         None, "... the newest version of this branch, or its `from_version`", parse=_branch
     )
-    from_version: int | None = source_option(None, "... this version of `from_branch`, by default of `main`")
+    from_version: int | None = source_option(
+        None, "... this version of `from_branch` (main if you only give a version)"
+    )
     from_tag: str | None = source_option(None, "... the version that a tag points at")
 
 
@@ -173,18 +175,20 @@ class FileOptions:
 class WriteOptions:
     """A write's request; each field is checked on its own, none against a dataset."""
 
-    branch: str | None = source_option(None, "branch to write to; `main` or absent is the main branch", parse=_branch)
+    branch: str | None = source_option(None, "branch to write to; main if absent", parse=_branch)
     create_from: RefSpec | None = None
     """Starting point of the branch to create first; None if the branch must exist."""
     files: FileOptions = FileOptions()
-    enable_stable_row_ids: bool | None = source_option(None, "row ids of a new dataset survive compaction")
-    commit_message: str | None = source_option(None, "kept in the version's transaction")
+    enable_stable_row_ids: bool | None = source_option(
+        None, "`true`: rows of a new dataset keep their ids when it is compacted"
+    )
+    commit_message: str | None = source_option(None, "stored in the version's transaction")
     create_table: bool = source_option(
-        False, "`true`: the table must not exist yet; this is what `errorifexists` means for other sources"
+        False, "`true`: the table must not exist yet; other sources call this `errorifexists`"
     )
     overwrite_schema: bool = source_option(
         True,
-        "`false`: an overwrite replaces rows, and keeps the dataset's columns and their types",
+        "`false`: an overwrite replaces the rows and keeps the dataset's columns and types",
         aliases=("overwriteSchema",),
     )
     merge_schema: bool = source_option(
@@ -271,18 +275,18 @@ class StreamOptions:
     """The options of the write."""
     query_id: str | None = source_option(
         None,
-        "an id of your own in place of the checkpoint's, for a checkpoint that the driver's Python cannot read; it has "
-        "to change with the checkpoint",
+        "your own id in place of the checkpoint's, for a checkpoint that the driver's Python cannot read; use another "
+        "one for each checkpoint",
     )
     checkpoint: str | None = source_option(
         None,
-        "where Spark keeps the query's progress; its file `metadata` has the query's id",
+        "where Spark keeps the query's progress; its file `metadata` contains the query's id",
         key="checkpointLocation",
     )
     optimize_every: int | None = source_option(
         None,
-        "compact the small fragments at the end of the branch after every so many batches, before the next one, "
-        "at most 1 GiB of them; not in `complete` mode, where a batch replaces them",
+        "after this number of batches, compact the small fragments at the end of the branch, before the next batch, "
+        "at most 1 GiB of them; not in `complete` mode, where each batch replaces them",
     )
 
 
@@ -370,24 +374,24 @@ class StreamReadOptions:
         parse=_version,
     )
     starting_timestamp: datetime | None = source_option(
-        None, "the stream begins with what was committed after that moment", aliases=("startingTimestamp",)
+        None, "the stream begins with the commits after that moment", aliases=("startingTimestamp",)
     )
     max_files: int | None = source_option(
         None,
-        "a batch reads at most so many fragments",
+        "a batch reads at most this number of fragments",
         key="max_files_per_trigger",
         aliases=("maxFilesPerTrigger",),
     )
     max_bytes: int | None = source_option(
         None,
-        "a batch reads at most so many bytes, such as `512m`, by the sizes of data files",
+        "a batch reads at most this number of bytes, such as `512m`, by the sizes of data files",
         key="max_bytes_per_trigger",
         aliases=("maxBytesPerTrigger",),
         parse=to_bytes,
     )
     max_versions: int | None = source_option(
         None,
-        "a batch reads at most what so many versions changed; versions that give nothing do not count",
+        "a batch reads at most the changes of this number of versions; those without rows for the stream do not count",
         key="max_versions_per_trigger",
         aliases=("maxVersionsPerTrigger",),
     )
@@ -407,11 +411,11 @@ class StreamReadOptions:
         True, "`false` goes on with what is left of versions that are gone", aliases=("failOnDataLoss",)
     )
     query_id: str | None = source_option(
-        None, "a name of your own for the query, under which its tag keeps what it has to read"
+        None, "your own name for the query; a tag of that name keeps what it has to read"
     )
     checkpoint: str | None = source_option(
         None,
-        "the query's checkpoint, which holds its id; to be given here as well as to `writeStream`",
+        "the query's checkpoint, which contains its id; give it here as well as to `writeStream`",
         key="checkpointLocation",
         aliases=("checkpoint_location",),
     )

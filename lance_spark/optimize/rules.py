@@ -56,22 +56,24 @@ class OptimizeProgress(WorkProgress):
 class OptimizeOptions:
     """Which fragments to rewrite, and how."""
 
-    target_rows: int = option(1_000_000, "rows that a fragment should have, about", places=("file", "sql"))
-    where: str | None = option(None, "Lance SQL: only fragments with a matching row", places=("sql",))
+    target_rows: int = option(1_000_000, "approximate number of rows in a fragment", places=("file", "sql"))
+    where: str | None = option(
+        None, "Lance SQL: rewrite only fragments that contain a row for which it is true", places=("sql",)
+    )
     own_only: bool | None = option(
         True,
         "false to also rewrite fragments that a branch or clone inherited, which copies them",
         places=("file", "sql"),
     )
     partial_progress: int = option(
-        10, "the maximum number of commits; each has at least as many tasks as run side by side", places=("sql",)
+        10, "the maximum number of commits; each has at least as many tasks as run in parallel", places=("sql",)
     )
     sort_by: Sequence[str] | None = option(
         None, "columns to sort rows by; without any, rows keep their order", places=("file", "sql")
     )
     zorder: Sequence[str] | None = option(None, "columns of a z-order instead", places=("file", "sql"))
     dry_run: bool = option(
-        False, "only plan: the result's plan has the fragments of each commit, rows and bytes", places=("sql",)
+        False, "plan only: `plan` of the result prints the fragments, rows and bytes of each commit", places=("sql",)
     )
     progress: Callable[[OptimizeProgress], object] | None = None
     """Called with the progress after each group of fragments is committed."""

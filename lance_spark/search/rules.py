@@ -75,34 +75,38 @@ class SearchOptions:
 
     metric: str | None = _option(
         None,
-        "of vectors: l2 (squared), cosine or dot, of bytes hamming; by default that of the index, or l2. "
+        "of vectors: l2 (squared), cosine or dot, for bytes hamming; by default that of the index, or l2. "
         "If no index has the metric, all vectors are compared",
     )
-    nprobes: int | None = _option(None, "of vectors: partitions of an index to search, at least")
+    nprobes: int | None = _option(None, "of vectors: the minimum number of index partitions to search")
     refine_factor: int | None = _option(
-        None, "of vectors: this many times k candidates of an index are compared by their exact distances"
+        None, "of vectors: compare this number times k candidates of an index by their exact distances"
     )
-    ef: int | None = _option(None, "of vectors: candidates that a graph (HNSW) keeps at a time; at least k")
-    use_index: bool = _option(True, "of vectors: false compares every vector")
+    ef: int | None = _option(
+        None, "of vectors: number of candidates that a graph (HNSW) keeps during the search; at least k"
+    )
+    use_index: bool = _option(True, "of vectors: false to compare every vector")
     prefilter: bool = _option(
-        True, "whether the filter comes before the search; false filters the k rows that were found, so fewer come out"
+        True, "false to filter the k rows found instead of the rows to search in, which may leave fewer"
     )
-    fast: bool = _option(False, "whether to leave out rows that no index covers; an error where there is no index")
+    fast: bool = _option(False, "whether to leave out rows that no index covers; an error if there is no index")
     rerank: str = _option(
         "rrf", "of a vector and a text: how their rows are ranked together; rrf is reciprocal rank fusion"
     )
-    candidates: int | None = _option(None, "of a vector and a text: how many rows of each are ranked together")
+    candidates: int | None = _option(
+        None, "of a vector and a text: the number of rows of each that are ranked together"
+    )
     text_column: str | Sequence[str] | Mapping[str, float] | None = _option(
         None, "of a vector and a text: the columns for the text; column is then that of the vector"
     )
-    phrase: bool = _option(False, "of text: the words next to one another; the index needs with_position=True")
+    phrase: bool = _option(False, "of text: require the words next to one another; the index needs with_position=True")
     fuzziness: int = _option(
         0,
-        "of text: letters by which words may differ, 0, 1 or 2; an error where rows have no index, "
-        "as they would not be found",
+        "of text: the number of letters by which words may differ: 0, 1 or 2. An error if no index covers some rows, "
+        "as these would not be found",
     )
-    operator: str = _option("or", "of text: or for one of the words, and for all of them")
-    slop: int = _option(0, "of a phrase: how many other words may come in between")
+    operator: str = _option("or", "of text: or for one of the words, and to require all of them")
+    slop: int = _option(0, "of a phrase: at most this number of other words in between")
 
 
 @dataclass(frozen=True)
