@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import CleanupPolicy, LanceTable, register
+from lance_spark.core.options import storage_from
 from lance_spark.core.show import readable
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import AlreadyExists, NotFound
@@ -42,12 +43,13 @@ def main() -> int:
 
 
 def _main(arguments: argparse.Namespace) -> int:
+    storage = storage_from(arguments.storage)
     if arguments.uri == DEFAULT_URI:
         shutil.rmtree(DEFAULT_URI, ignore_errors=True)
     with JobSession("write-audit-publish", arguments.log_level) as session:
         with step("start", "Spark: its JVM, and a first job"):
             session().range(1).count()
-        Story(session(), arguments.uri, dict(pair.split("=", 1) for pair in arguments.storage)).run()
+        Story(session(), arguments.uri, storage).run()
     return 0
 
 
@@ -247,8 +249,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--uri", default=DEFAULT_URI, help=f"where to make the dataset (default: {DEFAULT_URI})")
     add(parser, "--storage", "--log-level")
     arguments = parser.parse_args()
-    if any("=" not in pair for pair in arguments.storage):
-        parser.error("--storage takes KEY=VALUE, e.g. --storage aws_region=eu-west-1")
     arguments.uri = (
         arguments.uri if "://" in arguments.uri or arguments.uri == DEFAULT_URI else str(Path(arguments.uri))
     )

@@ -59,27 +59,6 @@ class CommandCall:
         return LocalRunner(tell=BAR.tell)
 
 
-def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which may be a secret."""
-    hint = "For example --storage aws_region=eu-west-1."
-    return {key.lower(): value for key, value in _split(pairs, "--storage takes KEY=VALUE.", hint).items()}
-
-
-def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
-    """Properties from ``KEY=VALUE``. Raises InvalidOption."""
-    return _split(pairs, "-p takes KEY=VALUE.", "For example -p owner=me.")
-
-
-def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
-    values = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise InvalidOption(wrong, hint=hint)
-        values[key] = value
-    return values
-
-
 # --- Declaring verbs, and their shared options
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])

@@ -158,11 +158,11 @@ class Declared:
 
 
 @cache
-def declared(kind: type) -> tuple[Declared, ...]:
-    """The options of a dataclass, in the order of its fields."""
-    types = get_type_hints(kind)
+def declared(*kinds: type) -> tuple[Declared, ...]:
+    """The options of a dataclass, or of several, in the order of the fields."""
     return tuple(
         Declared(each.name, _kind(types[each.name], spelling), each.default, spelling)
+        for kind, types in zip(kinds, map(get_type_hints, kinds), strict=True)
         for each in fields(kind)
         if (spelling := each.metadata.get(_DECLARED)) is not None and each.default is not MISSING
     )
@@ -225,7 +225,7 @@ def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]
 
 def as_markdown(*kinds: type) -> Iterator[str]:
     """The table of a dataclass' options, or of several, for the documentation, line by line."""
-    options = [each for kind in kinds for each in declared(kind)]
+    options = declared(*kinds)
     places = {place for each in options for place in each.spelling.places}
     named = [title for place, title in _NAMED.items() if place in places]
     names, keys = [f"`{each.name}`" for each in options], [_key(each, named) for each in options]

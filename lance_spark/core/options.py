@@ -210,11 +210,19 @@ class _Lookup:
 
 
 def storage_from(pairs: Iterable[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which might be a secret."""
-    given = list(pairs)
-    if any("=" not in pair for pair in given):
-        raise InvalidOption("--storage takes KEY=VALUE.", hint="For example, --storage aws_region=eu-west-1.")
-    return dict(pair.split("=", 1) for pair in given)
+    """Storage options from ``KEY=VALUE``, with keys in lower case. Raises InvalidOption without the text: a secret."""
+    return {key.lower(): value for key, value in pairs_of("--storage", pairs, "aws_region=eu-west-1").items()}
+
+
+def pairs_of(flag: str, pairs: Iterable[str], example: str) -> dict[str, str]:
+    """Values by key, from ``KEY=VALUE``. Raises InvalidOption."""
+    values = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption(f"{flag} takes KEY=VALUE.", hint=f"For example, {flag} {example}.")
+        values[key] = value
+    return values
 
 
 # --- Values of policy files, with errors that name the key

@@ -24,11 +24,11 @@ def _same(*words: str) -> dict[str, str]:
 
 
 def _spellings(*kinds: type) -> tuple[str, ...]:
-    return tuple(name for kind in kinds for each in declared(kind) for name in (each.key, *each.spelling.aliases))
+    return tuple(name for each in declared(*kinds) for name in (each.key, *each.spelling.aliases))
 
 
 def _keys(*kinds: type) -> tuple[str, ...]:
-    return tuple(each.key for kind in kinds for each in declared(kind))
+    return tuple(each.key for each in declared(*kinds))
 
 
 def _branch(_: str, name: str) -> str | None:
@@ -108,7 +108,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     refuse_changes(options)
     known = _spellings(RefOptions, ReadOptions)
     check_known(options, known, "reading", CATALOG_OPTIONS, STREAM_READ_OPTIONS)
-    given, _ = by_key((*declared(RefOptions), *declared(ReadOptions)), options)
+    given, _ = by_key(declared(RefOptions, ReadOptions), options)
     return ReadOptions(ref=parse_ref(given), **keyed_values(declared(ReadOptions), given))
 
 
@@ -210,7 +210,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
             raise cannot_change(what)
     _answer_replace_where(options)
     check_known(options, _spellings(*_WRITE), "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
-    given, _ = by_key([each for kind in _WRITE for each in declared(kind)], options)
+    given, _ = by_key(declared(*_WRITE), options)
     found = WriteOptions(
         files=FileOptions(**keyed_values(declared(FileOptions), given)), **keyed_values(declared(WriteOptions), given)
     )

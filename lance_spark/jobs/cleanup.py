@@ -40,7 +40,8 @@ def main(description: str | None, argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: argparse.Namespace) -> int:
     with StageTimes() as times, JobSession("lance cleanup", arguments.log_level, times.say) as session:
-        report = (_catalog if arguments.catalog else _dataset)(arguments, session, times)
+        engine = engine_for(_where(arguments), session, arguments.parallelism, times.tell)
+        report = _catalog(arguments, engine) if arguments.catalog else _dataset(arguments, session, engine)
         times.end()
     show(arguments, report)
     if report.complete:
@@ -48,7 +49,7 @@ def _main(arguments: argparse.Namespace) -> int:
     return (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
 
 
-def _catalog(arguments: argparse.Namespace, session: JobSession, times: StageTimes) -> LakeReport:
+def _catalog(arguments: argparse.Namespace, engine: Engine) -> LakeReport:
     """Clean all tables of a catalog."""
     if arguments.uri is not None:
         raise InvalidOption("A dataset and --catalog cannot be combined.", hint="Leave one of them out.")
@@ -58,10 +59,10 @@ def _catalog(arguments: argparse.Namespace, session: JobSession, times: StageTim
     options = FleetOptions(
         _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
     )
-    return clean_lake(catalog, options, _engine(arguments, session, times), datetime.now(timezone.utc))
+    return clean_lake(catalog, options, engine, datetime.now(timezone.utc))
 
 
-def _dataset(arguments: argparse.Namespace, session: JobSession, times: StageTimes) -> CleanupReport:
+def _dataset(arguments: argparse.Namespace, session: JobSession, engine: Engine) -> CleanupReport:
     """Plan, store and apply, according to the arguments."""
     if arguments.uri is None:
         raise InvalidOption(
@@ -72,10 +73,9 @@ def _dataset(arguments: argparse.Namespace, session: JobSession, times: StageTim
     if arguments.apply_plan:
         _check_alone(arguments)
         directory = locate(arguments.apply_plan, location.storage_options)
-        plan = open_plan(location, directory, _engine(arguments, session, times), time.time_ns())
+        plan = open_plan(location, directory, engine, time.time_ns())
         return plan.apply(arguments.max_deletes_per_second)
-    inventory = _inventory(arguments, session)
-    plan = plan_cleanup(location, _policy(arguments), _engine(arguments, session, times), time.time_ns(), inventory)
+    plan = plan_cleanup(location, _policy(arguments), engine, time.time_ns(), _inventory(arguments, session))
     if arguments.plan_dir:
         plan = _stored(plan, arguments.plan_dir)
     return plan.apply(arguments.max_deletes_per_second) if arguments.execute else plan.report()
@@ -114,10 +114,6 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
-
-
-def _engine(arguments: argparse.Namespace, session: JobSession, times: StageTimes) -> Engine:
-    return engine_for(_where(arguments), session, arguments.parallelism, times.tell)
 
 
 def _inventory(arguments: argparse.Namespace, session: JobSession) -> Any:

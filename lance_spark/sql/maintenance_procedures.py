@@ -35,7 +35,6 @@ from lance_spark.sql.procedures import (
     DROP_BRANCH,
     DROP_TAG,
     MERGE_BRANCH,
-    MESSAGE,
     MIGRATE,
     RESTORE,
     REVERT,
@@ -149,7 +148,7 @@ CREATE_INDEX = Procedure(
         Parameter("branch", "STRING", "the branch", default=MAIN),
         Parameter("replace", "BOOLEAN", "whether to rebuild an existing index", default=False),
         *_settings(*_FIRST_SETTINGS),
-        MESSAGE,
+        Parameter("message", "STRING", "a message for the log"),
         *_settings(*(name for name in SETTINGS if name not in _FIRST_SETTINGS)),
     ),
     table_of(

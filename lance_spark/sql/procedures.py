@@ -161,8 +161,6 @@ class Procedure:
 
 
 TABLE = Parameter("table", "STRING", "the table's name, such as 'ns1.flights'", required=True)
-DRY_RUN = Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only show the planned changes", default=False)
-MESSAGE = Parameter("message", "STRING", "a message for the log")
 REFS = "a branch, a tag, 'exp@7' or a version of main"
 
 
@@ -369,7 +367,7 @@ def _migrate(context: Context, given: Mapping[str, Any]) -> Rows:
 MIGRATE = Procedure(
     "migrate",
     "Record all tables that are only directories (V1) in the catalog (V2), in one commit.",
-    (DRY_RUN,),
+    (Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only show the planned changes", default=False),),
     table_of("table STRING, state STRING, reason STRING"),
     _migrate,
 )
