@@ -11,66 +11,12 @@ Exit codes: 0 done; 2 bad option; 10 not found; 12 conflict; 20 the store did no
 cannot be read.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import sys
-from collections.abc import Sequence
+from functools import partial
 
-from lance_spark.catalog.lookup import open_catalog
-from lance_spark.catalog.migrate import Migration, migrate
-from lance_spark.core.options import storage_from
-from lance_spark.core.show import table
-from lance_spark.errors import LanceSparkError
-from lance_spark.storage.small_files import write_report
+from lance_spark.jobs import migrate_catalog
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job; returns the exit code."""
-    arguments = parser().parse_args(argv)
-    try:
-        storage = storage_from(arguments.storage)
-        migration = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
-        print(_text(migration))
-        if arguments.report:
-            _write_report(migration, arguments.report, storage)
-    except LanceSparkError as error:
-        print(f"error: {error.told('shell')}", file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-def _text(migration: Migration) -> str:
-    """A row per directory, and a one-line summary."""
-    rows = [(str(name), f"{name.name}.lance", migration.state) for name in migration.tables]
-    rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in migration.skipped]
-    summary = migration.summary if migration.executed else f"dry run: {migration.summary}"
-    return "\n\n".join(part for part in (table(("table", "directory", "state"), rows), summary) if part)
-
-
-def _write_report(migration: Migration, path: str, storage: dict[str, str]) -> None:
-    said = {
-        "catalog": migration.catalog.uri,
-        "executed": migration.executed,
-        "tables": [{"name": str(name), "directory": f"{name.name}.lance"} for name in migration.tables],
-        "registered_before": migration.registered,
-        "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in migration.skipped],
-    }
-    write_report(path, json.dumps(said, indent=2), storage)
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(
-        prog="migrate_catalog.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    made.add_argument("root", metavar="ROOT", help="the catalog's directory: a path or a URI")
-    made.add_argument("--execute", action="store_true", help="carry it out; without it, only show what would be done")
-    made.add_argument("--report", metavar="FILE", help="write the report as JSON")
-    made.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    return made
-
+parser, main = partial(migrate_catalog.parser, __doc__), partial(migrate_catalog.main, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,10 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import CleanupPolicy, LanceTable, register
+from lance_spark.core.options import storage_from
 from lance_spark.core.show import readable
-from lance_spark.engine.session_spark import JobSession, add_log_level
-from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
+from lance_spark.engine.session_spark import JobSession
+from lance_spark.errors import AlreadyExists, NotFound
 from lance_spark.fsck.report import FsckReport
+from lance_spark.jobs.job import add, command_line, run
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 
@@ -37,18 +39,17 @@ KEY = ["time_hour", "carrier", "flight"]
 
 def main() -> int:
     """Run the story; returns the exit code."""
-    arguments = _arguments()
-    storage = dict(pair.split("=", 1) for pair in arguments.storage)
-    try:
-        if arguments.uri == DEFAULT_URI:
-            shutil.rmtree(DEFAULT_URI, ignore_errors=True)
-        with JobSession("write-audit-publish", arguments.log_level) as session:
-            with step("start", "Spark: its JVM, and a first job"):
-                session().range(1).count()
-            Story(session(), arguments.uri, storage).run()
-    except LanceSparkError as error:
-        print(f"error: {error.told('shell')}", file=sys.stderr)
-        return error.exit_code
+    return run(_arguments(), _main)
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    storage = storage_from(arguments.storage)
+    if arguments.uri == DEFAULT_URI:
+        shutil.rmtree(DEFAULT_URI, ignore_errors=True)
+    with JobSession("write-audit-publish", arguments.log_level) as session:
+        with step("start", "Spark: its JVM, and a first job"):
+            session().range(1).count()
+        Story(session(), arguments.uri, storage).run()
     return 0
 
 
@@ -244,13 +245,10 @@ def _print_tree(uri: str, storage: dict[str, str]) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line("write_audit_publish", __doc__)
     parser.add_argument("--uri", default=DEFAULT_URI, help=f"where to make the dataset (default: {DEFAULT_URI})")
-    parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    add_log_level(parser)
+    add(parser, "--storage", "--log-level")
     arguments = parser.parse_args()
-    if any("=" not in pair for pair in arguments.storage):
-        parser.error("--storage takes KEY=VALUE, e.g. --storage aws_region=eu-west-1")
     arguments.uri = (
         arguments.uri if "://" in arguments.uri or arguments.uri == DEFAULT_URI else str(Path(arguments.uri))
     )

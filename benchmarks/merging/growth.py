@@ -13,7 +13,8 @@ from benchmarks.merging.data import BRANCH, DELTA_ROWS, Shape, batches, table
 from benchmarks.merging.measure import Details, Run, Work, measure
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
-from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.merge import merge
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.storage import versions
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import resolve_expression

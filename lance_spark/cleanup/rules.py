@@ -120,7 +120,9 @@ class CleanupPolicy:
         flag="drop-fork-versions",
         switch_off="delete the versions that branches were made from if nothing else keeps them",
     )
-    clones: tuple[str, ...] = option((), "a shallow clone; what it needs stays", flag="clone", metavar="URI")
+    clones: tuple[str, ...] = option(
+        (), "a shallow clone that is not recorded; what it needs stays", flag="clone", metavar="URI"
+    )
     clones_from: tuple[str, ...] = option((), "a directory; all datasets below it are taken for clones", metavar="URI")
     known_bases: tuple[str, ...] = option(
         (),

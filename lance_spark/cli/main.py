@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from lance_spark.cli.output import exit_codes_text
-from lance_spark.cli.program import Verbs, parse_storage, run, wanted_output
+from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs import VERBS
 from lance_spark.core.location import is_uri
+from lance_spark.core.options import storage_from
 from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
 from lance_spark.storage.resolving import located
@@ -123,7 +124,7 @@ def cli(
         dataset = place
     elif place is not None:
         os.chdir(place)
-    context.obj = Session(wanted_output(context, given["no_color"]), dataset, parse_storage(storage), place is not None)
+    context.obj = Session(wanted_output(context, given["no_color"]), dataset, storage_from(storage), place is not None)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -59,27 +59,6 @@ class CommandCall:
         return LocalRunner(tell=BAR.tell)
 
 
-def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which may be a secret."""
-    hint = "For example --storage aws_region=eu-west-1."
-    return {key.lower(): value for key, value in _split(pairs, "--storage takes KEY=VALUE.", hint).items()}
-
-
-def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
-    """Properties from ``KEY=VALUE``. Raises InvalidOption."""
-    return _split(pairs, "-p takes KEY=VALUE.", "For example -p owner=me.")
-
-
-def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
-    values = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise InvalidOption(wrong, hint=hint)
-        values[key] = value
-    return values
-
-
 # --- Declaring verbs, and their shared options
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
@@ -140,11 +119,11 @@ def yes_option(function: AnyCallable) -> AnyCallable:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
-def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
-    """The options that a dataclass declares for the shell; what is not given is None, False or empty."""
+def options_of(kind: type, *names: str) -> Callable[[AnyCallable], AnyCallable]:
+    """The options, or some, that a dataclass declares for the shell; what is not given is None, False or empty."""
 
     def add(function: AnyCallable) -> AnyCallable:
-        for each in reversed(at(kind, "shell")):
+        for each in reversed(at(kind, "shell", *names)):
             made: dict[str, Any] = {"help": f"{each.flag_help[0].upper()}{each.flag_help[1:]}."}
             if each.kind == "flag":
                 made["is_flag"] = True
@@ -154,7 +133,8 @@ def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
                 made["type"] = click.IntRange(min=1)
             if each.kind == "choice":
                 made["type"] = click.Choice(tuple(each.spelling.choices or ()))
-            function = click.option(each.flag, each.name, **made)(function)
+            short = [f"-{each.spelling.short}"] if each.spelling.short else []
+            function = click.option(*short, each.flag, each.name, **made)(function)
         return function
 
     return add

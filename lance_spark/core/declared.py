@@ -1,25 +1,29 @@
 """Options that are declared once, as fields of a dataclass.
 
 The field has the option's name, type and default; :func:`option` adds its help and how it is spelled elsewhere. From
-that come the arguments of jobs and commands, the keys of policy files, the parameters of SQL procedures, and the table
-in the documentation. What is typed becomes a value here as well, and errors name the option as it was typed.
+that come the arguments of jobs and commands, the keys of policy files, the parameters of SQL procedures, the options of
+Spark's data source, and the table in the documentation. What is typed becomes a value here as well, and errors name the
+option as it was typed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from lance_spark.core.options import Section, to_choice, to_int
-from lance_spark.core.show import from_span, to_span
+from lance_spark.core.options import Section, to_bool, to_bytes, to_choice, to_int, to_moment
+from lance_spark.core.show import from_span, readable, to_span
+from lance_spark.errors import InvalidOption
 
-Place = Literal["file", "job", "shell", "sql"]
+Place = Literal["file", "job", "shell", "sql", "source"]
 PLACES: tuple[Place, ...] = ("file", "job", "shell", "sql")
-"""Where an option can be given, besides Python: a policy file, a job's arguments, the shell, and SQL."""
+"""Where an option can be given, besides Python: a policy file, a job's arguments, the shell, and SQL. Those of the data
+source, which are all texts, are given nowhere else."""
 _DECLARED = "lance_spark.option"
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,14 @@ class Spelling:
     help: str
     flag: str | None = None
     """On a command line, without dashes; by default the field's name."""
+    short: str | None = None
+    """The letter of a second, short flag in the shell."""
     key: str | None = None
-    """In a policy file and in SQL; by default the field's name."""
+    """In a policy file, in SQL and for the data source; by default the field's name."""
+    aliases: Sequence[str] = ()
+    """Other names for the data source."""
+    parse: Callable[[str, str], object] | None = None
+    """What makes a value of the key and the text that was given, if the field's type does not say it."""
     choices: Mapping[str, object] | None = None
     """Words, and the values that they stand for."""
     switch_off: str | None = None
@@ -48,18 +58,23 @@ def option(default: Any, help: str, **spelled: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def source_option(default: Any, help: str, **spelled: Any) -> Any:
+    """An option of Spark's data source."""
+    return option(default, help, places=("source",), **spelled)
+
+
 @dataclass(frozen=True)
 class Declared:
     """One option of a dataclass."""
 
     name: str
-    kind: Literal["span", "number", "numbers", "flag", "texts", "text", "choice"]
+    kind: Literal["span", "number", "numbers", "flag", "texts", "text", "choice", "moment"]
     default: Any
     spelling: Spelling
 
     @property
     def key(self) -> str:
-        """The name in a policy file and in SQL."""
+        """The name in a policy file, in SQL and for the data source."""
         return self.spelling.key or self.name
 
     @property
@@ -104,12 +119,19 @@ class Declared:
 
     def value(self, given: Any, typed: str) -> Any:
         """The field's value for what was typed under a name. Raises InvalidOption."""
+        if self.spelling.parse is not None:
+            return self.spelling.parse(typed, given)
         if self.kind == "span":
             return to_span(typed, given)
         if self.kind == "choice":
             choices = self.spelling.choices or {}
             return choices[to_choice(typed, given, tuple(choices))]
+        if self.kind == "moment":
+            return to_moment(typed, given)
+        if self.kind == "number":
+            return to_int(typed, given, 1) if isinstance(given, str) else given
         if self.kind == "flag":
+            given = to_bool(typed, given) if isinstance(given, str) else given
             return bool(given) and not (self.spelling.switch_off and typed.startswith("--"))
         if self.kind == "numbers":
             return frozenset(to_int(typed, str(number), 1) for number in _several(given))
@@ -120,38 +142,35 @@ class Declared:
         if self.kind == "choice":
             choices = self.spelling.choices or {}
             return choices[section.choice(self.key, tuple(choices))]
-        readers: Mapping[str, Callable[[str], Any]] = {
-            "span": section.span,
-            "number": section.number,
-            "numbers": section.numbers,
-            "flag": section.flag,
-            "texts": section.texts,
-            "text": section.text,
-        }
-        return readers[self.kind](self.key)
+        if self.repeats:
+            return section.texts(self.key) if self.kind == "texts" else section.numbers(self.key)
+        given = section.typed(self.key, *_IN_FILES[self.kind])
+        return to_span(section.place + self.key, given) if self.kind == "span" else given
 
     def _shown_default(self) -> str:
         if isinstance(self.default, timedelta):
             return from_span(self.default)
         if self.kind == "choice":
             return next((word for word, value in (self.spelling.choices or {}).items() if value == self.default), "")
-        return str(self.default) if isinstance(self.default, int) and not isinstance(self.default, bool) else ""
+        if self.spelling.parse is to_bytes and self.default is not None:
+            return readable(self.default)
+        return "" if self.default in (None, False, ()) else str(self.default).lower()
 
 
 @cache
-def declared(kind: type) -> tuple[Declared, ...]:
-    """The options of a dataclass, in the order of its fields."""
-    types = get_type_hints(kind)
+def declared(*kinds: type) -> tuple[Declared, ...]:
+    """The options of a dataclass, or of several, in the order of the fields."""
     return tuple(
         Declared(each.name, _kind(types[each.name], spelling), each.default, spelling)
+        for kind, types in zip(kinds, map(get_type_hints, kinds), strict=True)
         for each in fields(kind)
         if (spelling := each.metadata.get(_DECLARED)) is not None and each.default is not MISSING
     )
 
 
-def at(kind: type, place: Place) -> tuple[Declared, ...]:
-    """Those that can be given in one place."""
-    return tuple(each for each in declared(kind) if place in each.spelling.places)
+def at(kind: type, place: Place, *names: str) -> tuple[Declared, ...]:
+    """Those that can be given in one place: all, or some of them."""
+    return tuple(each for each in declared(kind) if place in each.spelling.places and (not names or each.name in names))
 
 
 def add_arguments(group: Any, options: Iterable[Declared]) -> None:
@@ -172,9 +191,31 @@ def values(options: Iterable[Declared], given: Mapping[str, Any], base: object =
     return found
 
 
-def sql_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the arguments of a procedure give, by their keys."""
+def typed_at(place: Place, kind: type[Kind], given: Mapping[str, Any], **more: Any) -> Kind:
+    """A dataclass from what was typed on a command line or as arguments of a procedure, and from other fields."""
+    found = (keyed_values if place == "sql" else values)(at(kind, place), given)
+    return kind(**found, **more)
+
+
+def keyed_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that arguments of a procedure or options of the data source give, by their keys."""
     return {each.name: each.value(given[each.key], each.key) for each in options if given.get(each.key) is not None}
+
+
+def by_key(options: Iterable[Declared], given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What was given for these options, by their keys, and the rest. Raises InvalidOption for a second spelling."""
+    names = {name.lower(): each.key for each in options for name in (each.key, *each.spelling.aliases)}
+    own: dict[str, str] = {}
+    rest: dict[str, str] = {}
+    for name, value in given.items():
+        key = names.get(name.lower())
+        if key is None:
+            rest[name] = value
+        elif key in own:
+            raise InvalidOption(f"Option '{key}' is given twice, once as '{name}'.", hint=f"Give only '{key}'.")
+        else:
+            own[key] = value
+    return own, rest
 
 
 def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]:
@@ -182,20 +223,39 @@ def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]
     return {each.name: each.read(section) for each in options if each.key in section}
 
 
-def as_markdown(kind: type) -> Iterator[str]:
-    """The table of a dataclass' options for the documentation, line by line."""
-    yield "| Python | command line | policy file, SQL | meaning |"
-    yield "|---|---|---|---|"
-    for each in declared(kind):
-        places = each.spelling.places
-        shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
-        flag = (
-            f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
-            if {"job", "shell"} & set(places)
-            else "-"
-        )
-        key = f"`{each.key}`" if {"file", "sql"} & set(places) else "-"
-        yield f"| `{each.name}` | {flag} | {key} | {each.help} |"
+def as_markdown(*kinds: type) -> Iterator[str]:
+    """The table of a dataclass' options, or of several, for the documentation, line by line."""
+    options = declared(*kinds)
+    places = {place for each in options for place in each.spelling.places}
+    named = [title for place, title in _NAMED.items() if place in places]
+    names, keys = [f"`{each.name}`" for each in options], [_key(each, named) for each in options]
+    flags = [_flag(each) for each in options]
+    columns = {"Python": names, "command line": flags, ", ".join(named): keys}
+    if names == keys:  # the same everywhere
+        columns = {", ".join(["Python", *named]): names, "command line": flags}
+    if places == {"source"}:
+        columns = {
+            "option": [", ".join(f"`{name}`" for name in (each.key, *each.spelling.aliases)) for each in options]
+        }
+    columns["meaning"] = [each.help for each in options]
+    shown = {title: cells for title, cells in columns.items() if {*cells} != {"-"}}
+    yield f"| {' | '.join(shown)} |"
+    yield "|---" * len(shown) + "|"
+    yield from (f"| {' | '.join(row)} |" for row in zip(*shown.values(), strict=True))
+
+
+def _flag(each: Declared) -> str:
+    shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
+    typed = f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|")
+    return typed if {"job", "shell"} & set(each.spelling.places) else "-"
+
+
+def _key(each: Declared, named: Sequence[str]) -> str:
+    own = [title for place, title in _NAMED.items() if place in each.spelling.places]
+    return f"`{each.key}`{'' if own == named else f' ({own[0]} only)'}" if own else "-"
+
+
+_NAMED: Mapping[Place, str] = {"file": "policy file", "sql": "SQL"}
 
 
 _KINDS: Mapping[Any, str] = {
@@ -206,16 +266,23 @@ _KINDS: Mapping[Any, str] = {
     tuple: "texts",
     Sequence: "texts",
     str: "text",
+    datetime: "moment",
 }
+_IN_FILES: Mapping[str, tuple[type, str]] = {
+    "span": (str, 'a span such as "14d"'),
+    "number": (int, "a number"),
+    "flag": (bool, "true or false"),
+    "text": (str, "a text"),
+}
+"""What a value is in TOML, and how an error says so."""
 
 
 def _kind(type_: Any, spelling: Spelling) -> Any:
     """By the field's type; ``None`` beside it only says that the option may be left out."""
     if spelling.choices is not None:
         return "choice"
-    if type(None) in get_args(type_):
-        (type_,) = (each for each in get_args(type_) if each is not type(None))
-    return _KINDS[get_origin(type_) or type_]
+    known = (_KINDS.get(get_origin(each) or each) for each in (type_, *get_args(type_)))
+    return next(kind for kind in known if kind is not None)
 
 
 def _several(given: Any) -> Iterator[Any]:

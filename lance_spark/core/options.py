@@ -11,11 +11,10 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
-from lance_spark.core.show import to_span
 from lance_spark.errors import InvalidOption, Refused
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -211,11 +210,19 @@ class _Lookup:
 
 
 def storage_from(pairs: Iterable[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which might be a secret."""
-    given = list(pairs)
-    if any("=" not in pair for pair in given):
-        raise InvalidOption("--storage takes KEY=VALUE.", hint="For example, --storage aws_region=eu-west-1.")
-    return dict(pair.split("=", 1) for pair in given)
+    """Storage options from ``KEY=VALUE``, with keys in lower case. Raises InvalidOption without the text: a secret."""
+    return {key.lower(): value for key, value in pairs_of("--storage", pairs, "aws_region=eu-west-1").items()}
+
+
+def pairs_of(flag: str, pairs: Iterable[str], example: str) -> dict[str, str]:
+    """Values by key, from ``KEY=VALUE``. Raises InvalidOption."""
+    values = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption(f"{flag} takes KEY=VALUE.", hint=f"For example, {flag} {example}.")
+        values[key] = value
+    return values
 
 
 # --- Values of policy files, with errors that name the key
@@ -253,29 +260,10 @@ class Section:
     def __contains__(self, name: str) -> bool:
         return name in self.given
 
-    def span(self, name: str) -> timedelta:
-        """A span of time."""
-        return to_span(self.place + name, self.typed(name, str, 'a span such as "14d"'))
-
-    def flag(self, name: str) -> bool:
-        """True or false."""
-        value: bool = self.typed(name, bool, "true or false")
-        return value
-
-    def number(self, name: str) -> int:
-        """A whole number."""
-        value: int = self.typed(name, int, "a number")
-        return value
-
-    def text(self, name: str) -> str:
-        """A text."""
-        value: str = self.typed(name, str, "a text")
-        return value
-
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts, or one text."""
         if isinstance(self.given[name], str):
-            return (self.text(name),)
+            return (self.given[name],)
         return tuple(
             self._typed(name, text, str, "a list of texts") for text in self.typed(name, list, "a list of texts")
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from lance_spark.core import options as text
-from lance_spark.core.options import CATALOG_OPTIONS
+from lance_spark.core.declared import by_key, declared, keyed_values, source_option
+from lance_spark.core.options import CATALOG_OPTIONS, check_known, to_bool, to_bytes, to_columns, to_int
 from lance_spark.core.refs import RefSpec, branch_or_none, check_new_branch_name, check_tag_name
 from lance_spark.errors import InvalidOption, Refused
 
@@ -18,22 +18,58 @@ BlobHandling = Literal["descriptions", "bytes"]
 DEFAULT_SPLIT_SIZE = 128 * 2**20
 """Bytes per Spark partition: Spark's own ``maxPartitionBytes``."""
 
-_READ_ALIASES = {"versionAsOf": "version", "timestampAsOf": "asOf"}
-READ_OPTIONS = (
-    "branch",
-    "tag",
-    "version",
-    "asOf",
-    "columns",
-    "filter",
-    "limit",
-    "with_row_id",
-    "with_row_address",
-    "batch_size",
-    "split_size",
-    "blob_handling",
-)
-"""Every option of a read except ``path``, a catalog's options and ``storage.<key>``."""
+
+def _same(*words: str) -> dict[str, str]:
+    return {word: word for word in words}
+
+
+def _spellings(*kinds: type) -> tuple[str, ...]:
+    return tuple(name for each in declared(*kinds) for name in (each.key, *each.spelling.aliases))
+
+
+def _keys(*kinds: type) -> tuple[str, ...]:
+    return tuple(each.key for each in declared(*kinds))
+
+
+def _branch(_: str, name: str) -> str | None:
+    return branch_or_none(name)
+
+
+def _predicate(name: str, value: str) -> str:
+    if not value.strip():
+        raise InvalidOption(f"Option '{name}' is empty.", hint="Leave it out, or give a predicate such as id > 5.")
+    if not _has_its_brackets(value):
+        # pylance reads up to there and drops the rest; combined with other filters the rest would come back.
+        raise InvalidOption(
+            f"Option '{name}' is {value!r}, which closes a parenthesis that it did not open.",
+            hint="Balance the parentheses; quote text as 'text'.",
+        )
+    return value
+
+
+def _has_its_brackets(value: str) -> bool:
+    """Whether each closed bracket was opened; brackets in quotes do not count."""
+    depth = 0
+    for token in re.findall(r"""'[^']*'|"[^"]*"|`[^`]*`|[()]""", value):
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth < 0:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class RefOptions:
+    """The options that name a version."""
+
+    branch: str | None = source_option(None, "branch name; main if absent", parse=_branch)
+    tag: str | None = source_option(None, "tag name; excludes `branch`, `version` and `asOf`")
+    version: int | None = source_option(None, "version number on that branch", aliases=("versionAsOf",))
+    as_of: datetime | None = source_option(
+        None,
+        "newest version of that branch committed at or before an ISO 8601 timestamp (UTC if it has no offset)",
+        key="asOf",
+        aliases=("timestampAsOf",),
+    )
 
 
 @dataclass(frozen=True)
@@ -41,37 +77,39 @@ class ReadOptions:
     """A read's request; each field is checked on its own, none against a dataset."""
 
     ref: RefSpec = field(default_factory=RefSpec)
-    columns: tuple[str, ...] | None = None
-    """Column paths to read; None for all."""
-    filter: str | None = None
-    limit: int | None = None
-    with_row_id: bool = False
-    with_row_address: bool = False
-    batch_size: int | None = None
-    """Rows per Arrow batch; if None, the reader chooses by bytes."""
-    split_size: int = DEFAULT_SPLIT_SIZE
-    blob_handling: BlobHandling = "descriptions"
+    columns: tuple[str, ...] | None = source_option(
+        None,
+        "comma-separated; nested fields with dots, unusual names in backticks; only these columns cross into Spark",
+        parse=to_columns,
+    )
+    filter: str | None = source_option(
+        None, "a Lance SQL predicate evaluated inside the scan, so that it uses scalar indexes", parse=_predicate
+    )
+    limit: int | None = source_option(None, "stop after this many rows", parse=to_int)
+    with_row_id: bool = source_option(False, "whether to add `_rowid` (bigint)")
+    with_row_address: bool = source_option(False, "whether to add `_rowaddr` (bigint)")
+    batch_size: int | None = source_option(None, "rows per Arrow batch; by default chosen by bytes, at most 65,536")
+    split_size: int = source_option(
+        DEFAULT_SPLIT_SIZE,
+        "bytes that one Spark partition should read, such as `64MiB`; less if cores would be idle",
+        parse=to_bytes,
+    )
+    blob_handling: BlobHandling = source_option(
+        "descriptions", "what blob columns give: `descriptions` or `bytes`", choices=_same("descriptions", "bytes")
+    )
+
+
+READ_OPTIONS = _keys(RefOptions, ReadOptions)
+"""Every option of a read except ``path``, a catalog's options and ``storage.<key>``."""
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Read options from text. Raises InvalidOption for unknown, malformed and contradictory ones."""
     refuse_changes(options)
-    text.check_known(options, [*READ_OPTIONS, *_READ_ALIASES], "reading", CATALOG_OPTIONS, STREAM_READ_OPTIONS)
-    given = _without_aliases(options)
-    columns = given.get("columns")
-    limit = given.get("limit")
-    batch_size = given.get("batch_size")
-    return ReadOptions(
-        ref=parse_ref(given),
-        columns=None if columns is None else text.to_columns("columns", columns),
-        filter=_predicate(given.get("filter")),
-        limit=None if limit is None else text.to_int("limit", limit),
-        with_row_id=text.to_bool("with_row_id", given.get("with_row_id", "false")),
-        with_row_address=text.to_bool("with_row_address", given.get("with_row_address", "false")),
-        batch_size=None if batch_size is None else text.to_int("batch_size", batch_size, minimum=1),
-        split_size=text.to_bytes("split_size", given.get("split_size", str(DEFAULT_SPLIT_SIZE))),
-        blob_handling=_blob_handling(given.get("blob_handling", "descriptions")),
-    )
+    known = _spellings(RefOptions, ReadOptions)
+    check_known(options, known, "reading", CATALOG_OPTIONS, STREAM_READ_OPTIONS)
+    given, _ = by_key(declared(RefOptions, ReadOptions), options)
+    return ReadOptions(ref=parse_ref(given), **keyed_values(declared(ReadOptions), given))
 
 
 def parse_ref(given: Mapping[str, str]) -> RefSpec:
@@ -87,75 +125,10 @@ def parse_ref(given: Mapping[str, str]) -> RefSpec:
         raise InvalidOption("Options 'version' and 'asOf' both choose a version.", hint="Give one of them.")
     if tag is not None:
         check_tag_name(tag)
-    return RefSpec(
-        branch=branch_or_none(given.get("branch")),
-        tag=tag,
-        version=None if version is None else text.to_int("version", version, minimum=1),
-        as_of=None if as_of is None else text.to_moment("asOf", as_of),
-    )
-
-
-def _without_aliases(options: Mapping[str, str]) -> dict[str, str]:
-    """Options under their canonical names; refuses a value given under two names."""
-    names = {name.lower(): name for name in READ_OPTIONS}
-    names.update({alias.lower(): name for alias, name in _READ_ALIASES.items()})
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        name = names[key.lower()]
-        if name in given:
-            raise InvalidOption(f"Option '{name}' is given twice, once as '{key}'.", hint=f"Give only '{name}'.")
-        given[name] = value
-    return given
-
-
-def _predicate(value: str | None) -> str | None:
-    if value is not None and not value.strip():
-        raise InvalidOption("Option 'filter' is empty.", hint="Leave it out, or give a predicate such as id > 5.")
-    if value is not None and not _has_its_brackets(value):
-        # pylance reads up to there and drops the rest; combined with other filters the rest would come back.
-        raise InvalidOption(
-            f"Option 'filter' is {value!r}, which closes a parenthesis that it did not open.",
-            hint="Balance the parentheses; quote text as 'text'.",
-        )
-    return value
-
-
-def _has_its_brackets(text: str) -> bool:
-    """Whether each closed bracket was opened; brackets in quotes do not count."""
-    depth = 0
-    for token in re.findall(r"""'[^']*'|"[^"]*"|`[^`]*`|[()]""", text):
-        depth += {"(": 1, ")": -1}.get(token, 0)
-        if depth < 0:
-            return False
-    return True
-
-
-def _blob_handling(value: str) -> BlobHandling:
-    word = text.to_choice("blob_handling", value, ("descriptions", "bytes"))
-    return "bytes" if word == "bytes" else "descriptions"
+    return RefSpec(**keyed_values(declared(RefOptions), given))
 
 
 # --- The options of a write
-
-WRITE_OPTIONS = (
-    "branch",
-    "create_table",
-    "create_branch",
-    "from_branch",
-    "from_tag",
-    "from_version",
-    "max_rows_per_file",
-    "max_bytes_per_file",
-    "data_storage_version",
-    "enable_stable_row_ids",
-    "commit_message",
-    "overwrite_schema",
-    "merge_schema",
-)
-"""Every option of a write except ``path``, a catalog's options and ``storage.<key>``."""
-
-_WRITE_ALIASES = {"mergeSchema": "merge_schema", "overwriteSchema": "overwrite_schema"}
-"""Delta's spellings of options."""
 
 FILE_FORMATS = ("0.1", "2.0", "2.1", "2.2", "2.3", "legacy", "stable", "next")
 """File formats that pylance writes, and its names for the oldest, the recommended and the newest."""
@@ -170,31 +143,64 @@ _IMMUTABLE = {
 
 
 @dataclass(frozen=True)
+class NewBranchOptions:
+    """The options that create a branch before the write."""
+
+    create_branch: bool = source_option(
+        False, "`true` creates the branch first, from the newest version of main, or from ..."
+    )
+    from_branch: str | None = source_option(
+        None, "... the newest version of this branch, or its `from_version`", parse=_branch
+    )
+    from_version: int | None = source_option(
+        None, "... this version of `from_branch` (main if you only give a version)"
+    )
+    from_tag: str | None = source_option(None, "... the version that a tag points at")
+
+
+@dataclass(frozen=True)
 class FileOptions:
     """Settings of new data files."""
 
-    max_rows_per_file: int | None = None
-    max_bytes_per_file: int | None = None
-    data_storage_version: str | None = None
+    max_rows_per_file: int | None = source_option(None, "rows after which a new data file begins")
+    max_bytes_per_file: int | None = source_option(
+        None, "bytes after which a new data file begins, such as `1g`", parse=to_bytes
+    )
+    data_storage_version: str | None = source_option(
+        None, "file format of a new dataset, such as `2.1`", choices=_same(*FILE_FORMATS)
+    )
 
 
 @dataclass(frozen=True)
 class WriteOptions:
     """A write's request; each field is checked on its own, none against a dataset."""
 
-    branch: str | None = None
-    """Branch to write to; None for main."""
+    branch: str | None = source_option(None, "branch to write to; main if absent", parse=_branch)
     create_from: RefSpec | None = None
     """Starting point of the branch to create first; None if the branch must exist."""
     files: FileOptions = FileOptions()
-    enable_stable_row_ids: bool | None = None
-    commit_message: str | None = None
-    create_table: bool = False
-    """Whether the dataset must not exist yet: Spark rejects the save mode for that."""
-    overwrite_schema: bool = True
-    """Whether an overwrite replaces the dataset's columns by the DataFrame's, or only its rows."""
-    merge_schema: bool = False
-    """Whether an append adds the DataFrame's new columns to the dataset's, and widens types without loss."""
+    enable_stable_row_ids: bool | None = source_option(
+        None, "`true`: rows of a new dataset keep their ids when it is compacted"
+    )
+    commit_message: str | None = source_option(None, "stored in the version's transaction")
+    create_table: bool = source_option(
+        False, "`true`: the table must not exist yet; other sources call this `errorifexists`"
+    )
+    overwrite_schema: bool = source_option(
+        True,
+        "`false`: an overwrite replaces the rows and keeps the dataset's columns and types",
+        aliases=("overwriteSchema",),
+    )
+    merge_schema: bool = source_option(
+        False,
+        "`true`: an append [adds new columns and widens types](changing-columns.md#appending-rows-with-other-columns)",
+        aliases=("mergeSchema",),
+    )
+
+
+_WRITE = (WriteOptions, NewBranchOptions, FileOptions)
+WRITE_OPTIONS = _keys(*_WRITE)
+"""Every option of a write except ``path``, a catalog's options and ``storage.<key>``."""
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -203,20 +209,17 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         if what := _IMMUTABLE.get(key.lower()):
             raise cannot_change(what)
     _answer_replace_where(options)
-    text.check_known(options, [*WRITE_OPTIONS, *_WRITE_ALIASES], "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
-    given = _without_write_aliases(options)
-    stable = given.get("enable_stable_row_ids")
-    branch = branch_or_none(given.get("branch"))
-    return WriteOptions(
-        branch=branch,
-        create_from=_create_from(given, branch),
-        files=_file_options(given),
-        enable_stable_row_ids=None if stable is None else text.to_bool("enable_stable_row_ids", stable),
-        commit_message=given.get("commit_message"),
-        create_table=_create_table(given, branch),
-        overwrite_schema=text.to_bool("overwrite_schema", given.get("overwrite_schema", "true")),
-        merge_schema=text.to_bool("merge_schema", given.get("merge_schema", "false")),
+    check_known(options, _spellings(*_WRITE), "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
+    given, _ = by_key(declared(*_WRITE), options)
+    found = WriteOptions(
+        files=FileOptions(**keyed_values(declared(FileOptions), given)), **keyed_values(declared(WriteOptions), given)
     )
+    if found.create_table and found.branch is not None:
+        raise InvalidOption(
+            f"Option 'create_table' makes a new table, which has no branch '{found.branch}'.",
+            hint="Leave 'branch' out; or leave 'create_table' out, to write to an existing table.",
+        )
+    return replace(found, create_from=_create_from(given, found.branch))
 
 
 def cannot_change(what: str) -> Refused:
@@ -239,32 +242,10 @@ def _answer_replace_where(options: Mapping[str, str]) -> None:
             )
 
 
-def _without_write_aliases(options: Mapping[str, str]) -> dict[str, str]:
-    """Options under their lower-case names; refuses a value given under two names."""
-    names = {alias.lower(): name for alias, name in _WRITE_ALIASES.items()}
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        name = names.get(key.lower(), key.lower())
-        if name in given:
-            raise InvalidOption(f"Option '{name}' is given twice, once as '{key}'.", hint=f"Give only '{name}'.")
-        given[name] = value
-    return given
-
-
-def _create_table(given: Mapping[str, str], branch: str | None) -> bool:
-    create = text.to_bool("create_table", given.get("create_table", "false"))
-    if create and branch is not None:
-        raise InvalidOption(
-            f"Option 'create_table' makes a new table, which has no branch '{branch}'.",
-            hint="Leave 'branch' out; or leave 'create_table' out, to write to an existing table.",
-        )
-    return create
-
-
 def _create_from(given: Mapping[str, str], branch: str | None) -> RefSpec | None:
-    create = text.to_bool("create_branch", given.get("create_branch", "false"))
+    new = NewBranchOptions(**keyed_values(declared(NewBranchOptions), given))
     sources = [name for name in ("from_branch", "from_tag", "from_version") if name in given]
-    if not create:
+    if not new.create_branch:
         if sources:
             raise InvalidOption(
                 f"Option '{sources[0]}' says where a new branch starts, but no branch is created.",
@@ -274,52 +255,50 @@ def _create_from(given: Mapping[str, str], branch: str | None) -> RefSpec | None
     if branch is None:
         raise InvalidOption("Option 'create_branch' needs the new branch's name.", hint="Add option('branch', 'name').")
     check_new_branch_name(branch)
-    tag, version = given.get("from_tag"), given.get("from_version")
-    if tag is not None and len(sources) > 1:
-        raise InvalidOption("Option 'from_tag' cannot be combined with 'from_branch' or 'from_version'.")
-    if tag is not None:
-        check_tag_name(tag)
-    return RefSpec(
-        branch=branch_or_none(given.get("from_branch")),
-        tag=tag,
-        version=None if version is None else text.to_int("from_version", version, minimum=1),
-    )
-
-
-def _file_options(given: Mapping[str, str]) -> FileOptions:
-    rows, size = given.get("max_rows_per_file"), given.get("max_bytes_per_file")
-    version = given.get("data_storage_version")
-    return FileOptions(
-        max_rows_per_file=None if rows is None else text.to_int("max_rows_per_file", rows, minimum=1),
-        max_bytes_per_file=None if size is None else text.to_bytes("max_bytes_per_file", size),
-        data_storage_version=None if version is None else text.to_choice("data_storage_version", version, FILE_FORMATS),
-    )
+    if new.from_tag is not None:
+        if len(sources) > 1:
+            raise InvalidOption("Option 'from_tag' cannot be combined with 'from_branch' or 'from_version'.")
+        check_tag_name(new.from_tag)
+    return RefSpec(branch=new.from_branch, tag=new.from_tag, version=new.from_version)
 
 
 # --- The options of a stream into a branch
 
-STREAM_WRITE_OPTIONS = ("query_id", "checkpointLocation", "queryName", "mode", "key", "optimize_every")
-"""Every option of a stream that a write does not have. ``checkpointLocation`` and ``queryName`` are Spark's."""
-_OWN = frozenset(name.lower() for name in STREAM_WRITE_OPTIONS)
-NEW_BRANCH = ("create_branch", "from_branch", "from_tag", "from_version")
+NEW_BRANCH = _keys(NewBranchOptions)
 
 
 @dataclass(frozen=True)
 class StreamOptions:
     """A stream's request, beyond that of a write."""
 
-    write: Mapping[str, str]
+    write: Mapping[str, str] = field(default_factory=dict)
     """The options of the write."""
-    query_id: str | None = None
-    checkpoint: str | None = None
-    optimize_every: int | None = None
-    """Number of batches after which small fragments are compacted; None for never."""
+    query_id: str | None = source_option(
+        None,
+        "your own id in place of the checkpoint's, for a checkpoint that the driver's Python cannot read; use another "
+        "one for each checkpoint",
+    )
+    checkpoint: str | None = source_option(
+        None,
+        "where Spark keeps the query's progress; its file `metadata` contains the query's id",
+        key="checkpointLocation",
+    )
+    optimize_every: int | None = source_option(
+        None,
+        "after this number of batches, compact the small fragments at the end of the branch, before the next batch, "
+        "at most 1 GiB of them; not in `complete` mode, where each batch replaces them",
+    )
+
+
+_ANSWERED = ("queryName", "mode", "key")
+"""Options of a stream that change nothing: Spark's own, and those of an upsert, which is refused."""
+STREAM_WRITE_OPTIONS = (*_keys(StreamOptions), *_ANSWERED)
+"""Every option of a stream that a write does not have."""
 
 
 def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     """A stream's own options, checked. Raises InvalidOption, and Refused for upserts, which need a session."""
     given = {key.lower(): value for key, value in options.items()}
-    write = {key: value for key, value in options.items() if key.lower() not in _OWN}
     mode = given.get("mode", "append").strip().lower()
     if mode not in ("append", "upsert"):
         raise InvalidOption(
@@ -342,51 +321,34 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
         )
     if key is not None:
         raise InvalidOption("Option 'key' is for upserts.", hint="Leave it out: a stream appends its rows.")
-    if text.to_bool("create_table", given.get("create_table", "false")):
+    if to_bool("create_table", given.get("create_table", "false")):
         raise InvalidOption(
             "A stream continues with its table, so it could not restart with option 'create_table'.",
             hint="Leave create_table out: a stream creates a missing table.",
         )
-    every = given.get("optimize_every")
-    return StreamOptions(
-        write=write,
-        query_id=given.get("query_id"),
-        checkpoint=given.get("checkpointlocation"),
-        optimize_every=None if every is None else text.to_int("optimize_every", every, minimum=1),
-    )
+    own, rest = by_key(declared(StreamOptions), options)
+    answered = {name.lower() for name in _ANSWERED}
+    write = {name: value for name, value in rest.items() if name.lower() not in answered}
+    return StreamOptions(write, **keyed_values(declared(StreamOptions), own))
 
 
 # --- The options of a stream that reads
 
 LATEST = "latest"
 """As ``starting_version``: only later commits."""
-_STREAM_ALIASES = {
-    "startingVersion": "starting_version",
-    "startingTimestamp": "starting_timestamp",
-    "maxFilesPerTrigger": "max_files_per_trigger",
-    "maxBytesPerTrigger": "max_bytes_per_trigger",
-    "maxVersionsPerTrigger": "max_versions_per_trigger",
-    "skipChangeCommits": "skip_change_commits",
-    "failOnDataLoss": "fail_on_data_loss",
-    "checkpoint_location": "checkpointLocation",
-    "readChangeFeed": "changes",
-    "readChangeData": "changes",
-}
-STREAM_READ_OPTIONS = (
-    "starting_version",
-    "starting_timestamp",
-    "max_files_per_trigger",
-    "max_bytes_per_trigger",
-    "max_versions_per_trigger",
-    "changes",
-    "images",
-    "key",
-    "skip_change_commits",
-    "fail_on_data_loss",
-    "query_id",
-    "checkpointLocation",
-)
-"""Every option of a stream that a read does not have."""
+
+
+def _version(name: str, value: str) -> int | str:
+    word = value.strip()
+    if word.lower() == LATEST:
+        return LATEST
+    try:
+        int(word)
+    except ValueError:
+        return word
+    return to_int(name, word, minimum=1)
+
+
 _CHANGES = {
     name.lower(): name for name in ("changes", "readChangeFeed", "readChangeData", "endingVersion", "endingTimestamp")
 }
@@ -404,38 +366,68 @@ _NOT_IN_STREAMS = {
 class StreamReadOptions:
     """A stream's request, beyond that of a read."""
 
-    starting_version: int | str | None = None
-    """A version of the branch, a ref, or ``latest``; None for a snapshot of the newest version first."""
-    starting_timestamp: datetime | None = None
-    max_files: int | None = None
-    max_bytes: int | None = None
-    max_versions: int | None = None
-    changes: bool = False
-    """Whether the stream is a change feed."""
-    images: str = "update"
-    key: tuple[str, ...] = ()
-    skip_change_commits: bool = False
-    fail_on_data_loss: bool = True
-    query_id: str | None = None
-    checkpoint: str | None = None
-    """The query's checkpoint, which holds its id."""
+    starting_version: int | str | None = source_option(
+        None,
+        "the stream begins with what this version of the branch changed, or with a tag, `branch@7` or `latest`; "
+        "without it with all rows of the newest version",
+        aliases=("startingVersion",),
+        parse=_version,
+    )
+    starting_timestamp: datetime | None = source_option(
+        None, "the stream begins with the commits after that moment", aliases=("startingTimestamp",)
+    )
+    max_files: int | None = source_option(
+        None,
+        "a batch reads at most this number of fragments",
+        key="max_files_per_trigger",
+        aliases=("maxFilesPerTrigger",),
+    )
+    max_bytes: int | None = source_option(
+        None,
+        "a batch reads at most this number of bytes, such as `512m`, by the sizes of data files",
+        key="max_bytes_per_trigger",
+        aliases=("maxBytesPerTrigger",),
+        parse=to_bytes,
+    )
+    max_versions: int | None = source_option(
+        None,
+        "a batch reads at most the changes of this number of versions; those without rows for the stream do not count",
+        key="max_versions_per_trigger",
+        aliases=("maxVersionsPerTrigger",),
+    )
+    changes: bool = source_option(
+        False, "`true`: the stream is a change feed", aliases=("readChangeFeed", "readChangeData")
+    )
+    images: str = source_option(
+        "update", "of a change feed: which images of changed rows it has", choices=_same("update", "post", "none")
+    )
+    key: tuple[str, ...] = source_option((), "of a change feed: columns that identify a row", parse=to_columns)
+    skip_change_commits: bool = source_option(
+        False,
+        "`true` leaves out commits that change rows, which are an error otherwise",
+        aliases=("skipChangeCommits",),
+    )
+    fail_on_data_loss: bool = source_option(
+        True, "`false` goes on with what is left of versions that are gone", aliases=("failOnDataLoss",)
+    )
+    query_id: str | None = source_option(
+        None, "your own name for the query; a tag of that name keeps what it has to read"
+    )
+    checkpoint: str | None = source_option(
+        None,
+        "the query's checkpoint, which contains its id; give it here as well as to `writeStream`",
+        key="checkpointLocation",
+        aliases=("checkpoint_location",),
+    )
+
+
+STREAM_READ_OPTIONS = _keys(StreamReadOptions)
+"""Every option of a stream that a read does not have."""
 
 
 def split_stream_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options that only streams have, under their names, and all others. Raises InvalidOption for a duplicate."""
-    names = {name.lower(): name for name in STREAM_READ_OPTIONS}
-    names.update({alias.lower(): name for alias, name in _STREAM_ALIASES.items()})
-    own: dict[str, str] = {}
-    rest: dict[str, str] = {}
-    for key, value in options.items():
-        name = names.get(key.lower())
-        if name is None:
-            rest[key] = value
-        elif name in own:
-            raise InvalidOption(f"Option '{name}' is given twice, once as '{key}'.", hint=f"Give only '{name}'.")
-        else:
-            own[name] = value
-    return own, rest
+    return by_key(declared(StreamReadOptions), options)
 
 
 def refuse_changes(options: Mapping[str, str]) -> None:
@@ -472,38 +464,21 @@ def refuse_stream_options(options: Mapping[str, str]) -> None:
 
 def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> StreamReadOptions:
     """Parse the result of :func:`split_stream_options`. Raises InvalidOption for invalid values."""
-    changes = text.to_bool("changes", own.get("changes", "false"))
+    found = StreamReadOptions(**keyed_values(declared(StreamReadOptions), own))
     for name in rest:
-        _check_rest(name.lower(), changes)
+        _check_rest(name.lower(), found.changes)
     if "starting_version" in own and "starting_timestamp" in own:
         raise InvalidOption(
             "Options 'starting_version' and 'starting_timestamp' both choose where to begin.", hint="Give one of them."
         )
-    skip = text.to_bool("skip_change_commits", own.get("skip_change_commits", "false"))
-    if changes and skip:
+    if found.changes and found.skip_change_commits:
         raise InvalidOption(
             "Options 'changes' and 'skip_change_commits' contradict each other.", hint="Give one of them."
         )
     for name in ("images", "key"):
-        if name in own and not changes:
+        if name in own and not found.changes:
             raise InvalidOption(f"Option '{name}' is only for the change feed.", hint="Add option('changes', 'true').")
-    moment = own.get("starting_timestamp")
-    return StreamReadOptions(
-        starting_version=_version(own.get("starting_version")),
-        starting_timestamp=None if moment is None else text.to_moment("starting_timestamp", moment),
-        max_files=_number(own, "max_files_per_trigger"),
-        max_bytes=text.to_bytes("max_bytes_per_trigger", own["max_bytes_per_trigger"])
-        if "max_bytes_per_trigger" in own
-        else None,
-        max_versions=_number(own, "max_versions_per_trigger"),
-        changes=changes,
-        images=text.to_choice("images", own.get("images", "update"), ("update", "post", "none")),
-        key=text.to_columns("key", own["key"]) if "key" in own else (),
-        skip_change_commits=skip,
-        fail_on_data_loss=text.to_bool("fail_on_data_loss", own.get("fail_on_data_loss", "true")),
-        query_id=own.get("query_id"),
-        checkpoint=own.get("checkpointLocation"),
-    )
+    return found
 
 
 def _check_rest(name: str, changes: bool) -> None:
@@ -521,20 +496,3 @@ def _check_rest(name: str, changes: bool) -> None:
             if name == "filter"
             else "Leave it out.",
         )
-
-
-def _number(own: Mapping[str, str], name: str) -> int | None:
-    return text.to_int(name, own[name], minimum=1) if name in own else None
-
-
-def _version(value: str | None) -> int | str | None:
-    if value is None:
-        return None
-    word = value.strip()
-    if word.lower() == LATEST:
-        return LATEST
-    try:
-        int(word)
-    except ValueError:
-        return word
-    return text.to_int("starting_version", word, minimum=1)

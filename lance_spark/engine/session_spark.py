@@ -28,26 +28,12 @@ from lance_spark.errors import InvalidOption, Refused
 from lance_spark.storage.resolving import dataset_at
 
 if TYPE_CHECKING:
-    from argparse import _ActionsContainer
-
     from pyspark.sql.types import StructType
 
     from lance_spark.engine.local import Frame
 
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 """Spark's levels, from all messages to none."""
-
-
-def add_log_level(parser: _ActionsContainer) -> None:
-    """Add the option ``--log-level`` to a job's command line."""
-    parser.add_argument(
-        "--log-level",
-        choices=LOG_LEVELS,
-        default="ERROR",
-        type=str.upper,
-        metavar="LEVEL",
-        help="show Spark's own messages from this level on, e.g. INFO (default ERROR)",
-    )
 
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
@@ -326,17 +312,6 @@ Where = Literal["auto", "spark", "local"]
 Progressing: TypeAlias = Callable[[WorkProgress], object] | None
 """The argument ``progress`` of a verb: a function such as ``print``, or None."""
 _HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local'."
-
-
-def add_where(parser: _ActionsContainer) -> None:
-    """Add the options ``--where`` and ``--local`` to a job's command line."""
-    parser.add_argument(
-        "--where",
-        choices=get_args(Where),
-        default="auto",
-        help="auto (default): threads of this process for little work, else Spark; local or spark: always that one",
-    )
-    parser.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
 
 
 def engine_of(spark: SparkSession | None, where: Where = "auto", progress: Progressing = None) -> Engine:

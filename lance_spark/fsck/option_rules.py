@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE
-from lance_spark.core.declared import option
+from lance_spark.core.declared import Place, option
+from lance_spark.errors import InvalidOption
+
+_PLACES: tuple[Place, ...] = ("job", "shell", "sql")
 
 
 @dataclass(frozen=True)
 class FsckOptions:
     """How a dataset is checked."""
 
-    deep: bool = option(False, "open files: footers, numbers of rows, deletions, indexes, row ids")
+    deep: bool = option(False, "open files: footers, numbers of rows, deletions, indexes, row ids", places=_PLACES)
     clones: tuple[str, ...] = option(
-        (), "a clone that is not recorded; what it reads here must exist", flag="clone", metavar="URI"
+        (), "a clone that is not recorded; what it reads here must exist", flag="clone", metavar="URI", places=_PLACES
     )
-    clones_from: tuple[str, ...] = option((), "a directory; all datasets below it count as clones", metavar="URI")
+    clones_from: tuple[str, ...] = option(
+        (), "a directory; all datasets below it count as clones", metavar="URI", places=_PLACES
+    )
     left_after: timedelta = DEFAULT_UNVERIFIED_AGE
     """Files that no version names are noted from this age on."""
 
@@ -26,6 +33,15 @@ class FsckOptions:
 class RepairOptions:
     """How a dataset is repaired."""
 
-    on_main: bool = option(False, "let a repair commit to branches themselves, including main")
+    on_main: bool = option(False, "let a repair commit to branches themselves, including main", places=_PLACES)
     dry_run: bool = True
     """Only plan the repair."""
+
+
+def check_combination(given: Mapping[str, Any]) -> None:
+    """Raise InvalidOption for options of a command line that cannot be combined."""
+    if given["undo"] is not None:
+        if given["repair"] or given["deep"]:
+            raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
+    elif not given["repair"] and (given["execute"] or given["on_main"]):
+        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")

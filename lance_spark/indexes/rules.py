@@ -50,6 +50,8 @@ _TEXT: Mapping[str, type] = {
     "prefix_only": bool,
 }
 _ANY: Mapping[str, type] = {"num_segments": int}
+SETTINGS: Mapping[str, type] = {**_VECTOR, **_HNSW, **_PQ, **_TEXT, **_ANY}
+"""All settings of all kinds."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,13 @@ _KINDS = (
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
 _ALIASES = {"fts": "inverted"}
 _DESCRIBED: Mapping[str, Kind] = {name.replace("_", ""): kind for name, kind in KINDS.items()}
+
+
+def setting_help(name: str) -> str:
+    """What says which kinds of index have a setting, for one that is typed."""
+    kinds = [kind.name for kind in _KINDS if name in kind.settings]
+    words = ", with commas in between" if SETTINGS[name] is list else ""
+    return f"a setting of {', '.join(kinds) if kinds else 'any kind'}{words}"
 
 
 def find_kind(name: str) -> Kind:

@@ -68,7 +68,6 @@ from lance_spark.maintenance.rules import (
     STEPS,
     STOPPED,
     WOULD,
-    CompactionRule,
     KindSize,
     MaintenancePolicy,
     Memory,
@@ -87,7 +86,6 @@ from lance_spark.maintenance.rules import (
     worth_again,
 )
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import following
 from lance_spark.storage.datasets import pin_latest
@@ -513,14 +511,14 @@ class TableSteps:
         if branch in self._ending:
             return Looked(StepRecord(COMPACTION, branch, NOTHING, _ENDING))
         rule = self.policy.for_branch(branch).compaction
-        plan = optimize(self._location, branch, _options(rule, dry_run=True), self._engine).plan
+        plan = optimize(self._location, branch, replace(rule, dry_run=True), self._engine).plan
         told = rules.compaction(branch, plan.sources, plan.parts or len(plan.tasks), plan.bytes, rule.small_fragments)
         return Looked(told)
 
     def _do_compaction(self, planned: StepRecord) -> Looked:
         branch = branch_or_none(str(planned.branch))
         rule = self.policy.for_branch(branch).compaction
-        result = optimize(self._location, branch, _options(rule, dry_run=False), self._engine)
+        result = optimize(self._location, branch, rule, self._engine)
         made = f"{counted(result.fragments_removed, 'fragment')} became {result.fragments_added:,}"
         if result.conflicts:
             made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, left for next time"
@@ -645,10 +643,6 @@ class TableSteps:
 
 def _names(entries: Sequence[ExpiryEntry]) -> list[str]:
     return [f"{entry.record.kind} {entry.record.name}" for entry in entries]
-
-
-def _options(rule: CompactionRule, dry_run: bool) -> OptimizeOptions:
-    return OptimizeOptions(rule.target_rows, own_only=rule.own_only, dry_run=dry_run, order=rule.order)
 
 
 def _is_known(finding: CheckFinding, policy: CleanupPolicy) -> bool:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from lance_spark.cleanup.rules import CleanupPolicy, policy_of
-from lance_spark.core.declared import declared, file_values, option
+from lance_spark.core.declared import at, file_values, option
 from lance_spark.core.options import Section, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
@@ -22,6 +22,7 @@ from lance_spark.core.show import counted, few, from_span, readable
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.order_rules import Ordering, ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
 
 FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP = "fsck", "compaction", "indexes", "expiry", "cleanup"
 STEPS = (FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP)
@@ -35,14 +36,12 @@ DESTRUCTIVE = frozenset({EXPIRY, CLEANUP})
 
 
 @dataclass(frozen=True)
-class CompactionRule:
-    """When to compact a branch, and how."""
+class CompactionRule(OptimizeOptions):
+    """When to compact a branch, and how. No columns to sort by, in a refinement, mean that rows keep their order."""
 
-    target_rows: int = option(1_000_000, "rows that a fragment should have")
-    small_fragments: int = option(8, "compact a branch when at least this many of its fragments would be rewritten")
-    own_only: bool = option(True, "false to also rewrite fragments that a branch or clone inherited, which copies them")
-    sort_by: tuple[str, ...] = option((), "columns to sort rows by; none keeps their order")
-    zorder: tuple[str, ...] = option((), "columns of a z-order instead")
+    small_fragments: int = option(
+        8, "compact a branch when at least this many of its fragments would be rewritten", places=("file",)
+    )
 
     @property
     def order(self) -> Ordering | None:
@@ -50,10 +49,10 @@ class CompactionRule:
         return ordering_of(self.sort_by or None, self.zorder or None)
 
     def __post_init__(self) -> None:
-        _ = self.order  # raises if both are given
         for name in ("target_rows", "small_fragments"):
             if getattr(self, name) < 1:
                 raise InvalidOption(f"compaction.{name} must be 1 or more.")
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -233,7 +232,7 @@ def _branch(section: Section, pattern: str) -> Layer:
 
 
 def _rule(section: Section, step: str) -> dict[str, Any]:
-    options = declared(_RULES[step])
+    options = at(_RULES[step], "file")
     section.check(tuple(each.key for each in options), f"section '{section.place[:-1]}' in ")
     return file_values(options, section)
 

@@ -76,6 +76,7 @@ from lance_spark.merge.change_rules import (
 )
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.pylance import carry_indexes
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
@@ -87,18 +88,6 @@ from lance_spark.storage.commits import attempts, check_mergeable, check_writabl
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
 from lance_spark.storage.resolving import check_branch
 from lance_spark.storage.versions import VersionCache
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """How to merge."""
-
-    ff_only: bool = False
-    """Refuse unless the target has not moved since the common version."""
-    reference: bool = False
-    """Read data files where they are. The source branch can then not be deleted."""
-    dry_run: bool = False
-    message: str | None = None
 
 
 def merge(

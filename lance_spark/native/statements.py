@@ -24,7 +24,6 @@ from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.row_statements import RowStatement
 from lance_spark.native.tables import NativeTable
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs import refs
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
@@ -162,10 +161,11 @@ class _Work:
     def _optimize(self, given: rules.Optimize) -> Rows:
         place = self.place
         branch = place.branch_to_change("optimize it")
-        zorder = given.zorder if len(given.zorder) > 1 else None
-        order = ordering_of(given.zorder or None if zorder is None else None, zorder)
+        one = len(given.zorder) == 1  # a z-order of one column is the order of its values
         where = None if given.where is None else self._filter(given.where, given.used)
-        options = OptimizeOptions(where=where, order=order)
+        options = OptimizeOptions(
+            where=where, sort_by=given.zorder if one else None, zorder=None if one else given.zorder or None
+        )
         yield optimize(place.location, branch, options, self._engine).as_record()
 
     def _filter(self, condition: str, used: int) -> str | None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lance_spark import hints
+from lance_spark.core.declared import option
 from lance_spark.core.layout import is_generated, stored_name
 from lance_spark.core.location import is_within
 from lance_spark.core.refs import PinnedVersion
@@ -25,7 +26,7 @@ from lance_spark.core.show import (
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.contents import Fragment, IndexRecord
 from lance_spark.format.versions import Copy, Snapshot
-from lance_spark.optimize.order_rules import Ordering
+from lance_spark.optimize.order_rules import Ordering, ordering_of
 
 _SHOWN = 20
 """Number of tasks that a plan lists individually."""
@@ -55,17 +56,25 @@ class OptimizeProgress(WorkProgress):
 class OptimizeOptions:
     """Which fragments to rewrite, and how."""
 
-    target_rows: int = 1_000_000
-    """Target number of rows per fragment."""
-    where: str | None = None
-    """Lance SQL: only fragments with a matching row."""
-    own_only: bool | None = None
-    """False: also rewrite fragments whose files are in another place, the branch's parent or the clone's source."""
-    partial_progress: int = 10
-    """Maximum number of commits."""
-    dry_run: bool = False
-    order: Ordering | None = None
-    """The new order of rows; None to keep their order."""
+    target_rows: int = option(1_000_000, "approximate number of rows in a fragment", places=("file", "sql"))
+    where: str | None = option(
+        None, "Lance SQL: rewrite only fragments that contain a row for which it is true", places=("sql",)
+    )
+    own_only: bool | None = option(
+        True,
+        "false to also rewrite fragments that a branch or clone inherited, which copies them",
+        places=("file", "sql"),
+    )
+    partial_progress: int = option(
+        10, "the maximum number of commits; each has at least as many tasks as run in parallel", places=("sql",)
+    )
+    sort_by: Sequence[str] | None = option(
+        None, "columns to sort rows by; without any, rows keep their order", places=("file", "sql")
+    )
+    zorder: Sequence[str] | None = option(None, "columns of a z-order instead", places=("file", "sql"))
+    dry_run: bool = option(
+        False, "plan only: `plan` of the result prints the fragments, rows and bytes of each commit", places=("sql",)
+    )
     progress: Callable[[OptimizeProgress], object] | None = None
     """Called with the progress after each group of fragments is committed."""
 
@@ -74,9 +83,15 @@ class OptimizeOptions:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidOption(f"{name} must be a whole number of at least 1, not {value!r}.")
+        _ = self.order  # raises for columns that make none
         if self.where is not None and not self.where.strip():
             raise InvalidOption("where must be a condition in SQL.", hint="Leave it out for all fragments.")
         check_progress(self.progress)
+
+    @property
+    def order(self) -> Ordering | None:
+        """The new order of rows; None to keep their order."""
+        return ordering_of(self.sort_by, self.zorder)
 
     def tell(self, progress: OptimizeProgress) -> None:
         """Report the progress to the callback, if there is one."""

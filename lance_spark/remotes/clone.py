@@ -17,21 +17,11 @@ from lance_spark.merge import pylance
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, protect, write_down
 from lance_spark.remotes.report import FetchResult
+from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import find_latest, locate, pin_latest, pin_version
 from lance_spark.storage.versions import VersionCache
-
-
-@dataclass(frozen=True)
-class CloneOptions:
-    """How to clone."""
-
-    deep: bool = False
-    """Copy the files of all fetched branches."""
-    single_branch: bool = False
-    """Fetch only main and the branch of the ref."""
-    dry_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.format.versions import delta
 from lance_spark.merge.ancestry import Graph, only_base
-from lance_spark.merge.merge import MergeOptions, base_of, merge, remember
+from lance_spark.merge.merge import base_of, merge, remember
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed
 from lance_spark.remotes.report import PullResult

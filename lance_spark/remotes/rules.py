@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lance_spark.core.declared import option
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.tracking import Follows, VersionPair
 
@@ -19,6 +20,15 @@ _REPLACES_ALL = frozenset({"Overwrite", "Restore"})
 _SHOWN = 20
 """Number of versions that the message of a fetch lists."""
 _CHANGES_COLUMNS = frozenset({"Merge", "Project"})
+
+
+@dataclass(frozen=True)
+class CloneOptions:
+    """How to clone."""
+
+    deep: bool = option(False, "also copy the files, of all branches that are fetched", places=("shell", "sql"))
+    dry_run: bool = option(False, "only show what would happen", short="n", places=("shell", "sql"))
+    single_branch: bool = option(False, "follow only main and the branch of the ref", places=("shell", "sql"))
 
 
 class RemoteMerge(NamedTuple):

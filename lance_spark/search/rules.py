@@ -6,7 +6,8 @@ Arguments of ``LanceTable.search`` come in. What comes out is a request bound to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark import hints
+from lance_spark.core.declared import declared, option
 from lance_spark.core.show import meant
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.format.metadata import Segment
@@ -64,33 +66,47 @@ _MOST = 2**31 - 1
 _LEAST_CANDIDATES = 100
 
 
+_option = partial(option, places=("sql",))
+
+
 @dataclass(frozen=True)
 class SearchOptions:
     """The options of a search, besides its vector and text; see ``LanceTable.search``."""
 
-    metric: str | None = None
-    """l2, cosine or dot; for bytes hamming; None for that of the index, or l2."""
-    nprobes: int | None = None
-    """Minimum number of index partitions to search."""
-    refine_factor: int | None = None
-    """This many times k candidates of an index are compared by their exact distances."""
-    ef: int | None = None
-    """Candidates that a graph (HNSW) keeps at a time; at least k."""
-    use_index: bool = True
-    """False compares every vector."""
-    prefilter: bool = True
-    """Whether the filter is applied before the search; False filters the k rows that were found."""
-    fast: bool = False
-    """Whether to omit rows that no index covers."""
-    rerank: str = "rrf"
-    candidates: int | None = None
-    """For a search by vector and text: how many rows of each are ranked together."""
-    text_column: str | Sequence[str] | Mapping[str, float] | None = None
-    """The columns for the text, if ``column`` is that of the vector."""
-    phrase: bool = False
-    fuzziness: int = 0
-    operator: str = "or"
-    slop: int = 0
+    metric: str | None = _option(
+        None,
+        "of vectors: l2 (squared), cosine or dot, for bytes hamming; by default that of the index, or l2. "
+        "If no index has the metric, all vectors are compared",
+    )
+    nprobes: int | None = _option(None, "of vectors: the minimum number of index partitions to search")
+    refine_factor: int | None = _option(
+        None, "of vectors: compare this number times k candidates of an index by their exact distances"
+    )
+    ef: int | None = _option(
+        None, "of vectors: number of candidates that a graph (HNSW) keeps during the search; at least k"
+    )
+    use_index: bool = _option(True, "of vectors: false to compare every vector")
+    prefilter: bool = _option(
+        True, "false to filter the k rows found instead of the rows to search in, which may leave fewer"
+    )
+    fast: bool = _option(False, "whether to leave out rows that no index covers; an error if there is no index")
+    rerank: str = _option(
+        "rrf", "of a vector and a text: how their rows are ranked together; rrf is reciprocal rank fusion"
+    )
+    candidates: int | None = _option(
+        None, "of a vector and a text: the number of rows of each that are ranked together"
+    )
+    text_column: str | Sequence[str] | Mapping[str, float] | None = _option(
+        None, "of a vector and a text: the columns for the text; column is then that of the vector"
+    )
+    phrase: bool = _option(False, "of text: require the words next to one another; the index needs with_position=True")
+    fuzziness: int = _option(
+        0,
+        "of text: the number of letters by which words may differ: 0, 1 or 2. An error if no index covers some rows, "
+        "as these would not be found",
+    )
+    operator: str = _option("or", "of text: or for one of the words, and to require all of them")
+    slop: int = _option(0, "of a phrase: at most this number of other words in between")
 
 
 @dataclass(frozen=True)
@@ -177,11 +193,12 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     if isinstance(options.metric, str):
         metric = options.metric.lower()
         options = replace(options, metric=METRICS[0] if metric == _EUCLIDEAN else metric)
-    for name in ("nprobes", "refine_factor", "ef", "candidates"):
-        _check_positive(name, getattr(options, name))
-    for name in ("use_index", "prefilter", "fast", "phrase"):
-        if not isinstance(getattr(options, name), bool):
-            raise InvalidOption(f"{name} must be True or False, not {getattr(options, name)!r}.")
+    for each in declared(SearchOptions):
+        value = getattr(options, each.name)
+        if each.kind == "number" and each.default is None:  # those of a text are checked with it
+            _check_positive(each.name, value)
+        if each.kind == "flag" and not isinstance(value, bool):
+            raise InvalidOption(f"{each.name} must be True or False, not {value!r}.")
     if options.metric is not None and options.metric not in _METRICS:
         raise InvalidOption(f"There is no metric '{options.metric}'.", hint=meant(str(options.metric), _METRICS))
     if options.rerank not in RERANKS:
@@ -192,7 +209,7 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
-    known = [field.name for field in fields(SearchOptions)]
+    known = [each.name for each in declared(SearchOptions)]
     for name in given:
         if name not in known:
             hint = _HINTS.get(name) or meant(name, [*_ARGUMENTS, *known])

@@ -28,7 +28,6 @@ from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, Inde
 from lance_spark.maintenance.spark import maintain_table
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.spark.refs import RefVerbs, moving_branch
 from lance_spark.storage.datasets import locate
@@ -194,8 +193,7 @@ class OptimizeVerb:
         Concurrent commits are kept. Fragments that they changed are planned again once, then named in the result's
         ``conflicts``. Raises InvalidOption, Refused at a tag or version, Conflict, StorageFailure.
         """
-        order = ordering_of(sort_by, zorder)
-        options = OptimizeOptions(target_rows, where, own_only, partial_progress, dry_run, order, progress)
+        options = OptimizeOptions(target_rows, where, own_only, partial_progress, sort_by, zorder, dry_run, progress)
         return optimize(self.location, self._moving_branch("optimize"), options, engine_of(self.spark))
 
     def flatten(self) -> FlattenResult:

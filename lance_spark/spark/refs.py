@@ -17,7 +17,8 @@ from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
-from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.merge import merge
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.refs import refs as ref_actions
 from lance_spark.refs.reflog import DEFAULT_COUNT, list_changes, restore_branch, restore_tag
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings

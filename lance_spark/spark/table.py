@@ -36,9 +36,9 @@ from lance_spark.log.log import look_at_table, recent
 from lance_spark.merge import merge
 from lance_spark.merge.merge import transaction
 from lance_spark.merge.restore import restore
-from lance_spark.remotes.clone import CloneOptions
 from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
+from lance_spark.remotes.rules import CloneOptions
 from lance_spark.scan import pylance
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-import pyarrow as pa
-
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
-from lance_spark.core.declared import at, sql_values
+from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.show import meant
@@ -24,11 +22,10 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.indexes import create_index
-from lance_spark.indexes.rules import IndexRequest
+from lance_spark.indexes.rules import SETTINGS, IndexRequest, setting_help
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import KEPT, ExpiryOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.sql.procedures import (
     CHERRY_PICK,
@@ -37,9 +34,7 @@ from lance_spark.sql.procedures import (
     CREATE_TAG,
     DROP_BRANCH,
     DROP_TAG,
-    DRY_RUN,
     MERGE_BRANCH,
-    MESSAGE,
     MIGRATE,
     RESTORE,
     REVERT,
@@ -48,12 +43,14 @@ from lance_spark.sql.procedures import (
     Parameter,
     Procedure,
     Rows,
+    SqlType,
     parameters_of,
+    table_of,
 )
 
 
 def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
-    policy = CleanupPolicy(**sql_values(at(CleanupPolicy, "sql"), given))
+    policy = typed_at("sql", CleanupPolicy, given)
     return cleanup_rows(context.table(given["table"]), policy, context.engine, given["execute"])
 
 
@@ -79,17 +76,7 @@ CLEANUP = Procedure(
         *parameters_of(CleanupPolicy),
         Parameter("execute", "BOOLEAN", "whether to delete", default=False),
     ),
-    pa.schema(
-        [
-            ("branch", pa.string()),
-            ("kind", pa.string()),
-            ("outcome", pa.string()),
-            ("reason", pa.string()),
-            ("files", pa.int64()),
-            ("bytes", pa.int64()),
-            ("example", pa.string()),
-        ]
-    ),
+    table_of("branch STRING, kind STRING, outcome STRING, reason STRING, files BIGINT, bytes BIGINT, example STRING"),
     _cleanup,
 )
 
@@ -98,19 +85,8 @@ CLEANUP = Procedure(
 
 
 def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
-    options = OptimizeOptions(
-        given["target_rows"],
-        given["where"],
-        given["own_only"],
-        given["partial_progress"],
-        given["dry_run"],
-        ordering_of(_columns(given["sort_by"]), _columns(given["zorder"])),
-    )
+    options = typed_at("sql", OptimizeOptions, given)
     yield optimize(context.table(given["table"]), branch_or_none(given["branch"]), options, context.engine).as_record()
-
-
-def _columns(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 OPTIMIZE = Procedure(
@@ -119,31 +95,13 @@ OPTIMIZE = Procedure(
     (
         TABLE,
         Parameter("branch", "STRING", "the branch", default=MAIN),
-        Parameter("target_rows", "BIGINT", "rows that a fragment should have", default=1_000_000),
-        Parameter("where", "STRING", "Lance SQL: only fragments with a matching row"),
-        Parameter("own_only", "BOOLEAN", "false to also rewrite what a branch or clone inherited", default=True),
-        Parameter("partial_progress", "BIGINT", "the maximum number of commits", default=10),
-        Parameter("sort_by", "STRING", "comma-separated columns to sort rows by"),
-        Parameter("zorder", "STRING", "comma-separated columns of a z-order"),
-        DRY_RUN,
+        *parameters_of(OptimizeOptions),
     ),
-    pa.schema(
-        [
-            ("branch", pa.string()),
-            ("version", pa.int64()),
-            ("dry_run", pa.bool_()),
-            ("fragments_planned", pa.int64()),
-            ("fragments_removed", pa.int64()),
-            ("fragments_added", pa.int64()),
-            ("rows", pa.int64()),
-            ("bytes", pa.int64()),
-            ("commits", pa.int64()),
-            ("conflicts", pa.list_(pa.string())),
-            ("indexes_rehomed", pa.list_(pa.string())),
-            ("depth_before", pa.float64()),
-            ("depth_after", pa.float64()),
-            ("indexes_uncovered", pa.list_(pa.string())),
-        ]
+    table_of(
+        "branch STRING, version BIGINT, dry_run BOOLEAN, fragments_planned BIGINT, "
+        "fragments_removed BIGINT, fragments_added BIGINT, rows BIGINT, bytes BIGINT, commits BIGINT, "
+        "conflicts ARRAY<STRING>, indexes_rehomed ARRAY<STRING>, depth_before DOUBLE, "
+        "depth_after DOUBLE, indexes_uncovered ARRAY<STRING>"
     ),
     _optimize,
 )
@@ -153,7 +111,11 @@ OPTIMIZE = Procedure(
 
 
 def _create(context: Context, given: Mapping[str, Any]) -> Rows:
-    settings = {name: given[name] for name in ("metric", "num_partitions") if given[name] is not None}
+    settings = {
+        name: [word.strip() for word in given[name].split(",")] if type_ is list else given[name]
+        for name, type_ in SETTINGS.items()
+        if given[name] is not None
+    }
     request = IndexRequest(given["column"], given["kind"], given["name"], given["replace"], settings, given["message"])
     made = create_index(context.table(given["table"]), branch_or_none(given["branch"]), request, context.engine)
     yield {
@@ -168,6 +130,13 @@ def _create(context: Context, given: Mapping[str, Any]) -> Rows:
     }
 
 
+def _settings(*names: str) -> tuple[Parameter, ...]:
+    types: Mapping[type, SqlType] = {int: "BIGINT", bool: "BOOLEAN"}
+    return tuple(Parameter(name, types.get(SETTINGS[name], "STRING"), setting_help(name)) for name in names)
+
+
+_FIRST_SETTINGS = ("metric", "num_partitions")
+"""Those that have their place before the message."""
 CREATE_INDEX = Procedure(
     "create_index",
     "Create an index on a branch, built by the executors; of an inherited index, only the part it does not cover.",
@@ -178,21 +147,13 @@ CREATE_INDEX = Procedure(
         Parameter("name", "STRING", "the index's name; the column's with '_idx'"),
         Parameter("branch", "STRING", "the branch", default=MAIN),
         Parameter("replace", "BOOLEAN", "whether to rebuild an existing index", default=False),
-        Parameter("metric", "STRING", "of vectors: 'l2', 'cosine' or 'dot'"),
-        Parameter("num_partitions", "BIGINT", "of vectors: how many partitions"),
-        MESSAGE,
+        *_settings(*_FIRST_SETTINGS),
+        Parameter("message", "STRING", "a message for the log"),
+        *_settings(*(name for name in SETTINGS if name not in _FIRST_SETTINGS)),
     ),
-    pa.schema(
-        [
-            ("name", pa.string()),
-            ("kind", pa.string()),
-            ("branch", pa.string()),
-            ("version", pa.int64()),
-            ("rows", pa.int64()),
-            ("segments", pa.int64()),
-            ("bytes", pa.int64()),
-            ("left", pa.string()),
-        ]
+    table_of(
+        "name STRING, kind STRING, branch STRING, version BIGINT, rows BIGINT, segments BIGINT, "
+        "bytes BIGINT, left STRING"
     ),
     _create,
 )
@@ -205,8 +166,8 @@ STEP, RECORD = "step", "record"
 
 
 def _fsck(context: Context, given: Mapping[str, Any]) -> Rows:
-    repair = RepairOptions(**sql_values(at(RepairOptions, "sql"), given), dry_run=not given["execute"])
-    options = FsckOptions(**sql_values(at(FsckOptions, "sql"), given))
+    repair = typed_at("sql", RepairOptions, given, dry_run=not given["execute"])
+    options = typed_at("sql", FsckOptions, given)
     location = context.table(given["table"])
     report = fsck_and_repair(location, options, repair, context.engine, time.time_ns())
     return [*_findings(report), *(_steps(report) if given["repair"] or given["execute"] else ())]
@@ -251,17 +212,7 @@ FSCK = Procedure(
         Parameter("execute", "BOOLEAN", "whether to execute the planned repairs", default=False),
         *parameters_of(RepairOptions),
     ),
-    pa.schema(
-        [
-            ("severity", pa.string()),
-            ("code", pa.string()),
-            ("path", pa.string()),
-            ("refs", pa.list_(pa.string())),
-            ("rows", pa.int64()),
-            ("says", pa.string()),
-            ("do", pa.string()),
-        ]
-    ),
+    table_of("severity STRING, code STRING, path STRING, refs ARRAY<STRING>, rows BIGINT, says STRING, do STRING"),
     _fsck,
 )
 
@@ -270,14 +221,14 @@ FSCK = Procedure(
 
 
 def _storage(context: Context, given: Mapping[str, Any]) -> Rows:
-    report = storage(context.table(given["table"]), CleanupPolicy(), context.engine)
+    report = storage(context.table(given["table"]), typed_at("sql", CleanupPolicy, given), context.engine)
     yield from report.to_arrow().to_pylist()
 
 
 STORAGE = Procedure(
     "storage",
     "Report the cost of each branch, tag and clone of a table, and what deleting it would free.",
-    (TABLE,),
+    (TABLE, *parameters_of(CleanupPolicy, "clones", "clones_from")),
     USAGE,
     _storage,
 )
@@ -285,7 +236,7 @@ STORAGE = Procedure(
 
 def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
     location, now = context.table(given["table"]), datetime.now(timezone.utc)
-    options = ExpiryOptions(**sql_values(at(ExpiryOptions, "sql"), given))
+    options = typed_at("sql", ExpiryOptions, given)
     plan = plan_expiry(location, now, options)
     outcomes = {}
     if not given["dry_run"]:
@@ -315,17 +266,7 @@ EXPIRE_REFS = Procedure(
             "dry_run", "BOOLEAN", "false to warn and delete; true to only report what would happen", default=True
         ),
     ),
-    pa.schema(
-        [
-            ("kind", pa.string()),
-            ("name", pa.string()),
-            ("at", pa.string()),
-            ("expires", pa.timestamp("us", "UTC")),
-            ("state", pa.string()),
-            ("outcome", pa.string()),
-            ("why", pa.string()),
-        ]
-    ),
+    table_of("kind STRING, name STRING, at STRING, expires TIMESTAMP, state STRING, outcome STRING, why STRING"),
     _expire,
 )
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_spark.catalog.lookup import locate_table
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.rules import Catalog
-from lance_spark.core.declared import at
+from lance_spark.core.declared import at, typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
@@ -19,12 +19,14 @@ from lance_spark.core.show import meant
 from lance_spark.engine.local import Engine
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.merge import merge as single_version
-from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.merge import merge
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.merge.restore import restore_version
 from lance_spark.refs import refs
-from lance_spark.remotes.clone import CloneOptions, clone
+from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote
+from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.datasets import open_latest
 from lance_spark.storage.resolving import dataset_at, find_spec, resolve
@@ -44,10 +46,15 @@ class Parameter:
     default: str | int | bool | None = None
 
 
-def parameters_of(kind: type) -> tuple[Parameter, ...]:
-    """The options that a dataclass declares for SQL. Lists are texts with commas in between."""
+def parameters_of(kind: type, *names: str) -> tuple[Parameter, ...]:
+    """The options, or some, that a dataclass declares for SQL. Lists are texts with commas in between."""
     types: Mapping[str, SqlType] = {"number": "BIGINT", "flag": "BOOLEAN"}
-    return tuple(Parameter(each.key, types.get(each.kind, "STRING"), each.help) for each in at(kind, "sql"))
+    return tuple(
+        Parameter(
+            each.key, types.get(each.kind, "STRING"), each.help, default=each.default if each.kind in types else None
+        )
+        for each in at(kind, "sql", *names)
+    )
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,19 @@ def pin_of(location: DatasetLocation, ref: str) -> PinnedVersion:
 
 
 Rows = Iterable[Mapping[str, Any]]
+_COLUMN_TYPES = {
+    "STRING": pa.string(),
+    "BIGINT": pa.int64(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+}
+
+
+def table_of(columns: str) -> pa.Schema:
+    """The schema of a procedure's rows, with columns as SQL declares them: ``name STRING, version BIGINT``."""
+    return pa.schema([(name, _COLUMN_TYPES[type_]) for name, type_ in map(str.split, columns.split(","))])
 
 
 @dataclass(frozen=True)
@@ -141,8 +161,6 @@ class Procedure:
 
 
 TABLE = Parameter("table", "STRING", "the table's name, such as 'ns1.flights'", required=True)
-DRY_RUN = Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only show the planned changes", default=False)
-MESSAGE = Parameter("message", "STRING", "a message for the log")
 REFS = "a branch, a tag, 'exp@7' or a version of main"
 
 
@@ -166,14 +184,14 @@ CREATE_BRANCH = Procedure(
     "create_branch",
     "Create a branch.",
     (TABLE, _NAME, Parameter("from", "STRING", f"where it starts: {REFS}", default=MAIN)),
-    pa.schema([("name", pa.string()), ("parent_branch", pa.string()), ("parent_version", pa.int64())]),
+    table_of("name STRING, parent_branch STRING, parent_version BIGINT"),
     _create,
 )
 DROP_BRANCH = Procedure(
     "drop_branch",
     "Delete a branch and its own files for good. Refused while another branch or a tag needs it.",
     (TABLE, _NAME),
-    pa.schema([("name", pa.string())]),
+    table_of("name STRING"),
     _drop,
 )
 
@@ -199,38 +217,23 @@ CREATE_TAG = Procedure(
     "create_tag",
     "Tag a version; an existing tag is never moved.",
     (TABLE, _TAG_NAME, Parameter("ref", "STRING", f"what to tag: {REFS}", default=MAIN)),
-    pa.schema([("name", pa.string()), ("branch", pa.string()), ("version", pa.int64())]),
+    table_of("name STRING, branch STRING, version BIGINT"),
     _create_tag,
 )
 _FORCE = Parameter("force", "BOOLEAN", "whether to delete a tag that a clone, merge or stream needs", default=False)
-DROP_TAG = Procedure(
-    "drop_tag", "Delete a tag.", (TABLE, _TAG_NAME, _FORCE), pa.schema([("name", pa.string())]), _drop_tag
-)
+DROP_TAG = Procedure("drop_tag", "Delete a tag.", (TABLE, _TAG_NAME, _FORCE), table_of("name STRING"), _drop_tag)
 
 
 # --- Procedures that move changes between branches, or undo them
 
-_COLUMNS = pa.schema(
-    [
-        ("action", pa.string()),
-        ("into", pa.string()),
-        ("source", pa.string()),
-        ("base", pa.string()),
-        ("version", pa.int64()),
-        ("fast_forward", pa.bool_()),
-        ("up_to_date", pa.bool_()),
-        ("dry_run", pa.bool_()),
-        ("rows_added", pa.int64()),
-        ("rows_deleted", pa.int64()),
-        ("fragments_changed", pa.int64()),
-        ("columns_added", pa.list_(pa.string())),
-        ("columns_dropped", pa.list_(pa.string())),
-        ("conflicts", pa.list_(pa.string())),
-        ("indexes_carried", pa.list_(pa.string())),
-        ("indexes_missing", pa.list_(pa.string())),
-        ("notes", pa.list_(pa.string())),
-    ]
+_COLUMNS = table_of(
+    "action STRING, into STRING, source STRING, base STRING, version BIGINT, fast_forward BOOLEAN, "
+    "up_to_date BOOLEAN, dry_run BOOLEAN, rows_added BIGINT, rows_deleted BIGINT, "
+    "fragments_changed BIGINT, columns_added ARRAY<STRING>, columns_dropped ARRAY<STRING>, "
+    "conflicts ARRAY<STRING>, indexes_carried ARRAY<STRING>, indexes_missing ARRAY<STRING>, "
+    "notes ARRAY<STRING>"
 )
+_REPLAYING = parameters_of(MergeOptions, "message", "dry_run")
 _INTO = Parameter("into", "STRING", "the branch that gets the changes", default=MAIN)
 
 
@@ -242,7 +245,7 @@ def _row(result: MergeResult) -> dict[str, Any]:
 def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
     location = context.table(given["table"])
     source = resolve(location, RefSpec(branch=branch_or_none(given["branch"])))
-    options = MergeOptions(given["ff_only"], given["reference"], given["dry_run"], given["message"])
+    options = typed_at("sql", MergeOptions, given)
     yield _row(merge(location, source, branch_or_none(given["into"]), options, context.engine))
 
 
@@ -266,10 +269,7 @@ MERGE_BRANCH = Procedure(
         TABLE,
         Parameter("branch", "STRING", "the branch to merge", required=True),
         _INTO,
-        Parameter("ff_only", "BOOLEAN", "whether to refuse anything but a fast-forward", default=False),
-        Parameter("reference", "BOOLEAN", "whether to leave files where they are", default=False),
-        MESSAGE,
-        DRY_RUN,
+        *parameters_of(MergeOptions),
     ),
     _COLUMNS,
     _merge,
@@ -277,7 +277,7 @@ MERGE_BRANCH = Procedure(
 CHERRY_PICK = Procedure(
     "cherry_pick",
     "Commit the changes of one version of another branch to a branch.",
-    (TABLE, Parameter("ref", "STRING", "the version, such as 'exp@7'", required=True), _INTO, MESSAGE, DRY_RUN),
+    (TABLE, Parameter("ref", "STRING", "the version, such as 'exp@7'", required=True), _INTO, *_REPLAYING),
     _COLUMNS,
     _cherry_pick,
 )
@@ -288,8 +288,7 @@ REVERT = Procedure(
         TABLE,
         Parameter("version", "BIGINT", "the version to undo", required=True),
         Parameter("branch", "STRING", "the branch it is on", default=MAIN),
-        MESSAGE,
-        DRY_RUN,
+        *_REPLAYING,
     ),
     _COLUMNS,
     _revert,
@@ -319,39 +318,22 @@ RESTORE = Procedure(
     "restore",
     "Make an older version the newest one of its branch again, as a new version.",
     (TABLE, Parameter("ref", "STRING", "the version: a tag, 'exp@7' or a version of main", required=True)),
-    pa.schema(
-        [
-            ("branch", pa.string()),
-            ("restored_version", pa.int64()),
-            ("version", pa.int64()),
-            ("indexes_lacking", pa.list_(pa.string())),
-        ]
-    ),
+    table_of("branch STRING, restored_version BIGINT, version BIGINT, indexes_lacking ARRAY<STRING>"),
     _restore,
 )
 
 
 # --- The procedure that clones a table
 
-_CLONE_COLUMNS = pa.schema(
-    [
-        ("source", pa.string()),
-        ("target", pa.string()),
-        ("branch", pa.string()),
-        ("version", pa.int64()),
-        ("source_version", pa.string()),
-        ("rows", pa.int64()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("deep", pa.bool_()),
-        ("dry_run", pa.bool_()),
-    ]
+_CLONE_COLUMNS = table_of(
+    "source STRING, target STRING, branch STRING, version BIGINT, source_version STRING, "
+    "rows BIGINT, files BIGINT, bytes BIGINT, deep BOOLEAN, dry_run BOOLEAN"
 )
 
 
 def _clone(context: Context, given: Mapping[str, Any]) -> Rows:
     location = context.table(given["table"])
-    options = CloneOptions(deep=given["deep"], dry_run=given["dry_run"])
+    options = typed_at("sql", CloneOptions, given)
     pin, target = pin_of(location, given["ref"]), context.place(given["target"])
     done = clone(Remote(ORIGIN, location), pin, target, context.engine, options)
     yield {name: getattr(done, name) for name in _CLONE_COLUMNS.names}
@@ -364,8 +346,7 @@ CLONE = Procedure(
         TABLE,
         Parameter("target", "STRING", "the path or URI of the new dataset", required=True),
         Parameter("ref", "STRING", f"the version that its branch starts with: {REFS}", default=MAIN),
-        Parameter("deep", "BOOLEAN", "whether to copy all files", default=False),
-        DRY_RUN,
+        *parameters_of(CloneOptions),
     ),
     _CLONE_COLUMNS,
     _clone,
@@ -386,7 +367,7 @@ def _migrate(context: Context, given: Mapping[str, Any]) -> Rows:
 MIGRATE = Procedure(
     "migrate",
     "Record all tables that are only directories (V1) in the catalog (V2), in one commit.",
-    (DRY_RUN,),
-    pa.schema([("table", pa.string()), ("state", pa.string()), ("reason", pa.string())]),
+    (Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only show the planned changes", default=False),),
+    table_of("table STRING, state STRING, reason STRING"),
     _migrate,
 )

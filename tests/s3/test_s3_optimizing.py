@@ -13,7 +13,6 @@ from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
 from lance_spark.rows.rows import delete_where
@@ -54,8 +53,7 @@ def test_another_order_and_a_merge_after_compactions_of_both_sides(table, storag
         lance.write_dataset(both(ids), opened(table, storage, branch), mode="append", storage_options=storage)
 
     def compacted(branch, **order):
-        given = ordering_of(order.get("sort_by"), order.get("zorder"))
-        options = OptimizeOptions(own_only=False, order=given)
+        options = OptimizeOptions(own_only=False, **order)
         return optimize(location, branch, options, runner).fragments_added
 
     lance.write_dataset(both([5, 1, 3]), table, storage_options=storage)

@@ -11,7 +11,6 @@ from lance_spark.engine.local import Work
 from lance_spark.engine.session_spark import engine_for
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
@@ -52,9 +51,8 @@ def test_another_order_on_executors(spark, uri, kind, stable):
     fragmented(uri, stable, inherited=8, own=0)
     lance.dataset(uri).delete("id = 7")
     before = lance.dataset(uri).to_table(with_row_id=stable).sort_by("id")
-    order = ordering_of(**{"sort_by": None, "zorder": None, kind: ["k", "s"]})
     engine = engine_for("spark", lambda: spark, parallelism=2)
-    result = optimize(DatasetLocation.at(uri), None, OptimizeOptions(target_rows=20, order=order), engine)
+    result = optimize(DatasetLocation.at(uri), None, OptimizeOptions(target_rows=20, **{kind: ["k", "s"]}), engine)
     assert (result.fragments_removed, result.fragments_added, result.rows) == (8, 4, 79)
     assert result.depth < result.plan.depth / 2
     assert lance.dataset(uri).to_table(with_row_id=stable).sort_by("id") == before

@@ -20,7 +20,6 @@ from lance_spark.errors import Conflict, InvalidOption, NotCommittable, Refused
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize import optimize as clustering
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.rows.rows import finish
 from lance_spark.rows.rules import DELETE, UPDATE
@@ -30,7 +29,7 @@ ENGINE = LocalRunner(1)
 
 
 def cluster(location, branch=None, sort_by=None, zorder=None, **options):
-    return optimize(location, branch, OptimizeOptions(order=ordering_of(sort_by, zorder), **options), ENGINE)
+    return optimize(location, branch, OptimizeOptions(sort_by=sort_by, zorder=zorder, **options), ENGINE)
 
 
 @pytest.fixture(params=[True, False], ids=["stable", "plain"])

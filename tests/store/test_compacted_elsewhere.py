@@ -15,7 +15,6 @@ from lance_spark.errors import Conflict, NotCommittable
 from lance_spark.format import row_ids
 from lance_spark.merge.merge import cherry_pick, revert
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
@@ -206,7 +205,7 @@ def test_rows_in_another_order_count_as_written_anew(uri, who):
     """Compactions are followed by the order of rows, which a sort changes."""
     other, early = None if who else "exp", range(-5, 0)
     add(uri, -5, 0, who)
-    options = OptimizeOptions(order=ordering_of(["v"], None), own_only=False)
+    options = OptimizeOptions(sort_by=["v"], own_only=False)
     assert optimize(locate(uri), who, options, LocalRunner()).commits
     compact(uri, other)
     add(uri, 50, 52, other)
@@ -222,7 +221,7 @@ def test_rows_in_another_order_count_as_written_anew(uri, who):
 
 def test_rows_that_were_sorted_and_changed_are_a_conflict(uri):
     add(uri, -5, 0)
-    assert optimize(locate(uri), None, OptimizeOptions(order=ordering_of(["v"], None)), LocalRunner()).commits
+    assert optimize(locate(uri), None, OptimizeOptions(sort_by=["v"]), LocalRunner()).commits
     exp(uri).delete("id = 4")
     assert isinstance(error_of(uri), Conflict)
     assert_rows(uri, expected(more=range(-5, 0)))
@@ -314,7 +313,7 @@ def test_the_feed_of_a_copy_has_nothing_to_tell_of_rows_that_were_only_moved(pla
     pulled(local, source)
     begin = {branch: version_of(local, branch) for branch in (None, "origin/main")}
     if act == "sort":
-        options = OptimizeOptions(order=ordering_of(["v"], None))
+        options = OptimizeOptions(sort_by=["v"])
         assert optimize(locate(source), None, options, LocalRunner()).commits
     else:
         compact(source)

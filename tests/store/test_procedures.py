@@ -5,10 +5,12 @@ import time
 from datetime import timedelta
 
 import lance
+import pyarrow as pa
 import pytest
 from support.catalogs import make_table, tables
 from support.local_datasets import contents, numbers, written_since
 
+from lance_spark import LanceTable
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, InvalidOption, NotFound, Refused
@@ -83,6 +85,17 @@ def test_an_index_is_made_on_a_branch(call, uri):
     assert [(index.name, index.index_type) for index in exp.describe_indices()] == [("id_idx", "BTree")]
     with pytest.raises(NotFound):
         call("create_index", column="nope")
+
+
+def test_an_index_has_the_settings_that_are_given(call, uri):
+    lance.write_dataset(pa.table({"text": ["a storm", "the sea"]}), uri, mode="overwrite")
+    stop = {"remove_stop_words": True, "custom_stop_words": "storm, gale"}
+    call("create_index", column="text", kind="inverted", with_position=True, **stop, num_segments=1)
+    assert LanceTable.for_path(None, uri).indexes.stats("text_idx").settings["with_position"]
+    found = [lance.dataset(uri).to_table(full_text_query=word).num_rows for word in ("sea", "storm")]
+    assert found == [1, 0]
+    with pytest.raises(InvalidOption, match="kind 'btree' has no setting 'stem'"):
+        call("create_index", column="text", stem=True)
 
 
 def test_merging_picking_and_reverting(call, uri):

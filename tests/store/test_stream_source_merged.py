@@ -18,7 +18,6 @@ from lance_spark.errors import Refused
 from lance_spark.format import row_ids
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage.datasets import locate, pin_latest
 
@@ -235,7 +234,7 @@ def test_rows_in_another_order_are_refused(plain):
     query = Query(plain.uri)
     query.drain()
     plain.add("b", 20, 22)
-    optimize(locate(plain.uri), "b", OptimizeOptions(own_only=False, order=ordering_of(["v"], None)), LocalRunner())
+    optimize(locate(plain.uri), "b", OptimizeOptions(own_only=False, sort_by=["v"]), LocalRunner())
     plain.merge("b", None)
     with pytest.raises(Refused, match="reordered"):
         query.drain()

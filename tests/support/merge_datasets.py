@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.merge import merge
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.storage.datasets import locate, pin_latest
 from support.cleanup_datasets import NOW, clean, place

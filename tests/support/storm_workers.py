@@ -14,7 +14,8 @@ from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.sweep_rules import DELETED
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.merge import merge
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.refs.refs import create_branch, create_tag, delete_branch, delete_tag, list_branches, move_tag
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.tables.write import begin, finish, plan_write

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_spark.core.declared import declared
+from lance_spark.core.declared import at
 from lance_spark.maintenance.rules import _RULES, STEPS, parse_maintenance
 
 if sys.version_info >= (3, 11):
@@ -21,7 +21,7 @@ else:
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-KEYS = {step: {each.key for each in declared(rule)} for step, rule in _RULES.items()}
+KEYS = {step: {each.key for each in at(rule, "file")} for step, rule in _RULES.items()}
 SCRIPT = "s3://my-bucket/jobs/maintain.py"
 
 

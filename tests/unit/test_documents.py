@@ -17,10 +17,22 @@ from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
 from lance_spark.core.ref_expressions import METADATA_TABLES
-from lance_spark.core.table_options import READ_OPTIONS, WRITE_OPTIONS
+from lance_spark.core.table_options import (
+    READ_OPTIONS,
+    WRITE_OPTIONS,
+    FileOptions,
+    NewBranchOptions,
+    ReadOptions,
+    RefOptions,
+    StreamOptions,
+    StreamReadOptions,
+    WriteOptions,
+)
 from lance_spark.format.metadata import SCHEMAS
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.search.rules import SearchOptions
 from lance_spark.sql.maintenance_procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
@@ -126,15 +138,12 @@ def test_python_in_the_pages_can_be_parsed(page):
         ast.parse(code)
 
 
-@pytest.mark.parametrize(
-    ("purpose", "options"), [("reading", READ_OPTIONS), ("writing", WRITE_OPTIONS)], ids=["reading", "writing"]
-)
-def test_the_options_of_the_data_source_are_those_of_the_code(purpose, options):
+@pytest.mark.parametrize("purpose", ["reading", "writing"])
+def test_the_table_of_the_data_source_also_has_what_names_a_table_of_a_catalog(purpose):
     rows = table(ROOT / "docs" / "reading-and-writing.md", f"<!-- options for {purpose} -->")
     documented = [name for row in rows for name in names_in(row[0])]
-    aliases = {"versionAsOf", "timestampAsOf"} if purpose == "reading" else set()
-    assert sorted({*documented} - aliases) == sorted({*options, *CATALOG_OPTIONS, "storage.<key>"})
-    assert aliases <= set(documented)
+    options = READ_OPTIONS if purpose == "reading" else WRITE_OPTIONS
+    assert {*options, *CATALOG_OPTIONS, "storage.<key>"} <= {*documented}
     assert len(documented) == len(set(documented))
 
 
@@ -149,14 +158,20 @@ def test_the_metadata_tables_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("page", "options"),
     [
-        ("cleanup.md", CleanupPolicy),
-        ("fsck.md", FsckOptions),
-        ("fsck.md", RepairOptions),
-        ("refs-that-expire.md", ExpiryOptions),
+        ("cleanup.md", [CleanupPolicy]),
+        ("fsck.md", [FsckOptions]),
+        ("fsck.md", [RepairOptions]),
+        ("refs-that-expire.md", [ExpiryOptions]),
+        ("optimizing.md", [OptimizeOptions]),
+        ("searching.md", [SearchOptions]),
+        ("reading-and-writing.md", [RefOptions, ReadOptions]),
+        ("reading-and-writing.md", [WriteOptions, NewBranchOptions, FileOptions]),
+        ("streaming.md", [StreamOptions]),
+        ("streaming-source.md", [StreamReadOptions]),
     ],
 )
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
-    assert "\n".join(as_markdown(options)) in (ROOT / "docs" / page).read_text()
+    assert "\n".join(as_markdown(*options)) in (ROOT / "docs" / page).read_text()
 
 
 def test_the_procedures_are_those_of_the_code():

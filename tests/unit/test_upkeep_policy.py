@@ -66,12 +66,12 @@ def policy():
 @pytest.mark.parametrize(
     ("table", "branch", "rule", "skipped"),
     [
-        ("t", None, CompactionRule(500, 4), {"indexes"}),
-        ("t", "dev", CompactionRule(500, 2), {"indexes"}),
-        ("t", "exp/a", CompactionRule(500, 4), {"indexes", "compaction"}),
-        ("ns1.t", None, CompactionRule(900, 4), {"indexes", "expiry"}),
-        ("ns1.t", "dev", CompactionRule(100, 2), {"indexes", "expiry"}),
-        ("ns1.t", "exp/a", CompactionRule(900, 4), {"indexes", "expiry", "compaction"}),
+        ("t", None, CompactionRule(500, small_fragments=4), {"indexes"}),
+        ("t", "dev", CompactionRule(500, small_fragments=2), {"indexes"}),
+        ("t", "exp/a", CompactionRule(500, small_fragments=4), {"indexes", "compaction"}),
+        ("ns1.t", None, CompactionRule(900, small_fragments=4), {"indexes", "expiry"}),
+        ("ns1.t", "dev", CompactionRule(100, small_fragments=2), {"indexes", "expiry"}),
+        ("ns1.t", "exp/a", CompactionRule(900, small_fragments=4), {"indexes", "expiry", "compaction"}),
     ],
 )
 def test_tables_say_more_than_everything_and_branches_more_than_tables(policy, table, branch, rule, skipped):

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.catalog.verbs import VERBS
 from lance_spark.cli.output import exit_codes_text
-from lance_spark.cli.program import Verbs, parse_storage, run, wanted_output
+from lance_spark.cli.program import Verbs, run, wanted_output
+from lance_spark.core.options import storage_from
 
 NAME = "lance-catalog"
 _PARTLY = "doctor, fsck: the catalog has problems"
@@ -56,7 +57,7 @@ def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[s
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             typed += words
     output = wanted_output(context, no_color)
-    context.obj = CatalogSession(output, root, mode, shlex.join(typed), parse_storage(storage))
+    context.obj = CatalogSession(output, root, mode, shlex.join(typed), storage_from(storage))
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

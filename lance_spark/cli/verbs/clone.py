@@ -7,17 +7,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.cli.program import options_of, verb
 from lance_spark.cli.session import Session
+from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import HEAD
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.workspace import OpenWorkspace, RemoteEntry, Workspace
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
+from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.resolving import located, resolve_expression
 from lance_spark.workspace.workspace import finish_clone, is_free, new_workspace, remove_with_content, workspace_in
@@ -48,20 +50,16 @@ class ClonePaths:
 @click.argument("source", metavar="SRC")
 @click.argument("directory", metavar="[DIR]", required=False)
 @click.option("--ref", metavar="REF", help="Start at this branch, tag or version of SRC.  [default: main]")
-@click.option("--deep", is_flag=True, help="Also copy the files.")
-@click.option("--single-branch", is_flag=True, help="Follow only main and the branch of REF.")
-@dry_run_option
+@options_of(CloneOptions)
 @click.pass_obj
-def command(
-    session: Session, /, source: str, directory: str | None, ref: str | None, single_branch: bool, **given: bool
-) -> None:
+def command(session: Session, /, source: str, directory: str | None, ref: str | None, **given: Any) -> None:
     """Create a dataset that follows another one.
 
     The clone has main as it is at SRC now, and follows the branches of SRC as origin/BRANCH. Only metadata is copied:
     files stay at SRC, where tags protect them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
     object store; then the workspace is in ./NAME.
     """
-    from lance_spark.remotes.clone import CloneOptions, clone
+    from lance_spark.remotes.clone import clone
     from lance_spark.remotes.fetch import Remote
 
     if session.dataset is not None:
@@ -70,7 +68,7 @@ def command(
     begun = _check_free(places)
     expression = HEAD if ref is None else ref
     pin = _pin(places.source, expression, begun)
-    options = CloneOptions(given["deep"], single_branch, given["dry_run"])
+    options = typed_at("shell", CloneOptions, given)
     remote = Remote(ORIGIN, places.source)
     if options.dry_run:
         result = clone(remote, pin, places.target, session.engine, options)

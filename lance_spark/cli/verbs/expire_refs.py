@@ -11,7 +11,7 @@ import click
 from lance_spark.cli.output import PARTLY_DONE, confirm
 from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.declared import at, values
+from lance_spark.core.declared import typed_at
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
@@ -38,7 +38,7 @@ def command(session: Session, /, **given: Any) -> int:
     if execute and given["dry_run"]:
         raise InvalidOption("--execute and --dry-run cannot be combined.")
     now = datetime.now(timezone.utc)
-    options = ExpiryOptions(**values(at(ExpiryOptions, "shell"), given))
+    options = typed_at("shell", ExpiryOptions, given)
     plan = plan_expiry(session.location, now, options)
     if not execute:
         session.output.show(plan.as_document(), str(plan))

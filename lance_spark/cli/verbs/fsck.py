@@ -12,10 +12,9 @@ import click
 from lance_spark.cli.output import BAR, PARTLY_DONE, confirm
 from lance_spark.cli.program import options_of, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.declared import at, values
+from lance_spark.core.declared import typed_at
 from lance_spark.core.show import counted
-from lance_spark.errors import InvalidOption
-from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_combination
 
 if TYPE_CHECKING:
     from lance_spark.fsck.report import FsckReport
@@ -38,15 +37,11 @@ def command(session: Session, /, undo: str | None, yes: bool, **given: Any) -> i
     """
     from lance_spark.fsck.fsck import fsck
 
-    wanted = given["repair"]
+    check_combination({**given, "undo": undo})
     if undo is not None:
-        if wanted or given["deep"]:
-            raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
         return _undo(session, undo, yes)
-    if not wanted and (given["execute"] or given["on_main"]):
-        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
-    options = FsckOptions(**values(at(FsckOptions, "shell"), given))
-    if wanted:
+    options = typed_at("shell", FsckOptions, given)
+    if given["repair"]:
         return _repair(session, options, given, yes)
     report = fsck(session.location, options, session.engine, time.time_ns())
     _show(session, report)

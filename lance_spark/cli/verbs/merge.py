@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.cli.program import options_of, verb
 from lance_spark.cli.session import Session
+from lance_spark.core.declared import typed_at
+from lance_spark.merge.option_rules import MergeOptions
 
 
 @verb("merge")
 @click.argument("ref")
-@click.option("-m", "message", help="Message of the new version.")
-@click.option("--ff-only", is_flag=True, help="Refuse if the branch has moved since REF forked from it.")
-@click.option("--reference", is_flag=True, help="Copy no data: read the other branch's files where they are.")
-@dry_run_option
+@options_of(MergeOptions)
 @click.pass_obj
-def command(session: Session, ref: str, message: str | None, ff_only: bool, reference: bool, dry_run: bool) -> int:
+def command(session: Session, /, ref: str, **given: Any) -> int:
     """Merge another branch into the current one.
 
     The changes of REF since the last common version become one version: readers see the branch before or after. Only
     files that REF's own branch wrote are copied, so that branch can be deleted afterwards; not so with --reference.
     """
     from lance_spark.cli.output import report
-    from lance_spark.merge.merge import MergeOptions, merge
+    from lance_spark.merge.merge import merge
 
-    options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
+    options = typed_at("shell", MergeOptions, given)
     result = merge(session.location, session.resolve(ref), session.own_branch, options, session.engine)
     return report(session.output, result)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.cli.program import options_of, verb
 from lance_spark.cli.session import Session
+from lance_spark.core.declared import typed_at
 from lance_spark.core.refs import branch_or_none
 from lance_spark.errors import NotFound
+from lance_spark.merge.option_rules import MergeOptions
 
 if TYPE_CHECKING:
     from lance_spark.remotes.fetch import Remote
@@ -18,13 +20,9 @@ if TYPE_CHECKING:
 @verb("pull")
 @click.argument("remote", required=False)
 @click.argument("branch", required=False)
-@click.option("-m", "message", help="Message of the new version.")
-@click.option("--ff-only", is_flag=True, help="Refuse if the current branch has changes of its own.")
-@dry_run_option
+@options_of(MergeOptions, "ff_only", "message", "dry_run")
 @click.pass_obj
-def command(
-    session: Session, remote: str | None, branch: str | None, message: str | None, ff_only: bool, dry_run: bool
-) -> int:
+def command(session: Session, /, remote: str | None, branch: str | None, **given: Any) -> int:
     """Fetch a remote's branch and merge it into the current one.
 
     REMOTE is by default origin, or the only one; BRANCH is by default the one with the current branch's name. Files
@@ -32,12 +30,11 @@ def command(
     """
     from lance_spark.cli.output import exit_code, painted
     from lance_spark.cli.session import find_remote
-    from lance_spark.merge.merge import MergeOptions
     from lance_spark.remotes.pull import pull
 
     into, source = session.own_branch, find_remote(session, remote)
     theirs = into if branch is None else branch_or_none(branch)
-    options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
+    options = typed_at("shell", MergeOptions, given)
     try:
         result = pull(session.location, source, theirs, into, session.engine, options)
     except NotFound:

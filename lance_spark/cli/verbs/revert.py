@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.cli.program import options_of, verb
 from lance_spark.cli.session import Session
+from lance_spark.merge.option_rules import MergeOptions
 
 
 @verb("revert")
 @click.argument("ref")
-@click.option("-m", "message", help="Message of the new version.")
-@dry_run_option
+@options_of(MergeOptions, "message", "dry_run")
 @click.pass_obj
 def command(session: Session, ref: str, message: str | None, dry_run: bool) -> int:
     """Undo the change of one version.

@@ -6,7 +6,8 @@ import click
 
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.program import dry_run_option, parse_properties, verb
+from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.core.options import pairs_of
 from lance_spark.errors import InvalidOption
 
 
@@ -26,7 +27,7 @@ def command(session: CatalogSession, name: str, put: tuple[str, ...], unset: tup
     from lance_spark.catalog.rules import TABLE
     from lance_spark.catalog.tables import alter, plan_alteration
 
-    given = parse_properties(put)
+    given = pairs_of("-p", put, "owner=me")
     if not given and not unset:
         raise InvalidOption("There is nothing to alter.", hint="Give -p KEY=VALUE, or -u KEY.")
     if both := set(given) & set(unset):

@@ -6,7 +6,8 @@ import click
 
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.program import dry_run_option, parse_properties, verb
+from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.core.options import pairs_of
 from lance_spark.errors import InvalidOption
 
 
@@ -24,7 +25,7 @@ def command(
 
     A table is declared: its name is taken, and data can be written to its directory.
     """
-    given = parse_properties(properties)
+    given = pairs_of("-p", properties, "owner=me")
     if table and parents:
         raise InvalidOption("--table and --parents cannot be combined.", hint="Create the namespace first.")
     if table:

@@ -8,11 +8,12 @@ from datetime import datetime, timezone
 import click
 
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.program import verb
+from lance_spark.cli.program import options_of, verb
+from lance_spark.fsck.option_rules import FsckOptions
 
 
 @verb("fsck")
-@click.option("--deep", is_flag=True, help="Open files: footers, rows, deletions, indexes, row ids.")
+@options_of(FsckOptions, "deep")
 @click.pass_obj
 def command(session: CatalogSession, deep: bool) -> int:
     """Check every table, and the catalog itself.
@@ -22,7 +23,6 @@ def command(session: CatalogSession, deep: bool) -> int:
     jobs/fsck.py --catalog ROOT.
     """
     from lance_spark.fsck.lake import fsck_catalog
-    from lance_spark.fsck.option_rules import FsckOptions
 
     report = fsck_catalog(session.catalog, FsckOptions(deep), session.engine, datetime.now(timezone.utc))
     session.show(json.loads(report.to_json()), str(report))

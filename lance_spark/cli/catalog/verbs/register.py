@@ -6,7 +6,8 @@ import click
 
 from lance_spark.cli.catalog.printing import location_of, name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.program import dry_run_option, parse_properties, verb
+from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.core.options import pairs_of
 
 
 @verb("register")
@@ -25,7 +26,7 @@ def command(
     """
     from lance_spark.catalog.tables import plan_registration, register
 
-    catalog, given = session.catalog, parse_properties(properties)
+    catalog, given = session.catalog, pairs_of("-p", properties, "owner=me")
     plan = plan_registration(catalog, name, location, given)
     if not dry_run:
         register(plan)

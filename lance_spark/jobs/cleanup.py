@@ -1,0 +1,183 @@
+"""The job ``cleanup.py``: cleanup of a dataset, or of all tables of a catalog."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.cleanup.cleanup import CleanupPlan, open_plan, plan_cleanup
+from lance_spark.cleanup.lake import clean_lake
+from lance_spark.cleanup.many_tables import FleetOptions
+from lance_spark.cleanup.report import CleanupReport, LakeReport
+from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
+from lance_spark.cleanup.stored_plans import read_inventory
+from lance_spark.core.declared import add_arguments, at, values
+from lance_spark.core.options import storage_from
+from lance_spark.core.show import WorkProgress
+from lance_spark.engine.local import Engine
+from lance_spark.engine.session_spark import JobSession, Where, engine_for
+from lance_spark.errors import InvalidOption
+from lance_spark.jobs.job import HOW, add, command_line, run, show
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import dataset_at
+
+PARTIAL_FAILURE = 6
+_FREE = ("parallelism", "where", "log_level")
+
+
+def main(description: str | None, argv: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    return run(parser(description).parse_args(argv), _main)
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    with StageTimes() as times, JobSession("lance cleanup", arguments.log_level, times.say) as session:
+        engine = engine_for(_where(arguments), session, arguments.parallelism, times.tell)
+        report = _catalog(arguments, engine) if arguments.catalog else _dataset(arguments, session, engine)
+        times.end()
+    show(arguments, report)
+    if report.complete:
+        return 0
+    return (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
+
+
+def _catalog(arguments: argparse.Namespace, engine: Engine) -> LakeReport:
+    """Clean all tables of a catalog."""
+    if arguments.uri is not None:
+        raise InvalidOption("A dataset and --catalog cannot be combined.", hint="Leave one of them out.")
+    of_one_table = ("versions", "before_version", "only_branches", "plan_dir", "apply_plan", "inventory")
+    _check_plain(arguments, of_one_table, "--catalog")
+    catalog = open_catalog(arguments.catalog, storage_from(arguments.storage), arguments.catalog_mode)
+    options = FleetOptions(
+        _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
+    )
+    return clean_lake(catalog, options, engine, datetime.now(timezone.utc))
+
+
+def _dataset(arguments: argparse.Namespace, session: JobSession, engine: Engine) -> CleanupReport:
+    """Plan, store and apply, according to the arguments."""
+    if arguments.uri is None:
+        raise InvalidOption(
+            "No dataset was named.", hint="Give its path or URI, or --catalog ROOT for all of a catalog."
+        )
+    _check_plain(arguments, ("catalog_mode",), "a single dataset")
+    location = dataset_at(arguments.uri, storage_from(arguments.storage))
+    if arguments.apply_plan:
+        _check_alone(arguments)
+        directory = locate(arguments.apply_plan, location.storage_options)
+        plan = open_plan(location, directory, engine, time.time_ns())
+        return plan.apply(arguments.max_deletes_per_second)
+    plan = plan_cleanup(location, _policy(arguments), engine, time.time_ns(), _inventory(arguments, session))
+    if arguments.plan_dir:
+        plan = _stored(plan, arguments.plan_dir)
+    return plan.apply(arguments.max_deletes_per_second) if arguments.execute else plan.report()
+
+
+def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
+    stored = plan.store(directory)
+    print(f"plan {plan.facts.id} is stored in {directory}; carry it out with --apply-plan {directory}")
+    return stored
+
+
+def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
+    """The policy of the file; options on the command line replace its values."""
+    base = parse_policy(_text(arguments.policy)) if arguments.policy else CleanupPolicy()
+    return replace(base, **values(at(CleanupPolicy, "job"), vars(arguments), base))
+
+
+def _check_alone(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption for policy options with a stored plan: they would be ignored."""
+    free = {"uri", "apply_plan", "execute", "report", "storage", "max_deletes_per_second", *_FREE}
+    _check_plain(arguments, set(vars(arguments)) - free, "--apply-plan", hint="The plan has its own policy.")
+
+
+def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: str, hint: str | None = None) -> None:
+    """Raise InvalidOption for options that make no sense with another one."""
+    plain = vars(parser(None).parse_args([]))
+    flags = {each.name: each.flag for each in at(CleanupPolicy, "job")}
+    for name, value in vars(arguments).items():
+        if name in names and value != plain[name]:
+            flag = flags.get(name, f"--{name.replace('_', '-')}")
+            raise InvalidOption(f"{flag} cannot be combined with {beside}.", hint=hint)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as problem:
+        raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
+
+
+def _inventory(arguments: argparse.Namespace, session: JobSession) -> Any:
+    """A table of path, size and last_modified, from Parquet or CSV."""
+    path = arguments.inventory
+    if not path:
+        return None
+    if _where(arguments) == "local":
+        return read_inventory(path)
+    reader = session().read
+    return reader.csv(path, header=True) if path.endswith((".csv", ".csv.gz")) else reader.parquet(path)
+
+
+def _where(arguments: argparse.Namespace) -> Where:
+    """An inventory may be too large for this process: Spark reads it, unless ``--where`` overrides that."""
+    where: Where = arguments.where
+    return "spark" if where == "auto" and arguments.inventory else where
+
+
+class StageTimes:
+    """Prints which stage runs, and how long each took."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._since = time.monotonic()
+
+    def __enter__(self) -> StageTimes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    def say(self, stage: str) -> None:
+        """Begin a stage, and end the one before."""
+        if stage != self._stage:
+            self.end()
+            self._stage, self._since = stage, time.monotonic()
+
+    def tell(self, progress: WorkProgress) -> None:
+        """Report progress; only stages are printed."""
+        self.say(progress.stage)
+
+    def end(self) -> None:
+        """End the last stage."""
+        if self._stage:
+            print(f"{self._stage:<22} {time.monotonic() - self._since:8.1f} s", file=sys.stderr, flush=True)
+        self._stage = ""
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The command line."""
+    made = command_line("cleanup", description)
+    add(made, "uri", "--catalog", "--catalog-mode")
+    which = made.add_argument_group("what is deleted; versions must meet all conditions that are given")
+    add_arguments(which, at(CleanupPolicy, "job"))
+    which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
+    how = made.add_argument_group("how")
+    how.add_argument("--execute", action="store_true", help="delete; without it, only show what would be deleted")
+    how.add_argument("--plan-dir", metavar="DIR", help="store the plan there")
+    how.add_argument("--apply-plan", metavar="DIR", help="carry out a stored plan, after checking the dataset again")
+    how.add_argument(
+        "--inventory", metavar="FILE", help="path, size, last_modified as Parquet or CSV: lists only manifests"
+    )
+    add(how, "--report", "--parallelism")
+    how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
+    add(how, *HOW)
+    return made

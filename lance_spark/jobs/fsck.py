@@ -1,0 +1,86 @@
+"""The job ``fsck.py``: checks of a dataset or a catalog, and repairs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.core.declared import add_arguments, at, typed_at
+from lance_spark.core.options import storage_from
+from lance_spark.core.show import WorkProgress
+from lance_spark.engine.local import Engine
+from lance_spark.engine.session_spark import JobSession, engine_for
+from lance_spark.errors import InvalidOption
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.lake import fsck_catalog
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_combination
+from lance_spark.fsck.repair import fsck_and_repair
+from lance_spark.fsck.report import CatalogFsckReport, FsckReport
+from lance_spark.fsck.undo import undo
+from lance_spark.jobs.job import HOW, add, command_line, run, say, show
+from lance_spark.storage.resolving import dataset_at
+
+PARTLY_REPAIRED = 6
+
+
+def main(description: str | None, argv: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    return run(parser(description).parse_args(argv), _main)
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    _check(arguments)
+    if arguments.undo:
+        print(undo(dataset_at(arguments.uri, storage_from(arguments.storage)), arguments.undo))
+        return 0
+    with JobSession("lance fsck", arguments.log_level, _say) as session:
+        report = _run(arguments, engine_for(arguments.where, session, arguments.parallelism, _tell))
+    show(arguments, report)
+    return report.exit_code_after_repair(PARTLY_REPAIRED) if isinstance(report, FsckReport) else report.exit_code
+
+
+def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogFsckReport:
+    options, storage = typed_at("job", FsckOptions, vars(arguments)), storage_from(arguments.storage)
+    if arguments.catalog:
+        return fsck_catalog(open_catalog(arguments.catalog, storage), options, engine, datetime.now(timezone.utc))
+    location = dataset_at(arguments.uri, storage)
+    if not arguments.repair:
+        return fsck(location, options, engine, time.time_ns())
+    repair = typed_at("job", RepairOptions, vars(arguments), dry_run=not arguments.execute)
+    return fsck_and_repair(location, options, repair, engine, time.time_ns())
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption for options that cannot be combined."""
+    if (arguments.uri is None) == (arguments.catalog is None):
+        raise InvalidOption("Name either a dataset or --catalog.", hint="Give one of them.")
+    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clones or arguments.clones_from):
+        raise InvalidOption(
+            "--repair, --undo, --clone and --clones-from are for one dataset.", hint="Repair tables one by one."
+        )
+    check_combination(vars(arguments))
+
+
+def _tell(progress: WorkProgress) -> None:
+    if not progress.done:
+        _say(progress.stage)
+
+
+def _say(stage: str) -> None:
+    say(f"{stage} ...")
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The command line."""
+    made = command_line("fsck", description)
+    add(made, "uri", "--catalog")
+    add_arguments(made, at(FsckOptions, "job"))
+    made.add_argument("--repair", action="store_true", help="show the repairs that are possible; all can be undone")
+    made.add_argument("--execute", action="store_true", help="with --repair: do it")
+    add_arguments(made, at(RepairOptions, "job"))
+    made.add_argument("--undo", metavar="RECORD", help="undo the repair of that id, or the 'last' one")
+    add(made, "--report", "--parallelism", *HOW)
+    return made

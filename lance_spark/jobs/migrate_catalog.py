@@ -1,0 +1,56 @@
+"""The job ``migrate_catalog.py``: a catalog of V1 becomes one of V2."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.catalog.migrate import Migration, migrate
+from lance_spark.core.options import storage_from
+from lance_spark.core.show import table
+from lance_spark.jobs.job import add, command_line, run
+from lance_spark.storage.small_files import write_report
+
+
+def main(description: str | None, argv: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    return run(parser(description).parse_args(argv), _main)
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    storage = storage_from(arguments.storage)
+    migration = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
+    print(_text(migration))
+    if arguments.report:
+        _write_report(migration, arguments.report, storage)
+    return 0
+
+
+def _text(migration: Migration) -> str:
+    """A row per directory, and a one-line summary."""
+    rows = [(str(name), f"{name.name}.lance", migration.state) for name in migration.tables]
+    rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in migration.skipped]
+    summary = migration.summary if migration.executed else f"dry run: {migration.summary}"
+    return "\n\n".join(part for part in (table(("table", "directory", "state"), rows), summary) if part)
+
+
+def _write_report(migration: Migration, path: str, storage: dict[str, str]) -> None:
+    said = {
+        "catalog": migration.catalog.uri,
+        "executed": migration.executed,
+        "tables": [{"name": str(name), "directory": f"{name.name}.lance"} for name in migration.tables],
+        "registered_before": migration.registered,
+        "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in migration.skipped],
+    }
+    write_report(path, json.dumps(said, indent=2), storage)
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The command line."""
+    made = command_line("migrate_catalog", description)
+    made.add_argument("root", metavar="ROOT", help="the catalog's directory: a path or a URI")
+    made.add_argument("--execute", action="store_true", help="carry it out; without it, only show what would be done")
+    add(made, "--report", "--storage")
+    return made

@@ -1,0 +1,27 @@
+"""The options of a branch merge. Light: a command shows them without loading what merges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_spark.core.declared import Place, option
+
+_PLACES: tuple[Place, ...] = ("shell", "sql")
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How to merge. A cherry-pick and a revert also take the last two, and a pull all but ``reference``."""
+
+    ff_only: bool = option(
+        False,
+        "refuse anything but a fast-forward: the branch that gets the changes must have none of its own",
+        places=_PLACES,
+    )
+    reference: bool = option(
+        False,
+        "copy no data: read the other branch's files where they are; then it cannot be deleted",
+        places=_PLACES,
+    )
+    message: str | None = option(None, "a message of the new version, for the log", short="m", places=_PLACES)
+    dry_run: bool = option(False, "only show what would happen", short="n", places=_PLACES)
