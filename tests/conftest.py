@@ -92,7 +92,7 @@ def _sample(cases, part):
 def _is_for_this_spark(case):
     """What the other Spark has all cases of runs here with some of them: always the same ones."""
     parts = [mark.args[1] for mark in case.iter_markers("less_on") if mark.args[0] == _SPARK]
-    return all(random.Random(case.nodeid).random() < part for part in parts)
+    return all(random.Random(case.name).random() < part for part in parts)
 
 
 def _turn(directory):
