@@ -46,7 +46,7 @@ lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	@$(call in_venv,$(VENV)) -m pytest --quiet tests/unit/test_architecture.py -k 'circles or name or decisions or jvm'
+	@$(call in_venv,$(VENV)) -m pytest --quiet tests/whole/test_architecture.py -k 'circles or name or decisions or jvm'
 
 dist: venv ## wheel and sdist in dist/; the wheel is installed into a fresh environment and the demo run from it
 	@.ci/dist $(VENV)/bin/uv '$(NEWEST)'

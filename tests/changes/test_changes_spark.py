@@ -1,6 +1,6 @@
 """``LanceTable.changes``: the same rows as in this process, as DataFrames, with and without a shuffle.
 
-What each operation gives is in tests/store/test_changes_between.py, without Spark.
+What each operation gives is in tests/changes/test_changes_between.py, without Spark.
 """
 
 from pathlib import Path

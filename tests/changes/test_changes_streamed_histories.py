@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.cleanup_datasets import clean
 from support.feeds import replayed, state
 from support.stream_sources import Query, ids
-from test_change_feed_histories import History
+from test_changes_histories import History
 
 from lance_spark.core.refs import PinnedVersion
 

@@ -3,7 +3,7 @@
 These have no test on local datasets, for a reason:
 
 - overlays as pylance reads them: pylance 14.0.2 neither writes nor opens versions with overlays; that they are
-  named is tested on bytes in tests/unit/test_manifest_decode.py.
+  named is tested on bytes in tests/format/test_format_manifest_decode.py.
 - each branch's own automatic cleanup: nothing cascades here, all branches are marked together; rules for branches
   are the policy's.
 - row maps below ``_fri``: pylance 14.0.2 writes none. The directory is of unknown kind here, and never deleted.

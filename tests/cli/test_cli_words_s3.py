@@ -1,6 +1,6 @@
 """The script in docs/lance-git.md on S3: git's eleven words on a dataset, through real processes.
 
-On a local disk tests/spark/test_documentation.py types it into a shell.
+On a local disk tests/whole/test_documentation.py types it into a shell.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance import DatasetBasePath
-from test_manifest_real import OLD, append, everything, manifests, old_chains
+from test_format_manifest_real import OLD, append, everything, manifests, old_chains
 
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import DeletionFile, decode_contents

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from lance.dataset import LanceOperation
 from support.manifest_bytes import field, head, manifest_file
-from test_manifest_real import OLD, append, everything, manifests, old_chains
+from test_format_manifest_real import OLD, append, everything, manifests, old_chains
 
 from lance_spark.errors import CorruptData
 from lance_spark.format.manifest import decode_head

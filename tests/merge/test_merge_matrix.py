@@ -1,6 +1,6 @@
 """Merges of real datasets: what pylance's operations leave in manifests, what it commits, and what it reads later.
 
-tests/unit/test_merge_threeway.py has every cell of the conflict matrix. Here each kind of commit is enough, in each
+tests/merge/test_merge_threeway.py has every cell of the conflict matrix. Here each kind of commit is enough, in each
 role; all pairs of changes are tried at night.
 """
 

@@ -56,7 +56,7 @@ UPKEEP = {
     "maintain": lambda t: t.maintain(execute=True) if not t.branch else None,
     "merge of a branch": lambda t: t.branches.merge("work", into=t.branch or "main"),
 }
-COVERED = {"enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/store/test_protected_branches.py"}
+COVERED = {"enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/refs/test_refs_protected.py"}
 SQL = [
     "INSERT INTO {t} VALUES (200, 1)",
     "INSERT OVERWRITE {t} VALUES (200, 1)",
@@ -88,7 +88,7 @@ BY_DAY = (
     "CREATE OR REPLACE",
     "CALL lake.system.restore",
 )
-"""What destroys most. The others end in the same doors, of which tests/store/test_protected_branches.py tries each."""
+"""What destroys most. The others end in the same doors, of which tests/refs/test_refs_protected.py tries each."""
 BRANCHES = ["main", pytest.param("exp", marks=pytest.mark.nightly)]
 WHOLE = ["DROP TABLE lake.ns1.protected", "DROP TABLE lake.ns1.protected PURGE", "DROP NAMESPACE lake.ns1 CASCADE"]
 

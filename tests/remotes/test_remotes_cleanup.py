@@ -23,7 +23,7 @@ from support.remote_datasets import (
     read,
     refused,
 )
-from test_remote_fetching import appended, compacted, deleted, overwritten, updated
+from test_remotes_fetching import appended, compacted, deleted, overwritten, updated
 
 from lance_spark.errors import PermissionDenied, Refused
 from lance_spark.storage import refs

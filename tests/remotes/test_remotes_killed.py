@@ -13,7 +13,7 @@ from support.cleanup_datasets import age_all
 from support.merge_datasets import clean_all
 from support.processes import PATIENCE, processes
 from support.remote_datasets import assert_all_sound, begun, stores_of_their_own, tell_steps
-from test_remote_interrupted import STORIES, Places, assert_between, assert_done, everything
+from test_remotes_interrupted import STORIES, Places, assert_between, assert_done, everything
 
 from lance_spark.errors import AlreadyExists
 

@@ -24,7 +24,7 @@ from support.remote_datasets import (
     read,
     refused,
 )
-from test_remote_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, updated
+from test_remotes_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, updated
 
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log

@@ -1,6 +1,6 @@
 """Queries on Spark Connect whose server is killed with its JVM, or whose client alone; another client goes on.
 
-See tests/spark/test_streams_killed.py.
+See tests/streams/test_streams_killed_spark.py.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Queries out of and into datasets on S3 whose driver is killed. See tests/spark/test_streams_killed.py."""
+"""Queries out of and into datasets on S3 whose driver is killed. See tests/streams/test_streams_killed_spark.py."""
 
 import pytest
 from support.killed_streams import Queries

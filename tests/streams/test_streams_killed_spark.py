@@ -1,7 +1,7 @@
 """Real streaming queries whose driver is killed with its JVM, and started again: every row is there once.
 
-On S3: tests/s3/test_s3_streams_killed.py. On Spark Connect: tests/connect/test_streams_killed_on_connect.py. Without
-Spark: tests/store/test_stream_sink_killed.py.
+On S3: tests/streams/test_streams_killed_s3.py. On Spark Connect: tests/streams/test_streams_killed_connect.py. Without
+Spark: tests/streams/test_streams_sink_killed.py.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Write, audit, publish, as docs/streaming.md has it, while the stream into the branch and one out of main run on.
 
-Step by step, and by day: tests/store/test_streams_published.py.
+Step by step, and by day: tests/streams/test_streams_published.py.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A stream of rows or changes from any branch, without Spark: what each commit gives, where it begins, what it refuses.
 
-Which versions a batch takes and what an offset is: tests/unit/test_streams_source.py.
+Which versions a batch takes and what an offset is: tests/streams/test_streams_source_rules.py.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """A merge that brings a compaction along, in a stream of appended rows: its new rows come once, and nothing else does.
 
-Whatever happens to the two branches: tests/property/test_stream_histories.py. Which rows are new is decided in
-tests/unit/test_streams_source_merged.py.
+Whatever happens to the two branches: tests/changes/test_changes_streamed_histories.py. Which rows are new is decided in
+tests/streams/test_streams_source_merged_rules.py.
 """
 
 import shutil

@@ -1,6 +1,6 @@
 """``spark.readStream.format("lance")``: what Spark asks for and gets.
 
-What each commit gives, where a stream begins and what it refuses: tests/store/test_stream_source.py, without Spark.
+What each commit gives, where a stream begins and what it refuses: tests/streams/test_streams_source.py, without Spark.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Whether a page says what came out of a shell: the check behind tests/spark/test_documentation.py can fail."""
+"""Whether a page says what came out of a shell: the check behind tests/whole/test_documentation.py can fail."""
 
 from __future__ import annotations
 
