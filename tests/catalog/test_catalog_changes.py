@@ -24,6 +24,8 @@ from lance_spark.catalog.entry_rules import (
 from lance_spark.catalog.rules import identify_namespace, identify_table
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused
 
+pytestmark = pytest.mark.pure
+
 EXTRA = pa.schema([*SCHEMA, pa.field("owner", pa.string()), pa.field("sizes", pa.list_(pa.int64()))])
 CATALOG = [
     Entry("ns", "namespace", None, '{"a":"b"}'),

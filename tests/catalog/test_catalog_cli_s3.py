@@ -11,6 +11,8 @@ from support.s3_tables import rows, write
 
 from lance_spark.cli.catalog.main import main
 
+pytestmark = pytest.mark.s3
+
 JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
 
 

@@ -22,6 +22,8 @@ from lance_spark.catalog.rules import Catalog, identify_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, InvalidOption
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("paths", "is_table"),

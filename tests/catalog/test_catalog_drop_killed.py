@@ -17,7 +17,7 @@ from lance_spark.catalog.removing import collect_orphans, drop_table, plan_orpha
 
 CHANGES = ("os.remove", "os.rmdir", "os.rename")
 MODES = {"v1": "t", "v2": "t", "compatibility": "t", "compatibility, in a namespace": "ns.t"}
-AT = [at if at in (2, 9, 11) else pytest.param(at, marks=pytest.mark.nightly) for at in range(25)]
+AT = [at if at in (2, 9, 11) else pytest.param(at, marks=pytest.mark.when(day=0)) for at in range(25)]
 
 
 def die_at(number, uri, mode, name):

@@ -17,6 +17,8 @@ from lance_spark.catalog.entry_rules import (
 )
 from lance_spark.errors import CorruptData, InvalidOption
 
+pytestmark = pytest.mark.pure
+
 
 def test_properties_are_json_as_pylance_writes_it():
     assert encode_properties({"a": "b", "ü": "ß"}) == '{"a":"b","ü":"ß"}'

@@ -19,6 +19,8 @@ from lance_spark.catalog.rules import (
 )
 from lance_spark.errors import InvalidName
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("typed", "parts"),

@@ -1,23 +1,18 @@
 """A catalog on S3: the same answers, few requests, one winner, and a store that fails is never an empty catalog."""
 
-import os
 import pickle
 import random
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import lance
 import pytest
 import s3fs
 from lance.namespace import DirectoryNamespace
 from lance_namespace import DescribeTableRequest, ListTablesRequest
-from support.s3_tables import objects
-
-sys.path.append(str(Path(__file__).parents[1] / "store"))
-
 from support.catalog_work import assert_sound, attempt, create, value_of, wander
+from support.kinds import NIGHT
 from support.processes import Job, Team
+from support.s3_tables import objects
 
 from lance_spark.catalog import directories
 from lance_spark.catalog.lookup import (
@@ -35,10 +30,10 @@ from lance_spark.catalog.tables import declare_table, deregister_table, register
 from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, StorageFailure
 from lance_spark.storage.datasets import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.5)
+pytestmark = [pytest.mark.s3, pytest.mark.when(newest=0.5)]
 
 TEAM = 8
-ROUNDS = 20 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 1
+ROUNDS = 20 if NIGHT else 1
 """Of three races each, in each of two modes. The store and the proxy take most of their time."""
 
 
@@ -227,8 +222,8 @@ def test_a_marker_that_is_being_made_by_somebody_else_is_asked_for_again(bucket,
     ("mode", "fate", "error"),
     [
         ("compatibility", "403 AccessDenied", PermissionDenied),
-        pytest.param("v2", "500 InternalError", StorageFailure, marks=pytest.mark.nightly),
-        pytest.param("v1", "403 AccessDenied", PermissionDenied, marks=pytest.mark.nightly),
+        pytest.param("v2", "500 InternalError", StorageFailure, marks=pytest.mark.when(day=0)),
+        pytest.param("v1", "403 AccessDenied", PermissionDenied, marks=pytest.mark.when(day=0)),
         ("v1", "500 InternalError", StorageFailure),
     ],
 )
@@ -309,7 +304,7 @@ def team():
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 @pytest.mark.parametrize("mode", ["v2", "compatibility"])
 def test_of_eight_processes_one_wins(team, bucket, faulty, storage_through, mode):
     """Through the proxy: moto looks whether a key is there and writes it in two steps, a real store in one."""

@@ -16,8 +16,7 @@ from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound,
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.less_on("oldest", 0.25),
-    pytest.mark.less_on("newest", 0.6),
+    pytest.mark.when(oldest=0.25, newest=0.6),
     pytest.mark.usefixtures("both_ways"),
 ]
 
@@ -66,7 +65,7 @@ def test_a_table_is_written_and_read_by_its_name_in_every_spelling(spark, cat):
     assert sorted(found.to_table()["id"].to_pylist()) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_the_modes_of_a_write(spark, cat):
     name = "ns1.flights"
     save(numbers(spark, 0, 2), cat, name)
@@ -84,7 +83,7 @@ def test_the_modes_of_a_write(spark, cat):
         cat.write_table(numbers(spark, 7, 8), name, mode="upsert")
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_failed_job_gives_the_name_back(spark, cat):
     def fail(batches):
         yield from batches
@@ -99,7 +98,7 @@ def test_a_failed_job_gives_the_name_back(spark, cat):
     assert (cat.table_exists("ns1.flights"), directories(cat)) == (False, set())
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_table_that_is_dropped_while_it_is_written_is_a_conflict_and_leaves_nothing(spark, cat):
     def during(batches):
         yield from batches
@@ -110,7 +109,7 @@ def test_a_table_that_is_dropped_while_it_is_written_is_a_conflict_and_leaves_no
     assert (cat.list_tables("ns1"), directories(cat)) == ([], set())
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_what_cannot_be_written_is_refused_in_our_own_words(spark, cat):
     with pytest.raises(NotFound, match="no namespace 'ns3'") as caught:
         cat.write_table(numbers(spark, 0, 1), "ns3.flights")
@@ -123,7 +122,7 @@ def test_what_cannot_be_written_is_refused_in_our_own_words(spark, cat):
     assert ids(cat.table("flights").to_df()) == [0, 1, 2]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 @pytest.mark.parametrize(
     ("options", "name", "error", "words"),
     [
@@ -143,7 +142,7 @@ def test_a_read_of_what_is_not_there_tells_what_is_meant(spark, cat, options, na
         load(spark, cat, name, **options)
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_views_let_sql_ask_all_tables(spark, cat):
     put(cat, "my-table")
     put(cat, "ns1.ns2.flights", 1, 9)
@@ -164,7 +163,7 @@ def test_views_let_sql_ask_all_tables(spark, cat):
         spark.catalog.dropTempView(view)
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_namespaces_and_tables_are_listed_in_pages_and_described(cat):
     for name in ("b", "a", "ns1.`x.y`", "ns1.ns2.c"):
         put(cat, name)
@@ -188,7 +187,7 @@ def test_namespaces_and_tables_are_listed_in_pages_and_described(cat):
         cat.list_tables("ns9")
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_tables_are_renamed_moved_taken_out_put_back_and_dropped(cat):
     put(cat, "a")
     cat.rename_table("a", "ns1.b")
@@ -206,7 +205,7 @@ def test_tables_are_renamed_moved_taken_out_put_back_and_dropped(cat):
     assert not cat.namespace_exists("ns1")
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_directories_of_tables_are_migrated(spark, tmp_path):
     root = str(tmp_path / "old")
     lance.write_dataset(pa.table({"id": [1]}), f"{root}/t.lance")
@@ -217,7 +216,7 @@ def test_directories_of_tables_are_migrated(spark, tmp_path):
     assert LanceCatalog(spark, root, mode="v2").table("t").count_rows() == 1
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_catalog_goes_to_executors_without_its_session(spark, cat):
     put(cat, "ns1.flights")
 
@@ -234,7 +233,7 @@ def test_a_catalog_goes_to_executors_without_its_session(spark, cat):
     assert again.table("ns1.flights").to_df(filter="id = 1").count() == 1
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_no_text_shows_a_storage_option(spark, tmp_path):
     cat = LanceCatalog(spark, str(tmp_path / "lake"), {"aws_secret_access_key": "hush-hush"})
     cat.write_table(numbers(spark, 0, 1), "t")

@@ -5,6 +5,8 @@ import pytest
 from lance_spark.catalog.rules import Identifier, quoted_view, view_names
 from lance_spark.errors import Refused
 
+pytestmark = pytest.mark.pure
+
 
 def test_a_view_is_called_as_its_table_with_underscores_for_dots():
     tables = [Identifier(("flights",)), Identifier(("ns1", "ns2", "flights")), Identifier(("ns1", "a.b c"))]

@@ -10,6 +10,8 @@ from lance_spark.errors import Conflict
 from lance_spark.tables.write import begin, finish, give_up, plan_write
 from lance_spark.write.pylance import write_rows
 
+pytestmark = pytest.mark.s3
+
 NAMES = ("my table", "ns.tä")
 """One whose directory has the name that V1 gives it, and one whose directory is a hash."""
 

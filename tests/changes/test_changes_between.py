@@ -1,5 +1,5 @@
 """Change feeds of real datasets: what each operation of pylance and of this package leaves in manifests, and what the
-feed makes of it. tests/changes/test_changes_histories.py has random histories, tests/changes/test_changes_spark.py Spark.
+feed makes of it. test_changes_histories.py has random histories, test_changes_spark.py Spark.
 """
 
 import shutil

@@ -1,10 +1,13 @@
 """Fragments of two versions, told apart by the names of their data files."""
 
+import pytest
 from support.manifest_bytes import COLUMN, column, data_file, deletion_file, field, fragment, head, manifest_file
 
 from lance_spark.format.contents import decode_contents
 from lance_spark.format.manifest import BasePath
 from lance_spark.format.operations import match, stat, stat_of_all
+
+pytestmark = pytest.mark.pure
 
 FORMAT = field(15, field(1, "lance") + field(2, "2.2"))
 BASES = {0: BasePath("/origin", True)}

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from lance_spark.format.row_values import hash_rows
 
+pytestmark = pytest.mark.pure
+
 NAN = float("nan")
 
 

@@ -3,10 +3,13 @@
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.format.row_values import HASHED, compare_hashed, hashed
+
+pytestmark = pytest.mark.pure
 
 
 def table(rows):

@@ -7,6 +7,8 @@ from lance_spark.changes.image_rules import changes, pair, unpaired, updates
 from lance_spark.changes.rules import Commit, FeedColumns, FeedOptions, FeedReading
 from lance_spark.core.location import DatasetLocation
 
+pytestmark = pytest.mark.pure
+
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
 

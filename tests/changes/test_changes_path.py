@@ -9,6 +9,8 @@ from lance_spark.core.refs import ROOT, Branch, PinnedVersion
 from lance_spark.errors import Refused
 from lance_spark.format.operations import VersionSpan
 
+pytestmark = pytest.mark.pure
+
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 BRANCHES = {
     "exp": Branch("exp", None, 5, NOW),

@@ -26,6 +26,8 @@ from lance_spark.format.contents import Field
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import ACTION
 
+pytestmark = pytest.mark.pure
+
 COMMIT = Commit(2, 0, "main")
 RENAMED = (ID, Field(1, -1, "w", "int64", True, ()))
 RETYPED = (ID, Field(2, -1, "v", "double", True, ()))

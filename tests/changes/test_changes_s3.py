@@ -14,6 +14,8 @@ from lance_spark.refs.refs import create_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import resolve
 
+pytestmark = pytest.mark.s3
+
 
 def test_what_a_branch_changed_and_a_version_that_is_gone(table, storage, client, bucket):
     write(table, storage, [1, 2, 3])

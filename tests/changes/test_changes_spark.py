@@ -15,7 +15,7 @@ from support.merge_datasets import exp, forked, head, table
 from lance_spark import LanceTable
 from lance_spark.errors import NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +88,7 @@ def test_types_of_every_kind_cross_to_spark(spark, uri):
     assert frame.schema["vec"].metadata == handle.schema["vec"].metadata != {}
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_what_cannot_be_told_is_refused_when_it_is_asked_for(spark, uri):
     changed(uri)
     Path(uri, "tree", "exp", "_versions", f"{2**64 - 1 - 6:020}.manifest").unlink()
@@ -98,7 +98,7 @@ def test_what_cannot_be_told_is_refused_when_it_is_asked_for(spark, uri):
     assert handle.changes(7).count() == 2
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_without_a_session_it_says_what_to_do_instead(uri, monkeypatch):
     lance.write_dataset(table(0, 3), uri)
     monkeypatch.setattr("lance_spark.spark.rows.needed_session", refuse)

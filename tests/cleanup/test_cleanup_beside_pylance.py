@@ -17,6 +17,7 @@ from datetime import timedelta
 import lance
 import pytest
 from support.cleanup_datasets import BLOB_DIGITS, NOW, UUID, age_all, candidates, plan, put
+from support.kinds import NIGHT
 from support.local_datasets import numbers
 
 KINDS = {"temporary_manifest": "staging"}
@@ -123,7 +124,7 @@ ORPHANS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(480 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 24))
+@pytest.mark.parametrize("seed", range(480 if NIGHT else 24))
 def test_the_same_files_go_as_with_pylance_on_random_histories(uri, seed):
     rng = random.Random(seed)
     history(uri, rng)

@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from lance_spark.cleanup.sweep_rules import (
     sum_up,
     to_candidates,
 )
+
+pytestmark = pytest.mark.pure
 
 NAMES = ("main", "exp/a")
 

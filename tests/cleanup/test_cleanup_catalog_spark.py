@@ -13,7 +13,7 @@ import pytest
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.catalog.tables import declare_table
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
 
 

@@ -1,11 +1,14 @@
 """What became live since the mark: whoever tags, branches, restores or commits during a run wins."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.rules import Verdict
 from lance_spark.cleanup.sweep_rules import newly_live
+
+pytestmark = pytest.mark.pure
 
 
 def verdict(*kept):

@@ -8,6 +8,8 @@ from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, sur
 from lance_spark.errors import CorruptData
 from lance_spark.survey.rules import contradictions, manifest_at, not_explained, still_listed
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("seen", "word"),

@@ -15,6 +15,8 @@ from lance_spark.cleanup.sweep_rules import SUMS, newly_live
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData
 
+pytestmark = pytest.mark.pure
+
 SECRET = "s3cr3t"
 LOCATION = DatasetLocation(ROOT, (("aws_secret_access_key", SECRET),))
 ROW = {

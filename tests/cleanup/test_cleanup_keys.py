@@ -8,6 +8,8 @@ from support.cleanup_surveys import CLONE, ROOT, chain, realpath, survey
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.format.manifest import BasePath, NamedFile
 
+pytestmark = pytest.mark.pure
+
 
 def resolver(*chains, repositories=(ROOT, CLONE)):
     return KeyResolver(survey(*(chains or (chain(),)), repositories=repositories), realpath)

@@ -22,6 +22,7 @@ from support.cleanup_datasets import (
     reads,
     versions,
 )
+from support.kinds import NIGHT
 from support.local_datasets import numbers
 from support.processes import PATIENCE, processes
 
@@ -29,7 +30,7 @@ from lance_spark.cleanup import cleanup
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(48 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 12)
+SEEDS = range(48 if NIGHT else 12)
 BATCH = 40
 """Files per batch, so that there are many batches to be killed in."""
 LEFT = {None: [2, 9, 29, 30], "a": [12, 38], "a/b": [41], "c": [58]}

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from lance_spark.storage.deleting import Pace, retry_delay
 
+pytestmark = pytest.mark.pure
+
 
 def test_without_a_limit_nothing_waits():
     pace = Pace(None)

@@ -7,6 +7,8 @@ import pytest
 from lance_spark.cleanup.rules import DEFAULT_OLDER_THAN, DEFAULT_UNVERIFIED_AGE, CleanupPolicy, VersionRule
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 TWO_WEEKS = VersionRule(older_than=timedelta(days=14))
 DAY = timedelta(days=1)
 

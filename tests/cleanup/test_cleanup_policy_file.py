@@ -8,6 +8,8 @@ import pytest
 from lance_spark.cleanup.rules import CleanupPolicy, VersionRule, parse_policy
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 EXAMPLE = Path(__file__).parents[2] / "conf" / "cleanup-policy.toml"
 
 

@@ -13,6 +13,8 @@ from lance_spark.cleanup.reference_rules import LEFTOVER, MARKS, KeyResolver, cu
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.manifest import BasePath
 
+pytestmark = pytest.mark.pure
+
 
 def resolver(*chains):
     return KeyResolver(survey(*chains), realpath)

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from lance_spark.cleanup.report import CleanupReport
+
+pytestmark = pytest.mark.pure
 
 
 def planned(action, files, size, reason="why", example=None):

@@ -12,6 +12,8 @@ from lance_spark.cleanup.sweep_rules import newly_live
 from lance_spark.core.reflog import BRANCH, DELETED, DONE, FORGOTTEN, TAG, RefChange, TagState
 from lance_spark.core.refs import RETAIN_VERSIONS, PinnedVersion, read_lifetime
 
+pytestmark = pytest.mark.pure
+
 CLOCK = RunClock(NOW)
 EVERYTHING = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
 NUMBERS = (1, 2, 3, 4, 5)

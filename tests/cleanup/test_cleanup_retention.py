@@ -19,6 +19,8 @@ from lance_spark.cleanup.rules import (
 )
 from lance_spark.errors import Refused
 
+pytestmark = pytest.mark.pure
+
 CLOCK = RunClock(NOW)
 EVERYTHING = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)
 

@@ -11,6 +11,8 @@ from support.cleanup_surveys import DAY, HOUR, NOW, chain, fork, manifest, surve
 from lance_spark.cleanup.rules import CleanupPolicy, RunClock, VersionRule, judge, positions_of_unknown_age
 from lance_spark.errors import Refused
 
+pytestmark = pytest.mark.pure
+
 CLOCK = RunClock(NOW)
 BRANCHES = (None, "a", "a/b", "z")
 RULES = st.builds(

@@ -20,7 +20,7 @@ from lance_spark.refs.refs import create_tag
 from lance_spark.storage import deleting
 from lance_spark.storage.datasets import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.5)
+pytestmark = [pytest.mark.s3, pytest.mark.when(newest=0.5)]
 
 EVERYTHING = {"older_than": timedelta(0), "commit_window": timedelta(0), "error_if_tagged_old_versions": False}
 LEFT = {None: [2, 3, 7], "exp/b": [5]}
@@ -251,7 +251,7 @@ def unlisted(directory, fate):
         *((listing, DENIED, PermissionDenied) for listing in (*LISTINGS, VERSIONS, BRANCH_VERSIONS)),
         *((listing, FAILING, StorageFailure) for listing in ("/tree/", "/_clones/", VERSIONS, BRANCH_VERSIONS)),
         pytest.param(BRANCH_VERSIONS, SILENT, StorageFailure),
-        pytest.param("/tree/", SILENT, StorageFailure, marks=pytest.mark.nightly),
+        pytest.param("/tree/", SILENT, StorageFailure, marks=pytest.mark.when(day=0)),
     ],
 )
 def test_a_listing_that_is_not_given_stops_the_run_and_nothing_is_deleted(

@@ -14,9 +14,9 @@ from support.frames import all_files, numbers, save
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.2)]
 
-ONE_SPARK = pytest.mark.one_spark
+ONE_SPARK = pytest.mark.when(spark="newest")
 NOW = timedelta(0)
 EVERYTHING_OLD = CleanupPolicy(older_than=NOW, commit_window=NOW, error_if_tagged_old_versions=False)
 
@@ -57,7 +57,7 @@ def paths(plan):
     return sorted(table.select(["path", "kind", "size", "branch", "reason", "verified"]).to_pylist(), key=str)
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 @pytest.mark.parametrize(
     "policy",
     [
@@ -102,7 +102,7 @@ def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
     assert json.loads(report.to_json())["totals"]["deleted"]["files"] == dry.to_delete[0]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
     plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD, where="spark")
     frame = plan.candidates()
@@ -112,7 +112,7 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
         assert abs(Path(row.path).stat().st_mtime - row.last_modified.timestamp()) < 0.001
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     table.plan_cleanup(EVERYTHING_OLD, where="spark").store(str(tmp_path / "plan"))
@@ -125,7 +125,7 @@ def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, hi
     assert spark.read.parquet(str(tmp_path / "plan")).count() == report.to_delete[0]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
@@ -134,7 +134,7 @@ def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
         LanceTable.for_path(spark, str(tmp_path / "other.lance")).open_cleanup_plan(str(tmp_path / "plan"))
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     before = all_files(history)
     with pytest.raises(Refused, match="'two'"):
@@ -142,7 +142,7 @@ def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     assert all_files(history) == before
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, history):
     manifest = sorted(Path(history, "_versions").glob("*.manifest"))[2]
     manifest.write_bytes(manifest.read_bytes()[:-20])
@@ -152,7 +152,7 @@ def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, histo
     assert all_files(history) == before
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_an_inventory_is_used_instead_of_listing(spark, history):
     table = LanceTable.for_path(spark, history)
     whole = paths(table.plan_cleanup(EVERYTHING_OLD))
@@ -165,7 +165,7 @@ def test_an_inventory_is_used_instead_of_listing(spark, history):
     assert [row["path"] for row in found] == [row["path"] for row in whole if row["kind"] != "transaction"]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     clone = table.checkout(version=4).shallow_clone(str(tmp_path / "clone.lance"))
@@ -176,7 +176,7 @@ def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     assert lance.dataset(history).checkout_version(4).count_rows() == 40
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
     save(numbers(spark, 0, 3), uri)
     table = LanceTable.for_path(spark, uri)
@@ -190,7 +190,7 @@ def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
     assert len(lance.dataset(uri).versions()) == kept + 1
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_automatic_cleanup_is_refused_where_it_would_lose_data(spark, uri, tmp_path):
     dataset = lance.write_dataset(rows(0, 3), uri)
     table = LanceTable.for_path(spark, uri)

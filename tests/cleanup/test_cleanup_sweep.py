@@ -30,6 +30,8 @@ from lance_spark.cleanup.sweep_rules import DECIDED, FILES, decide, to_files
 from lance_spark.core.layout import Roots
 from lance_spark.storage.listing import LISTING
 
+pytestmark = pytest.mark.pure
+
 TWO = (False, True)
 """The first version goes, the second stays."""
 

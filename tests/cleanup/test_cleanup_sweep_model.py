@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_files import (
@@ -24,6 +25,8 @@ from support.cleanup_files import (
 from support.cleanup_surveys import DAY, NOW
 
 from lance_spark.cleanup.sweep_rules import DECIDED, decide
+
+pytestmark = pytest.mark.pure
 
 KEYS = st.frozensets(st.sampled_from(KEYS_OF_ALL), max_size=6)
 VERSIONS = st.lists(st.tuples(st.booleans(), st.booleans(), KEYS), max_size=4)

@@ -10,7 +10,7 @@ These have no test on local datasets, for a reason:
 - records of an external manifest store: datasets with one are not opened by their path.
 - managed blobs: objects below ``_blobs`` are of unknown kind and never deleted.
 - automatic cleanup is pylance's own; the table's methods that turn it on have tests of their own.
-- memory for 10,000 versions is measured by the benchmark; a throttling store is in tests/s3.
+- memory for 10,000 versions is measured by the benchmark; a throttling store is in test_cleanup_s3.py.
 - restoring from quarantine: deletion is for good, a quarantine is not offered.
 """
 

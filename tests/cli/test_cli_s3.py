@@ -12,6 +12,8 @@ from support.s3_tables import objects, opened, rows, write
 
 from lance_spark.cli.main import main
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture
 def lance_git(tmp_path, monkeypatch, capsys, storage):

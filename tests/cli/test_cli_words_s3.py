@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+pytestmark = pytest.mark.s3
+
 PAGE = Path(__file__).parents[2] / "docs" / "lance-git.md"
 WORDS = ("Repository", "Commit", "Clone", "Remote", "Branch", "Checkout", "Tag", "Log", "Fetch", "Pull", "Push")
 
@@ -48,7 +50,7 @@ def flights(start: int, distances: list[int]) -> pa.Table:
     return pa.table({"flight": pa.array(range(start, start + len(distances)), pa.int64()), "distance": distances})
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_the_script_runs(place, tmp_path):
     store, storage, environment = place
     work = tmp_path / "work"

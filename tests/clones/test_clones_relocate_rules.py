@@ -17,6 +17,8 @@ from lance_spark.clones.rules import (
 )
 from lance_spark.format.versions import Root
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("path", "is_dataset", "places"),

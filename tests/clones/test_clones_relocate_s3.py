@@ -7,6 +7,8 @@ from support.s3_tables import opened, rows, write
 from lance_spark.clones.relocate import relocate
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 EXPECTED = {None: [1, 3], "b": [3, 5], "b/nested": [3, 6]}
 
 

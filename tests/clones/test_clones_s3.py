@@ -11,6 +11,8 @@ from lance_spark.refs.refs import create_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.survey.survey import record_name
 
+pytestmark = pytest.mark.s3
+
 EXPECTED = {None: [1, 3], "b": [3, 5], "b/nested": [3, 5, 6], "own": [8]}
 
 

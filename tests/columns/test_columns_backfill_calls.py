@@ -18,6 +18,8 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.format.schema import number_type
 
+pytestmark = pytest.mark.pure
+
 BLOB = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
 TABLE = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("x", pa.float32()), ("v", pa.list_(pa.float32(), 2)), BLOB]

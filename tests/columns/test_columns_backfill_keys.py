@@ -10,6 +10,8 @@ import pytest
 from lance_spark.columns.rules import call_key, field_ids, fragment_key, function_identity, same_sources
 from lance_spark.format.contents import DataFile, DeletionFile, Field, Fragment
 
+pytestmark = pytest.mark.pure
+
 FIELDS = (
     Field(0, -1, "id", "int64", True, ()),
     Field(1, -1, "s", "struct", True, ()),

@@ -12,7 +12,7 @@ from lance_spark.format.evolution import AlterColumn, RenameColumn
 from lance_spark.refs.refs import create_branch
 from lance_spark.rows.rows import delete_where
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.mark.parametrize("branch", [None, "exp"])

@@ -20,6 +20,8 @@ from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import read_path
 
+pytestmark = pytest.mark.s3
+
 LOCAL = LocalRunner(2)
 
 

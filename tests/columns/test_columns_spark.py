@@ -9,7 +9,7 @@ from support.local_datasets import contents, written_since
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.6)]
 
 
 def some(first):

@@ -12,6 +12,8 @@ from lance_spark.core.declared import add_arguments, as_markdown, at, declared, 
 from lance_spark.core.options import Section
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 
 @dataclass(frozen=True)
 class Policy:

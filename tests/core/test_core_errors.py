@@ -9,6 +9,8 @@ import pytest
 from lance_spark import errors
 from lance_spark.errors import LanceSparkError
 
+pytestmark = pytest.mark.pure
+
 EXIT_CODES = {
     "LanceSparkError": 1,
     "InvalidOption": 2,

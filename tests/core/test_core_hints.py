@@ -15,6 +15,8 @@ from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, Refused
 from lance_spark.hints import Hint, of, said
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parents[2] / "lance_spark"
 DELETE = of("Delete it first: ", hints.delete_tag("v1"), ".")
 

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from lance_spark.core.layout import KeyRange, clip, tile
 
+pytestmark = pytest.mark.pure
+
 ROOTS = ["", "tree/a", "tree/a/b", "tree/a-b", "tree/é", "tree/日本/x", "tree/a.b", "tree/a0"]
 BITS = st.text("01", min_size=24, max_size=24)
 NAMES = st.one_of(

@@ -22,6 +22,8 @@ from lance_spark.core.layout import (
 )
 from lance_spark.errors import CorruptData
 
+pytestmark = pytest.mark.pure
+
 
 @given(st.integers(0, 2**64 - 1))
 def test_the_version_comes_back_from_the_name_of_its_manifest(version):

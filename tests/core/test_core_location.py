@@ -18,6 +18,8 @@ from lance_spark.core.location import (
 )
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 LINKS = {"/link": "/real/place"}
 SECRET = "wJalrXUtnFEMI"
 

@@ -6,6 +6,8 @@ from lance_spark.core.options import CatalogTable, take_catalog
 from lance_spark.core.table_options import parse_read_options, parse_write_options
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 
 def test_without_a_catalog_all_options_are_left():
     assert take_catalog({"path": "/a/b", "branch": "x"}, "load") == (None, {"path": "/a/b", "branch": "x"})

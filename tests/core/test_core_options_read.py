@@ -14,6 +14,8 @@ from lance_spark.core.table_options import (
 )
 from lance_spark.errors import InvalidName, InvalidOption
 
+pytestmark = pytest.mark.pure
+
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=timezone.utc)
 GOOD = {
     "branch": ("exp/delays", {"ref": RefSpec(branch="exp/delays")}),

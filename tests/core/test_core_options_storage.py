@@ -4,6 +4,8 @@ import pytest
 
 from lance_spark.core.options import fsspec_options, settled_endpoint, split_storage
 
+pytestmark = pytest.mark.pure
+
 KEYS = {"key": "AKIA", "secret": "hush", "token": "t0k"}
 
 

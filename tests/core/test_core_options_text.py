@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lance_spark.core import options
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 MOMENT = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
 
 

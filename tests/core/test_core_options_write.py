@@ -6,6 +6,8 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import WRITE_OPTIONS, FileOptions, WriteOptions, parse_write_options
 from lance_spark.errors import InvalidName, InvalidOption, Refused
 
+pytestmark = pytest.mark.pure
+
 NEW = {"branch": "b", "create_branch": "true"}
 GOOD = [
     ({"branch": "exp/delays"}, WriteOptions(branch="exp/delays")),

@@ -7,6 +7,8 @@ import pytest
 
 from lance_spark.core.show import Card, Grid, table, table_lines
 
+pytestmark = pytest.mark.pure
+
 EVIL = "<script>alert('x')</script> & \"co\""
 SECRET = "https://me:hush-hush@host/t?sig=hush-hush"
 GRID = Grid(("name", "files"), (("a", "1,200"), ("bb", "7")), right=frozenset({1}), title="tables")

@@ -6,6 +6,8 @@ import pytest
 
 from lance_spark.core.show import meant, moment_at
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("name", "known", "lead", "hint"),

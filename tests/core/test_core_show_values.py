@@ -25,6 +25,8 @@ from lance_spark.optimize.rules import FlattenResult, OptimizePlan, OptimizeResu
 from lance_spark.remotes.report import Fetched, FetchResult, PullResult, PushResult
 from lance_spark.rows.rules import ChangeResult
 
+pytestmark = pytest.mark.pure
+
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MADE = "2026-01-02 03:04:05 UTC"
 LEAKY = "https://me:hush-hush@host/t.lance?sig=hush-hush"

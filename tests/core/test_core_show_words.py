@@ -6,6 +6,8 @@ import pytest
 
 from lance_spark.core.show import counted, few, masked, moment, one_line, readable
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("size", "text"),

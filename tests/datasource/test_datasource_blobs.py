@@ -12,8 +12,7 @@ from lance_spark.errors import SchemaMismatch
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.less_on("oldest", 0.25),
-    pytest.mark.less_on("newest", 0.6),
+    pytest.mark.when(oldest=0.25, newest=0.6),
     pytest.mark.usefixtures("both_ways"),
 ]
 

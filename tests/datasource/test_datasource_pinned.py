@@ -16,8 +16,7 @@ from lance_spark.errors import Conflict, CorruptData, NotFound
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.less_on("oldest", 0.25),
-    pytest.mark.less_on("newest", 0.5),
+    pytest.mark.when(oldest=0.25, newest=0.5),
     pytest.mark.usefixtures("both_ways"),
 ]
 
@@ -37,7 +36,7 @@ def pushdown(spark, request):
     spark.conf.set(PUSHDOWN, before) if before is not None else spark.conf.unset(PUSHDOWN)
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 @pytest.mark.parametrize("schema", [None, "id bigint"], ids=["its schema", "given schema"])
 @pytest.mark.parametrize("branch", ["main", "exp"])
 def test_later_commits_never_change_a_data_frame(spark, uri, schema, branch):
@@ -55,7 +54,7 @@ def test_later_commits_never_change_a_data_frame(spark, uri, schema, branch):
     assert frame.union(frame).count() == 20
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_moved_tag_does_not_move_a_data_frame(spark, uri):
     lance.write_dataset(batch(0, 10), uri).tags.create("release", 1)
     frame = load(spark, uri, tag="release")
@@ -77,7 +76,7 @@ def test_a_data_frame_can_be_filtered_again_and_again(spark, uri, pushdown):
     assert frame.select("x").distinct().count() == 1
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_the_filter_option_belongs_to_its_own_data_frame(spark, uri, pushdown):
     lance.write_dataset(batch(0, 100), uri)
     few, all_rows = load(spark, uri, filter="id < 10"), load(spark, uri)
@@ -87,7 +86,7 @@ def test_the_filter_option_belongs_to_its_own_data_frame(spark, uri, pushdown):
     assert all_rows.exceptAll(few).count() == 90
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_two_versions_can_be_compared_in_one_query(spark, uri):
     lance.write_dataset(batch(0, 10), uri)
     lance.write_dataset(batch(5, 15), uri, mode="overwrite")
@@ -107,7 +106,7 @@ def test_a_data_frame_can_be_appended_to_the_dataset_it_was_read_from(spark, uri
     assert frame.count() == 10
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_dataset_replaced_by_another_one_is_not_mixed_with_it(spark, uri):
     lance.write_dataset(batch(0, 10), uri)
     frame = load(spark, uri)

@@ -12,8 +12,7 @@ from support.frames import all_files, ids, load, rows
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.less_on("oldest", 0.25),
-    pytest.mark.less_on("newest", 0.5),
+    pytest.mark.when(oldest=0.25, newest=0.5),
     pytest.mark.usefixtures("both_ways"),
 ]
 
@@ -120,7 +119,7 @@ def test_row_ids_and_addresses_are_those_of_pylance(spark, uri, stable):
     assert rows(load(spark, uri, filter="id > 10", **options)) == [row for row in expected if row[0] > 10]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_deleted_rows_and_columns_added_later_read_as_pylance_reads_them(spark, uri):
     dataset = lance.write_dataset(table(0, 30), uri, max_rows_per_file=7)
     dataset.delete("id IN (0, 6, 7, 29)")
@@ -137,7 +136,7 @@ def test_deleted_rows_and_columns_added_later_read_as_pylance_reads_them(spark, 
     assert rows(load(spark, uri, columns="id,twice", limit=5)) == expected[:5]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_large_fragments_are_split_into_row_ranges_that_cover_every_row_once(spark, uri):
     count = 300_000
     wide = pa.table({"id": pa.array(range(count), pa.int64()), "pad": pa.array([b"x" * 60] * count)})
@@ -152,7 +151,7 @@ def test_large_fragments_are_split_into_row_ranges_that_cover_every_row_once(spa
     assert ids(load(spark, uri, split_size="4m", limit=123_456).select("id")) == expected[:123_456]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_wide_table_is_counted(spark, uri):
     lance.write_dataset(pa.table({f"c{index}": [1, 2, None] for index in range(300)}), uri)
     assert load(spark, uri).count() == 3
@@ -180,7 +179,7 @@ def test_reading_leaves_no_trace_in_the_dataset(spark, history, tmp_path):
     assert all_files(history) == before
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_scalar_index_answers_the_filter_with_the_right_rows(spark, uri):
     dataset = lance.write_dataset(table(0, 40), uri, max_rows_per_file=10)
     dataset.create_scalar_index("id", "BTREE")

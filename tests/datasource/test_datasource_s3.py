@@ -7,7 +7,7 @@ from support.s3_tables import objects, opened, rows, write
 
 from lance_spark import LanceTable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.s3, pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_branch_is_written_by_spark_with_permission_for_its_directory_only(spa
     assert rows(table, storage) == [1]
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_rows_and_columns_of_a_branch_change_with_permission_for_its_directory_only(
     spark, table, bucket, client, storage, faulty, storage_through
 ):
@@ -101,8 +101,8 @@ def test_a_failed_job_removes_the_files_it_wrote(
     ("answer", "error", "words"),
     [
         ("403 AccessDenied", "PermissionDenied", "Check the credentials"),
-        pytest.param("500 InternalError", "StorageFailure", "Check the endpoint", marks=pytest.mark.nightly),
-        pytest.param("404 NoSuchBucket", "NotFound", "Check the bucket name", marks=pytest.mark.nightly),
+        pytest.param("500 InternalError", "StorageFailure", "Check the endpoint", marks=pytest.mark.when(day=0)),
+        pytest.param("404 NoSuchBucket", "NotFound", "Check the bucket name", marks=pytest.mark.when(day=0)),
     ],
 )
 def test_spark_shows_what_the_store_said_and_what_to_do(spark, table, storage, faulty, options, answer, error, words):

@@ -15,6 +15,8 @@ from lance_spark.disk_usage.report import CatalogStorage, StorageReport, nothing
 from lance_spark.disk_usage.rules import Costs, attribute, holders_of, portions
 from lance_spark.errors import NotFound
 
+pytestmark = pytest.mark.pure
+
 MANIFEST = 100
 
 

@@ -13,6 +13,8 @@ from lance_spark.engine import local
 from lance_spark.engine.local import LocalRunner
 from lance_spark.optimize.rules import OptimizeProgress
 
+pytestmark = pytest.mark.pure
+
 NUMBERS = pa.schema([("number", pa.int64())])
 
 

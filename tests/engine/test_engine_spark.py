@@ -16,7 +16,7 @@ from lance_spark.engine import local
 from lance_spark.engine.local import LITTLE, Work
 from lance_spark.engine.session_spark import SparkRunner
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 EVERYTHING_OLD = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
 
@@ -63,7 +63,7 @@ def nothing_is_little(monkeypatch):
 
 @pytest.mark.parametrize(
     ("files", "where"),
-    [(LITTLE.copies, "local"), pytest.param(LITTLE.copies + 1, "spark", marks=pytest.mark.nightly)],
+    [(LITTLE.copies, "local"), pytest.param(LITTLE.copies + 1, "spark", marks=pytest.mark.when(day=0))],
 )
 def test_a_merge_goes_to_spark_with_its_first_file_too_many(table, tags, jobs, files, where):
     append(table, "exp", 100, files)

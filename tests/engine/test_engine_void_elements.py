@@ -6,6 +6,8 @@ from pyspark.sql import types as st
 
 from lance_spark.engine.types_spark import to_arrow
 
+pytestmark = pytest.mark.pure
+
 VOID = st.NullType()
 
 

@@ -13,6 +13,8 @@ from lance_spark.cleanup.rules import CleanupPolicy, RunClock
 from lance_spark.cleanup.sweep_rules import SUMS
 from lance_spark.engine.local import LITTLE, AutoEngine, LocalRunner, Work
 
+pytestmark = pytest.mark.pure
+
 SIZES = [field.name for field in fields(Work)]
 DEFAULT = CleanupPolicy()
 

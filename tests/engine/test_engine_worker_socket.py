@@ -8,6 +8,8 @@ import pytest
 
 from lance_spark.engine import workers_spark
 
+pytestmark = pytest.mark.pure
+
 SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 
 

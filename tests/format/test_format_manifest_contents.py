@@ -13,6 +13,8 @@ from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import DeletionFile, decode_contents
 from lance_spark.format.transactions import inline_transaction
 
+pytestmark = pytest.mark.pure
+
 
 def newest(uri):
     return decode_contents(list(manifests(uri).values())[-1])

@@ -17,6 +17,8 @@ from support.manifest_bytes import (
 from lance_spark.errors import CorruptData
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile, decode_head, named_files
 
+pytestmark = pytest.mark.pure
+
 ROOT = BasePath("s3://bucket/main/", True)
 SHELF = BasePath("file:///shelf", False)
 BASES = {0: ROOT, 2: SHELF}

@@ -7,6 +7,8 @@ from lance_spark.errors import Refused
 from lance_spark.format.contents import RunDecoder
 from lance_spark.format.manifest import check_flags, decode_head, named_files
 
+pytestmark = pytest.mark.pure
+
 KNOWN = [1, 2, 4, 8, 16, 32, 64, 128, 2048]
 PAIRED = [256, 1024, 16384]
 UNKNOWN = [512, 4096, 8192, *(1 << bit for bit in range(16, 64))]

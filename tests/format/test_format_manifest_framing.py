@@ -12,6 +12,8 @@ from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import RunDecoder
 from lance_spark.format.manifest import decode_head, named_files
 
+pytestmark = pytest.mark.pure
+
 RECORDS = b"".join(fragment(n, [data_file(f"{n}.lance")]) for n in range(3))
 WHOLE = manifest_file(RECORDS + head(), index(UUID(int=1)))
 READERS = [decode_head, named_files, RunDecoder().feed]

@@ -11,6 +11,8 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.contents import _record, decode_indexes
 from lance_spark.format.manifest import parse
 
+pytestmark = pytest.mark.pure
+
 
 def manifest(uri, version):
     return Path(uri, "_versions", f"{2**64 - 1 - version}.manifest").read_bytes()

@@ -10,6 +10,8 @@ from lance import DatasetBasePath
 from lance_spark.format.contents import RunDecoder
 from lance_spark.format.manifest import BasePath, NamedFile, check_flags, decode_head, named_files
 
+pytestmark = pytest.mark.pure
+
 OLD = Path(__file__).parents[3] / "shared" / "data" / "old-writers"
 HIGHEST = 2**64 - 1
 

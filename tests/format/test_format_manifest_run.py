@@ -17,6 +17,8 @@ from lance_spark.format import contents, manifest
 from lance_spark.format.contents import RunDecoder
 from lance_spark.format.manifest import BasePath, NamedFile, decode_head, named_files
 
+pytestmark = pytest.mark.pure
+
 
 @dataclass
 class Fragment:

@@ -6,6 +6,8 @@ from support.manifest_bytes import data_file, deletion_file, field, fragment, he
 from lance_spark.errors import CorruptData
 from lance_spark.format.manifest import recorded_sizes
 
+pytestmark = pytest.mark.pure
+
 
 def deleting(rows):
     return b"".join([field(2, 7), field(3, 1), field(4, rows)])

@@ -13,6 +13,8 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.manifest import decode_head
 from lance_spark.format.transactions import UNKNOWN, decode_transaction, inline_transaction
 
+pytestmark = pytest.mark.pure
+
 
 def operations(root):
     return [inline_transaction(content).operation for content in manifests(root).values()]

@@ -5,6 +5,8 @@ import pytest
 
 from lance_spark.format.schema import why_not
 
+pytestmark = pytest.mark.pure
+
 KINDS = {
     "null": pa.null(),
     "bool": pa.bool_(),

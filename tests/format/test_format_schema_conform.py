@@ -9,6 +9,8 @@ import pytest
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.schema import conform, conform_column
 
+pytestmark = pytest.mark.pure
+
 F16, KEY, ONE = pa.float16(), pa.string(), {"a": 1}
 STRUCT = pa.struct([pa.field("a", pa.int32(), False)])
 LIST = pa.list_(pa.field("item", pa.int32(), False))

@@ -1,12 +1,15 @@
 """What the cast table allows either arrives unchanged or is refused, for any types and values."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.arrow_values import arrays, holds_forbidden_null, plain, type_pairs
 
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.schema import conform_column, why_not
+
+pytestmark = pytest.mark.pure
 
 
 @given(st.data())

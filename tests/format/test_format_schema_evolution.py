@@ -15,6 +15,8 @@ from lance_spark.format.evolution import (
     why_not_widen,
 )
 
+pytestmark = pytest.mark.pure
+
 PERSON = pa.struct([pa.field("name", pa.string()), pa.field("age", pa.int32())])
 SCHEMA = pa.schema(
     [

@@ -17,6 +17,8 @@ from lance_spark.format.schema import (
     unknown_column,
 )
 
+pytestmark = pytest.mark.pure
+
 INNER = pa.struct([pa.field("x", pa.int8(), False), ("y z", pa.string()), ("d.t", pa.bool_())])
 STRUCT = pa.struct([("a", pa.int32()), pa.field("in", INNER, False), ("b", pa.string())])
 SCHEMA = pa.schema(

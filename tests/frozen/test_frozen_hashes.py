@@ -10,6 +10,8 @@ import pytest
 from lance_spark.errors import InvalidOption
 from lance_spark.frozen.rules import canonical_bytes, check_key_type, hash_groups, hash_row_ids
 
+pytestmark = pytest.mark.pure
+
 UTC = dt.timezone.utc
 ORDER = [17826139727625253587, 12829329459078791563, 990272481594733349, 15838781794216662346, 3305500681341664962]
 SPLIT = [17934524842847250536, 4303024607890728445, 9891150562296718526, 14205927993929313371, 6658609446512506578]

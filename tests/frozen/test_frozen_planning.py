@@ -34,6 +34,8 @@ from lance_spark.frozen.rules import (
     unpack,
 )
 
+pytestmark = pytest.mark.pure
+
 SPLITS = {"train": 0.8, "val": 0.15, "test": 0.05}
 PINNED = {"train": [2, 13, 14, 18, 11, 12, 8, 7, 4, 5, 6, 9, 1, 19, 17, 10, 15, 16], "val": [3], "test": [0]}
 

@@ -13,6 +13,8 @@ from lance_spark.frozen.frozen import freeze
 from lance_spark.frozen.rules import make_spec
 from lance_spark.training.reading import open_split
 
+pytestmark = pytest.mark.s3
+
 CALL = {"filter": "id < 90", "split": {"train": 0.8, "val": 0.2}, "by": "patient", "seed": 7}
 
 
@@ -49,7 +51,7 @@ def test_a_set_of_a_branch_in_a_bucket(stored):
     assert [each.name for each in table.frozen.list()] == ["again"]
 
 
-@pytest.mark.nightly  # by day executors write plans on a local disk, and threads write them here
+@pytest.mark.when(day=0)  # by day executors write plans on a local disk, and threads write them here
 @pytest.mark.spark
 def test_executors_make_and_read_a_set_in_a_bucket(stored, spark):
     from lance_spark.engine.session_spark import engine_for

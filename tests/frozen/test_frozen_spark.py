@@ -13,7 +13,7 @@ from lance_spark.errors import Refused
 from lance_spark.frozen.frozen import diff_frozen, freeze
 from lance_spark.frozen.rules import make_spec
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.0)]  # there at night: the code is ours alone
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0)]  # there at night: the code is ours alone
 
 SPLIT = {"train": 0.8, "val": 0.2}
 SETTINGS = {  # of Spark, and in how many parts the table is read
@@ -21,7 +21,7 @@ SETTINGS = {  # of Spark, and in how many parts the table is read
     "adaptive": ({"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "7"}, 5),
     "one partition": ({"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "1"}, 1),
 }
-by_night = {"marks": pytest.mark.nightly}
+by_night = {"marks": pytest.mark.when(day=0)}
 
 
 @contextmanager

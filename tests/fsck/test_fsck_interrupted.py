@@ -83,12 +83,11 @@ def versions_aside(files):
 
 
 BY_DAY = {1.0, 2.5, 4.0, 5.5, 7.0, 8.5, 10.0}
-MOMENTS = [
-    pytest.param(number / 2, marks=() if number / 2 in BY_DAY else pytest.mark.nightly) for number in range(2, 24)
-]
+MOMENTS = [number / 2 for number in range(2, 24)]
 """Before a change, or with a half behind it."""
 
 
+@pytest.mark.when(day={"at": BY_DAY})
 @pytest.mark.parametrize("at", MOMENTS)
 def test_a_killed_repair_can_be_taken_back(uri, monkeypatch, at):
     before = versions_aside(ruined(uri))
@@ -108,6 +107,7 @@ def test_a_killed_repair_can_be_taken_back(uri, monkeypatch, at):
     assert not [path for path in after if path.startswith("tree/repair")]
 
 
+@pytest.mark.when(day={"at": BY_DAY})
 @pytest.mark.parametrize("at", MOMENTS)
 def test_a_killed_repair_can_be_gone_on_with(uri, monkeypatch, at):
     before = versions_aside(ruined(uri))
@@ -126,6 +126,7 @@ def test_a_killed_repair_can_be_gone_on_with(uri, monkeypatch, at):
     assert {path: after.get(path) for path in before} == before
 
 
+@pytest.mark.when(day={"at": BY_DAY})
 @pytest.mark.parametrize("at", MOMENTS[:12])
 def test_taking_back_can_be_killed_and_be_repeated(uri, monkeypatch, at):
     before = versions_aside(ruined(uri))

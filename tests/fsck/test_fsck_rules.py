@@ -52,6 +52,8 @@ from lance_spark.fsck.rules import (
     tagged,
 )
 
+pytestmark = pytest.mark.pure
+
 DATA, DELETION, INDEX, TXN = "data/a.lance", "_deletions/0-1-2.arrow", "_indices/u", "_transactions/1-x.txn"
 QUESTION = Question(frozenset({0}), frozenset({"/lost"}), left_before_ns=100)
 

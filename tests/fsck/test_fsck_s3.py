@@ -16,6 +16,8 @@ from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):

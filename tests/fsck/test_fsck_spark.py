@@ -9,7 +9,7 @@ from support.cleanup_datasets import busy
 
 from lance_spark import LanceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,6 +20,8 @@ from lance_spark.indexes.rules import (
     task_groups,
 )
 
+pytestmark = pytest.mark.pure
+
 ROWS = {0: 100, 1: 100, 2: 50, 3: 10, 4: 0}
 
 

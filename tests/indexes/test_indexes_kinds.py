@@ -17,6 +17,8 @@ from lance_spark.indexes.rules import (
     settings_of,
 )
 
+pytestmark = pytest.mark.pure
+
 SCALARS = {"btree", "bitmap", "zonemap", "bloomfilter"}
 VECTORS = {name for name in KINDS if name.startswith("ivf_")}
 

@@ -11,7 +11,7 @@ from lance_spark.indexes import indexes, rules
 from lance_spark.indexes.rules import IndexRequest
 from lance_spark.refs.refs import create_branch
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.mark.parametrize("kind", ["btree", "inverted", "ivf_pq"])

@@ -12,6 +12,8 @@ from lance_spark.format.operations import LogEntry
 from lance_spark.log.graph_rules import ROW, draw, lay_out, svg
 from lance_spark.log.rules import History, graph_lines
 
+pytestmark = pytest.mark.pure
+
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<b onclick='x'>&\""
 

@@ -6,6 +6,8 @@ from support.log_entries import entries, histories
 
 from lance_spark.log.graph_rules import draw
 
+pytestmark = pytest.mark.pure
+
 
 def drawn(*lines):
     return [f"{row.graph} {row.entry.pin}" if row.entry else row.graph for row in draw(entries(*lines))]

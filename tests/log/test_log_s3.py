@@ -10,6 +10,8 @@ from lance_spark.errors import StorageFailure
 from lance_spark.log.log import log, show
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 VERSIONS = 25
 """More than a page of the listing, which has 20 keys here."""
 

@@ -2,11 +2,15 @@
 
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from lance_spark.changes.diff_rules import ColumnValues, Diff, FragmentCounts, RowCounts, RowExample
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import plain_text
 from lance_spark.format.operations import ColumnChange, LogEntry, Stat
 from lance_spark.log.rules import diff_lines, graph_lines, log_lines
+
+pytestmark = pytest.mark.pure
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MAIN_7 = PinnedVersion(None, 7)

@@ -19,6 +19,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 KEYS = {step: {each.key for each in declared(rule)} for step, rule in _RULES.items()}

@@ -28,6 +28,8 @@ from lance_spark.maintenance.expiry_rules import (
     from_document,
 )
 
+pytestmark = pytest.mark.pure
+
 NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)
 LONG_AGO = datetime(1971, 1, 1, tzinfo=timezone.utc)
 WEEK, MONTH = timedelta(days=7), timedelta(days=30)

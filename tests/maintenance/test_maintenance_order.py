@@ -34,6 +34,8 @@ from lance_spark.maintenance.rules import (
     worth_again,
 )
 
+pytestmark = pytest.mark.pure
+
 MIB = 1024**2
 S = 10**9
 FSCK = StepRecord("fsck")

@@ -18,6 +18,8 @@ from lance_spark.maintenance.rules import (
     parse_maintenance,
 )
 
+pytestmark = pytest.mark.pure
+
 POLICY = """
 skip = ["indexes"]
 

@@ -24,6 +24,8 @@ from lance_spark.maintenance.rules import (
     TableRecord,
 )
 
+pytestmark = pytest.mark.pure
+
 NASTY = 'ns.<script>alert("1")</script>&\'\\\n\x00'
 SECRET = "s3://user:secret@bucket/lake?token=secret"
 KINDS = {"data": KindSize(1000, 400), "manifest": KindSize(50, 50), "<i>": KindSize(7, 0)}

@@ -6,7 +6,10 @@ import importlib.util
 import json
 from pathlib import Path
 
+import pytest
 from support.s3_tables import rows, storage_options, write
+
+pytestmark = pytest.mark.s3
 
 JOB = Path(__file__).parents[2] / "jobs" / "maintain.py"
 

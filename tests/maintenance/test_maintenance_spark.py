@@ -15,7 +15,7 @@ from support.local_datasets import numbers
 from lance_spark import LanceCatalog
 from lance_spark.catalog.lookup import create_namespace
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 ROOT = Path(__file__).parents[2]
 POLICY = {"compaction": {"small_fragments": 2}, "cleanup": {"older_than": "0s", "commit_window": "0s"}}
 
@@ -54,7 +54,7 @@ def test_threads_share_the_session_and_leave_it_as_it_is(spark, lake, job, tmp_p
     assert {table["state"] for table in json.loads(report.read_text())["tables"]} == {"done"}
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_threads_that_share_the_session_do_what_threads_alone_do(spark, lake, job, tmp_path):
     sorted(Path(lake.table("ns1.b").location.uri, "data").iterdir())[0].unlink()
     policy, report = tmp_path / "policy.toml", tmp_path / "report.json"

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from lance_spark.core.tracking import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
 
+pytestmark = pytest.mark.pure
+
 COMMIT, FORK, MERGE = "commit", "fork", "merge"
 
 

@@ -11,6 +11,8 @@ from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replaceme
 from lance_spark.merge.placement_rules import Placed
 from lance_spark.merge.report import Assembly, RowIds, row_ids
 
+pytestmark = pytest.mark.pure
+
 THEIRS = version([], 2, "exp", bases={1: HERE}, fields=[*FIELDS, VALUE._replace(id=9, name="back")])
 LINEAGE = dict.fromkeys(("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta"))
 

@@ -14,6 +14,8 @@ from lance_spark.merge.change_rules import (
     trees,
 )
 
+pytestmark = pytest.mark.pure
+
 ID, VALUE = Field(0, -1, "id", "int64", False, ()), Field(1, -1, "v", "int64", True, ())
 BASE = (ID, VALUE)
 NEW = Field(2, -1, "w", "int64", True, ())

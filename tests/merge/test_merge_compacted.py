@@ -125,12 +125,10 @@ def carry_out(uri, name, who, index=True):
         change(head(uri))
 
 
-@pytest.mark.sampled(0.35)
+@pytest.mark.when(day=0.35, night={"name": set(CASES) - BY_DAY})
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
 @pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_rows_are_followed_through_compactions(tmp_path, name, who, stable):
     uri = forked(str(tmp_path / "t.lance"), stable, index=not WHO[who][0])
     carry_out(uri, name, who)

@@ -7,6 +7,8 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.versions import Delta, Root, delta
 from lance_spark.merge.conflict_rules import are_free, reused
 
+pytestmark = pytest.mark.pure
+
 ONE, TWO = fragment(0, "a.lance"), fragment(1, "b.lance")
 DELETED = fragment(0, "a.lance", deleted=deletion(3))
 WRITTEN = fragment(0, data_file("a.lance", 0, -2), data_file("c.lance", 1))

@@ -16,6 +16,8 @@ from lance_spark.merge.change_rules import OTHER_ROWS, Kinship
 from lance_spark.merge.conflict_rules import compare
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN, settle
 
+pytestmark = pytest.mark.pure
+
 
 @dataclass
 class Part:

@@ -291,10 +291,6 @@ SAME_CELL = (
 """What the matrix decides as another pair, or the other way round, with the same kinds of commits: for the night."""
 
 
-def by_day(names, at_night):
-    return [pytest.param(name, marks=pytest.mark.nightly if name in at_night else ()) for name in names]
-
-
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
     """By whether row ids are stable: a dataset with a branch, and a copy of it beside."""
@@ -355,9 +351,9 @@ def assert_lasting(uri, before):
     assert_sound(head(uri))
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5, night={"name": PART_OF_ANOTHER})
 @STABLE
-@pytest.mark.parametrize("name", by_day(SAME, PART_OF_ANOTHER))
+@pytest.mark.parametrize("name", SAME)
 def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name):
     apply(lambda: exp(uri), SAME[name])
     before, theirs = every_version(uri), rows(exp(uri))
@@ -372,9 +368,9 @@ def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name
     assert_lasting(uri, before)
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5, night={"name": SAME_CELL})
 @STABLE
-@pytest.mark.parametrize("name", by_day(BOTH, SAME_CELL))
+@pytest.mark.parametrize("name", BOTH)
 def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stable, name):
     case = BOTH[name]
     apply(lambda: exp(uri), case.theirs)

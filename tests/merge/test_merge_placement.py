@@ -9,6 +9,8 @@ from lance_spark.format.versions import Copy, Root
 from lance_spark.merge.change_rules import Followed, MergeChange, Replacement
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 
+pytestmark = pytest.mark.pure
+
 UNIQUE, TWIN = "1b4e28ba-2fa1-11d2-883f-0016d3cca427.lance", "9b4e28ba-2fa1-11d2-883f-0016d3cca427.lance"
 GENERATED = "011001101001100101101001" + "0123456789abcdef0123456789" + ".lance"
 SOURCE, FOREIGN = Root("s3://b/source"), Root("s3://b/files", is_dataset=False)

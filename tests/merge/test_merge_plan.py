@@ -13,6 +13,8 @@ from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replaceme
 from lance_spark.merge.placement_rules import Placed
 from lance_spark.merge.report import ReplayPlan, Summary
 
+pytestmark = pytest.mark.pure
+
 ONE, TWO, NEW = fragment(0), fragment(1), fragment(2, deleted=deletion(3))
 BASE = version([ONE, TWO])
 W = Field(2, -1, "w", "int64", True, ())

@@ -12,6 +12,8 @@ from lance_spark.merge.change_rules import MergeChange
 from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import IndexChange, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
 
+pytestmark = pytest.mark.pure
+
 ONE, TWO = fragment(1), fragment(2)
 MINE, INTERNAL = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"
 OLD_PLACE, NEW_PLACE = Root("s3://old/t"), Root("s3://new/t")

@@ -85,7 +85,7 @@ STORIES = [
     ["append", "optimize indexes", "compact"],
 ]
 ALONE = [
-    pytest.param([name], marks=pytest.mark.nightly if any(name in story for story in STORIES) else ())
+    pytest.param([name], marks=pytest.mark.when(day=0) if any(name in story for story in STORIES) else ())
     for name in CHANGES
     if name != "optimize indexes"  # alone it has nothing to do
 ]
@@ -103,7 +103,7 @@ def known(dataset: lance.LanceDataset) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("story", [*STORIES, *ALONE], ids=", ".join)
 @STABLE
 def test_the_version_that_comes_back_is_the_one_that_was(uri, stable, story):

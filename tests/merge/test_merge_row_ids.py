@@ -10,6 +10,8 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.manifest import message
 from lance_spark.format.row_ids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 
+pytestmark = pytest.mark.pure
+
 CODES = {"narrow": "H", "wide": "I", "whole": "Q"}
 SMALL = st.integers(0, 60_000)
 

@@ -1,10 +1,13 @@
 """Runs of labelled rows, against the plain way: a label, or none, for each row."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.format import row_ids
+
+pytestmark = pytest.mark.pure
 
 ROWS = st.lists(st.sampled_from([None, 0, 7]), max_size=14).map(
     lambda marks: [None if mark is None else mark + 10 * at for at, mark in enumerate(marks)]

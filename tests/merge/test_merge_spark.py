@@ -44,7 +44,7 @@ def test_a_branch_is_published_in_one_version_and_can_be_deleted(spark, table):
     assert properties["lance_spark.source"] == "exp@3"
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_merge_that_is_no_fast_forward_can_be_refused(spark, table):
     table.branches.create("exp")
     table.checkout(branch="exp").write(spark.range(10, 20))
@@ -54,7 +54,7 @@ def test_a_merge_that_is_no_fast_forward_can_be_refused(spark, table):
     assert table.version == 2
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_conflict_changes_nothing_and_says_who(spark, table):
     table.branches.create("exp")
     lance.dataset(table.location.branch_uri("exp")).delete("id = 3")
@@ -64,7 +64,7 @@ def test_a_conflict_changes_nothing_and_says_who(spark, table):
     assert table.version == 2
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_one_version_is_picked_and_reverted(spark, table):
     table.branches.create("exp")
     exp = table.checkout(branch="exp")
@@ -92,7 +92,7 @@ def written_and_raised(spark, table, audit):
             raise ZeroDivisionError
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 @pytest.mark.parametrize(
     ("audit", "raised"), [(lambda written: written.count_rows() < 5, Refused), (None, ZeroDivisionError)]
 )
@@ -102,7 +102,7 @@ def test_a_transaction_that_fails_leaves_nothing(spark, table, audit, raised):
     assert (table.version, ids(table), table.branches.list()) == (1, list(range(10)), [])
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_handle_that_stands_still_cannot_be_written(spark, table):
     still = table.checkout(version=1)
     for attempt in (

@@ -6,6 +6,8 @@ from support.merge_values import steps
 from lance_spark.format.operations import Step, Steps
 from lance_spark.format.row_ids import Rewrite
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("operation", "moves_rows", "changes_rows", "may_add_columns"),

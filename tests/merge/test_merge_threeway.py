@@ -27,6 +27,8 @@ from lance_spark.merge.change_rules import COLUMNS, FRAGMENTS, ColumnChanges, De
 from lance_spark.merge.conflict_rules import TAKEN_BEFORE, compare
 from lance_spark.merge.following_rules import settle
 
+pytestmark = pytest.mark.pure
+
 FIRST = fragment(0)
 SECOND = fragment(1, "a.lance")
 BASE = version([FIRST, SECOND])

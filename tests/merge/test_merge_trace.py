@@ -20,6 +20,8 @@ from lance_spark.format.versions import (
     read_trace,
 )
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize("pin", [PinnedVersion(None, 3), PinnedVersion("a/b", 12), PinnedVersion("an@odd", 1)])
 def test_a_trace_reads_as_it_was_left(pin):

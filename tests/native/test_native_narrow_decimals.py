@@ -9,6 +9,8 @@ import pytest
 
 from lance_spark.native.tasks import narrow, narrowed
 
+pytestmark = pytest.mark.pure
+
 MOST = 10**18 - 1
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 
 import pytest
+from support.kinds import NIGHT
 from support.native_queries import query
 from support.native_tables import write_adversarial
 
@@ -14,9 +14,9 @@ from lance_spark.datasource import datasource
 from lance_spark.jvm.detection import connected
 from lance_spark.native import scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.1)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
 
-SEEDS = range(3000) if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else range(40)
+SEEDS = range(3000) if NIGHT else range(40)
 PLAIN = "lance_plain"
 
 
@@ -89,7 +89,7 @@ def expected(spark, views):
     return ask
 
 
-@pytest.mark.sampled(0.3)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_query_has_the_rows_that_spark_finds(spark, views, way, expected, seed):
     indexed = seed % 2 == 0

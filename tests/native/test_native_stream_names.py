@@ -9,6 +9,8 @@ from lance_spark.errors import InvalidOption, Refused
 from lance_spark.native.places import Place
 from lance_spark.native.scan import TableStream
 
+pytestmark = pytest.mark.pure
+
 AT = DatasetLocation("/lake/t", ())
 NAMED = {"catalog": "/lake", "catalog_mode": "v2", "path": "ns.t", "storage.secret": "hidden"}
 

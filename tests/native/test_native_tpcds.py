@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from benchmarks.tpc import make_tpcds, questions
 from benchmarks.tpch import same_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+pytestmark = [pytest.mark.spark, pytest.mark.when(day=0)]
 
 QUESTIONS = questions("tpcds")
 

@@ -30,6 +30,8 @@ from lance_spark.optimize.order_rules import (
     step_of,
 )
 
+pytestmark = pytest.mark.pure
+
 BY_DAY = Ordering(("day", "carrier"))
 CURVE = Ordering(("day", "carrier"), curve=True)
 

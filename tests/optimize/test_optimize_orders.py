@@ -322,7 +322,7 @@ def deleting(root, ids):
                 done = True
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 @pytest.mark.slow
 def test_orders_compactions_deletions_and_appends_at_once(uri, stable):
     location = fragmented(uri, stable, 6, 6)

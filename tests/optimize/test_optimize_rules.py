@@ -23,6 +23,8 @@ from lance_spark.optimize.rules import (
     same_sources,
 )
 
+pytestmark = pytest.mark.pure
+
 PIN = PinnedVersion("exp", 9)
 KIND = "/lance.table.BTreeIndexDetails"
 

@@ -19,6 +19,8 @@ from lance_spark.refs.refs import create_branch
 from lance_spark.rows.rows import delete_where
 from lance_spark.storage.datasets import locate, pin_latest
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.mark.parametrize("own_only", [True, False])
 def test_a_branch_is_compacted_in_its_own_directory(table, storage, client, bucket, own_only):

@@ -14,7 +14,7 @@ from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.order_rules import ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.mark.parametrize("stable", [True, False], ids=["stable", "plain"])

@@ -18,6 +18,8 @@ from lance_spark.pushdown import aggregates
 from lance_spark.pushdown.aggregates import Aggregate, aggregate, plan_aggregates
 from lance_spark.pushdown.filters import Column
 
+pytestmark = pytest.mark.pure
+
 NAN, INF = math.nan, math.inf
 BIG = 2**63 - 1
 

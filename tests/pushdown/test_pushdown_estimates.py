@@ -8,6 +8,8 @@ from lance_spark.pushdown.filters import Column
 from lance_spark.pushdown.order import Statistics, estimate
 from lance_spark.scan.rules import FragmentSize
 
+pytestmark = pytest.mark.pure
+
 WHOLE = pa.schema([("a", pa.int64()), ("b", pa.int32()), ("v", pa.list_(pa.float32(), 256))])
 FRAGMENTS = [FragmentSize(0, 100, 100, 120_000), FragmentSize(3, 100, 50, 120_000), FragmentSize(4, 10, 0, 1_000)]
 

@@ -6,6 +6,8 @@ import pytest
 from lance_spark.pushdown.aggregates import Aggregate, beyond, ends_of, extreme_columns, plan_aggregates, settled
 from lance_spark.pushdown.filters import Column
 
+pytestmark = pytest.mark.pure
+
 SCHEMA = pa.schema(
     [
         ("a", pa.int64()),

@@ -1,4 +1,4 @@
-"""What becomes of Spark's predicates: Lance's SQL, a hint, or nothing. That the rows are right is tests/store's."""
+"""What becomes of Spark's predicates: Lance's SQL, a hint, or nothing. test_pushdown_filters_of_datasets.py has the rows."""
 
 from decimal import Decimal
 
@@ -7,6 +7,8 @@ import pytest
 
 from lance_spark.format.schema import BLOB_KEY
 from lance_spark.pushdown.filters import Call, Cast, Column, Literal, PushedFilter, conjunction, translate
+
+pytestmark = pytest.mark.pure
 
 SCHEMA = pa.schema(
     [

@@ -21,6 +21,8 @@ from lance_spark.pushdown.narrowing import (
     read_plan,
 )
 
+pytestmark = pytest.mark.pure
+
 TABLE = "lance_spark_probe"
 PLANS = json.loads(RECORDED.read_text())
 RECORDS = [(spark, name) for spark, plans in PLANS.items() for name in plans]

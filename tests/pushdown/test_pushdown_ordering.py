@@ -12,6 +12,8 @@ import pytest
 
 from lance_spark.pushdown.order import Sample, SortKey, first_rows, sample, sortable
 
+pytestmark = pytest.mark.pure
+
 
 def batches(table, rows):
     return table.to_batches(max_chunksize=rows)

@@ -11,6 +11,8 @@ from lance_spark.pushdown.aggregates import Aggregate
 from lance_spark.pushdown.filters import Call, Cast, Column, Literal
 from lance_spark.pushdown.order import SortKey
 
+pytestmark = pytest.mark.pure
+
 A, B = ["column", ["a"]], ["column", ["st", "b.c"]]
 ONE = ["literal", "plain", 1, "int"]
 EXPRESSIONS = {

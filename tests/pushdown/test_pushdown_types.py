@@ -9,6 +9,8 @@ from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.format.schema import BLOB_KEY
 from lance_spark.pushdown.filters import as_spark_sends, field_at, plain_field, same_type, spark_name
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize("row", READABLE, ids=lambda row: row.name)
 def test_simple_types_are_those_of_the_data_source(row):

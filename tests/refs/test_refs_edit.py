@@ -17,6 +17,8 @@ from lance_spark.refs.rules import (
     frozen_set_of,
 )
 
+pytestmark = pytest.mark.pure
+
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lance_spark.core.ref_expressions import RefExpression, parse_expression, parse_range
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 READ = {
     "main": ("main", None, 0),
     "exp/a.b-c": ("exp/a.b-c", None, 0),

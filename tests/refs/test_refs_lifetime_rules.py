@@ -19,6 +19,8 @@ from lance_spark.core.refs import (
 )
 from lance_spark.errors import InvalidOption
 
+pytestmark = pytest.mark.pure
+
 WHEN = datetime(2026, 5, 1, 12, 30, 15, 250_000, tzinfo=timezone.utc)
 ALL = {"expire_after": "30d", "retain_versions": 3, "owner": "ml", "protected": True}
 

@@ -12,6 +12,8 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import Refused
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 
+pytestmark = pytest.mark.s3
+
 NOTHING_STAYS = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
 
 

@@ -9,7 +9,7 @@ from support.frames import numbers, save
 from lance_spark import LanceTable
 from lance_spark.errors import Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 def test_a_protected_main_takes_merges_only(spark, uri):

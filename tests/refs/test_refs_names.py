@@ -11,6 +11,8 @@ from lance_spark.core.refs import (
 )
 from lance_spark.errors import InvalidName, InvalidOption
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     "name",

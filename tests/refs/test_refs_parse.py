@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from lance_spark.core.refs import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
 from lance_spark.errors import CorruptData
 
+pytestmark = pytest.mark.pure
+
 BRANCH = {"parentBranch": "a/b", "parentVersion": 3, "createAt": 1795232936, "manifestSize": 1, "metadata": {"k": "v"}}
 TAG = {"branch": "a/b", "version": 7, "createdAt": "2026-11-21T03:48:56.044359970Z", "updatedAt": "?", "metadata": {}}
 

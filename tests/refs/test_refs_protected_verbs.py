@@ -12,7 +12,7 @@ from support.local_datasets import contents
 
 from lance_spark import LanceCatalog, LanceTable, register, unregister, upsert_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 _NAMES = """
 branch branches changes checkout cleanup clone count_rows deep_clone expire_refs for_path freeze frozen fsck
@@ -89,7 +89,7 @@ BY_DAY = (
     "CALL lake.system.restore",
 )
 """What destroys most. The others end in the same doors, of which tests/refs/test_refs_protected.py tries each."""
-BRANCHES = ["main", pytest.param("exp", marks=pytest.mark.nightly)]
+BRANCHES = ["main", pytest.param("exp", marks=pytest.mark.when(day=0))]
 WHOLE = ["DROP TABLE lake.ns1.protected", "DROP TABLE lake.ns1.protected PURGE", "DROP NAMESPACE lake.ns1 CASCADE"]
 
 
@@ -191,7 +191,7 @@ def test_a_protected_branch_refuses_what_destroys_most(spark, protected):
     assert_refused(spark, protected, "main", [verb for verb in (*PYTHON, *SQL) if verb.startswith(BY_DAY)])
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 @pytest.mark.parametrize("branch", ["main", "exp"])
 def test_a_protected_branch_refuses_every_write(spark, protected, branch):
     assert_refused(spark, protected, branch, [*PYTHON, *SQL])
@@ -226,7 +226,7 @@ def test_a_protected_branch_takes_merges_and_upkeep(spark, uri, branch):
     assert sorted(row.id for row in on(table, branch).to_df().collect()) == sorted({*before, *merged})
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 @pytest.mark.parametrize("branch", ["main", "exp"])
 @pytest.mark.parametrize("verb", [*PYTHON, *SQL])
 def test_an_unprotected_branch_takes_it(spark, open_table, verb, branch):

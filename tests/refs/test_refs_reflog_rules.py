@@ -26,6 +26,8 @@ from lance_spark.core.reflog import (
 from lance_spark.core.refs import PinnedVersion, Tag
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 
+pytestmark = pytest.mark.pure
+
 AT = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
 NS = int(AT.timestamp()) * 10**9
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lance_spark.core.refs import PinnedVersion, VersionInfo, missing, missing_version, newest_at
 from lance_spark.errors import NotFound
 
+pytestmark = pytest.mark.pure
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 

@@ -12,7 +12,7 @@ from support.frames import all_files, load, numbers, save
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.usefixtures("both_ways")]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest"), pytest.mark.usefixtures("both_ways")]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from lance_spark.core.ref_expressions import (
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidName, InvalidOption
 
+pytestmark = pytest.mark.pure
+
 NOON = datetime(2013, 7, 4, 12, tzinfo=timezone.utc)
 
 

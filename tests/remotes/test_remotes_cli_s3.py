@@ -14,6 +14,8 @@ from lance_spark import LanceTable
 from lance_spark.cli.main import main
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture
 def lance_git(tmp_path, monkeypatch, capsys, storage):

@@ -1,5 +1,6 @@
 """Which versions of a remote are fetched, in which order, and what following branches have of each other."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from lance_spark.remotes.rules import (
     stops,
     with_parents,
 )
+
+pytestmark = pytest.mark.pure
 
 
 def chain(branch, versions, fork=None, **known):

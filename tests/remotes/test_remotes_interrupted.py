@@ -1,6 +1,5 @@
 """A clone, a fetch or a push that fails at any step: nothing is broken, and the second call finishes it."""
 
-import os
 import shutil
 from collections.abc import Callable
 from itertools import count
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 import lance
 import pytest
+from support.kinds import NIGHT
 from support.merge_datasets import add, head
 from support.remote_datasets import (
     assert_all_sound,
@@ -129,7 +129,7 @@ STORIES = {
 }
 
 
-EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 9
+EVERY = 1 if NIGHT else 9
 """Of so many steps one is tried."""
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from support.cleanup_datasets import age_all
+from support.kinds import NIGHT
 from support.merge_datasets import clean_all
 from support.processes import PATIENCE, processes
 from support.remote_datasets import assert_all_sound, begun, stores_of_their_own, tell_steps
@@ -19,7 +20,7 @@ from lance_spark.errors import AlreadyExists
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 40 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 3
+SEEDS = 40 if NIGHT else 3
 
 
 class Told(NamedTuple):
@@ -85,7 +86,7 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_second_call_finishes_what_was_killed(story, seed):
     name, found = story

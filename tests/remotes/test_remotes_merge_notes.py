@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lance_spark.core.refs import Branch
 from lance_spark.core.tracking import PREFIX, MergeNote, Node, merged_notes, with_note
 
+pytestmark = pytest.mark.pure
+
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 IDENTITIES = st.one_of(st.just(""), st.uuids().map(str))
 

@@ -15,6 +15,8 @@ from lance_spark.remotes.pull import pull
 from lance_spark.remotes.push import push
 from lance_spark.storage.datasets import locate, pin_latest
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture
 def other_bucket(client, bucket):

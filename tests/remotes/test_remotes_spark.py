@@ -9,7 +9,7 @@ import pytest
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from lance_spark.core.tracking import (
     with_follows,
 )
 
+pytestmark = pytest.mark.pure
+
 NUMBERS = st.integers(1, 2**53)
 NAMES = st.text(min_size=1, max_size=8)
 EDGES = st.builds(Edge, NAMES | st.just(""), NUMBERS, st.builds(Node, NAMES | st.just(""), NUMBERS))

@@ -19,6 +19,8 @@ from lance_spark.rows.rules import (
     prepared,
 )
 
+pytestmark = pytest.mark.pure
+
 MATCHED, NEW_ROW, ORPHAN = "matched", "not matched", "not matched by source"
 UPDATE_ALL, DELETE_IF = Clause(MATCHED, UPDATE), Clause(MATCHED, DELETE, "source.deleted")
 INSERT_ALL, PRUNE = Clause(NEW_ROW, INSERT), Clause(ORPHAN, DELETE)

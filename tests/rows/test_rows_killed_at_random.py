@@ -96,7 +96,7 @@ def state(location, branch):
     return sorted(rows_of(location, branch), key=lambda row: (row["id"] is None, row["id"]))
 
 
-@pytest.mark.parametrize("moments", [2, pytest.param(40, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("moments", [2, pytest.param(40, marks=pytest.mark.when(day=0))])
 @pytest.mark.parametrize("verb", VERBS)
 def test_it_is_there_whole_or_not_at_all(tmp_path, verb, moments):
     chance, wanted = Random(f"{verb.__name__} {moments}"), VERBS[verb]

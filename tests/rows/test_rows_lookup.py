@@ -5,6 +5,8 @@ import pytest
 
 from lance_spark.rows.rules import Found, can_be_looked_up, estimated_bytes, uses_index
 
+pytestmark = pytest.mark.pure
+
 MILLION = 10**6
 
 

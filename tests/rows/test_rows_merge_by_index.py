@@ -9,7 +9,7 @@ from lance_spark import LanceTable
 from lance_spark.rows import merge_spark
 from lance_spark.rows.merge_spark import looked_up
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.18)]
 
 # Through an index and through a join the clauses are the same code: a few of them show that both find the same rows.
 # Of one case the plan of Spark 4.0 does not tell which columns it needs, so that rows are joined there.
@@ -28,9 +28,8 @@ BY_DAY = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in BY_INDEX]
-)
+@pytest.mark.when(day={"name": BY_DAY})
+@pytest.mark.parametrize("name", BY_INDEX)
 def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, monkeypatch):
     known, taken = [], []
     monkeypatch.setattr(merge_spark, "uses_index", lambda found: known.append(found) or True)

@@ -8,7 +8,7 @@ from support.row_changes import changing_table, check_table, rows_of
 
 from lance_spark import LanceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.6)]
 
 FOR_THE_NIGHT = (
     "a condition that never holds, and a constant one",
@@ -19,9 +19,8 @@ FOR_THE_NIGHT = (
 """Other cases take the same way."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly if name in FOR_THE_NIGHT else ()) for name in CASES]
-)
+@pytest.mark.when(night={"name": FOR_THE_NIGHT})
+@pytest.mark.parametrize("name", CASES)
 def test_a_merge_does_what_the_model_does(spark, uri, name):
     check_merge(spark, uri, name)
 

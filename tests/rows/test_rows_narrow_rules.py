@@ -4,6 +4,8 @@ import pytest
 
 from lance_spark.columns.rules import UpdateSize, columns_are_cheaper, columns_may_be_cheaper, set_where
 
+pytestmark = pytest.mark.pure
+
 WIDE = UpdateSize(stored_bytes=2_000_000_000, rows=1_000_000, column_width=8)
 NARROW = UpdateSize(stored_bytes=24_000_000, rows=1_000_000, column_width=8)
 

@@ -11,6 +11,8 @@ from lance_spark.format.contents import DataFile, DeletionFile, Field, Fragment
 from lance_spark.format.row_ids import Rewrite
 from lance_spark.rows.rules import Fate, column_conflict, fate_of, follow, new_fragments
 
+pytestmark = pytest.mark.pure
+
 LIVE = frozenset({0, 1})
 
 

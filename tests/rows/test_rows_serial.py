@@ -62,8 +62,8 @@ def keyed(rows):
     ("branch", "stable", "members", "rounds"),
     [
         pytest.param("exp", True, 3, 2, id="three processes"),
-        pytest.param("exp", True, 8, 20, id="eight processes, stable branch", marks=pytest.mark.nightly),
-        pytest.param(None, False, 8, 20, id="eight processes, plain main", marks=pytest.mark.nightly),
+        pytest.param("exp", True, 8, 20, id="eight processes, stable branch", marks=pytest.mark.when(day=0)),
+        pytest.param(None, False, 8, 20, id="eight processes, plain main", marks=pytest.mark.when(day=0)),
     ],
 )
 def test_the_outcome_is_that_of_some_serial_order_of_those_that_were_told_it_is_done(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, plan_scan, skip_rows
+
+pytestmark = pytest.mark.pure
 
 
 def rows_of(parts, live):

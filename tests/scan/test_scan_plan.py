@@ -16,6 +16,8 @@ from lance_spark.scan.rules import (
     plan_scan,
 )
 
+pytestmark = pytest.mark.pure
+
 MIB = 2**20
 
 

@@ -17,6 +17,8 @@ from lance_spark.scan.rules import (
     row_address_set,
 )
 
+pytestmark = pytest.mark.pure
+
 
 def decode(content):
     """{fragment: bitmap} from a RowAddrTreeMap: count, then id, length and portable Roaring bitmap of each."""

@@ -70,7 +70,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.sampled(0.1)
+@pytest.mark.when(day=0.1)
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("where", [None, "k = 2", "id > 100000"])
 @pytest.mark.parametrize("prefilter", [True, False])
@@ -303,8 +303,8 @@ def test_both_lists_are_ranked_together(branched):
     ("kind", "stable"),
     [
         ("ivf_pq", True),
-        pytest.param("ivf_flat", False, marks=pytest.mark.nightly),
-        *(pytest.param(*case, marks=pytest.mark.nightly) for case in MORE),
+        pytest.param("ivf_flat", False, marks=pytest.mark.when(day=0)),
+        *(pytest.param(*case, marks=pytest.mark.when(day=0)) for case in MORE),
     ],
 )
 def test_whatever_happened_the_nearest_rows_are_those_that_are_there(uri, stable, kind):
@@ -396,7 +396,7 @@ JOINS = [
 ]
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):

@@ -57,8 +57,8 @@ def check(uri, branch, ids, query=QUERY, **given):
         assert len({each for each, _ in told}) == len(told)
 
 
-@pytest.mark.parametrize("kind", ["ivf_flat", pytest.param("ivf_hnsw_flat", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("stable", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["ivf_flat", pytest.param("ivf_hnsw_flat", marks=pytest.mark.when(day=0))])
+@pytest.mark.parametrize("stable", [True, pytest.param(False, marks=pytest.mark.when(day=0))])
 def test_the_nearest_bytes_are_found_on_main_and_on_a_branch_whatever_happened(uri, kind, stable):
     lance.write_dataset(rows(0, 400), uri, max_rows_per_file=200, enable_stable_row_ids=stable)
     assert pairs(search(uri, QUERY, k=12, runner=PARTS)) == by_pylance(head(uri), QUERY, k=12, metric="hamming")

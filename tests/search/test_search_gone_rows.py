@@ -49,7 +49,7 @@ def vectors(ids):
 
 @pytest.mark.parametrize(
     ("compact", "k"),
-    [("pylance", 10), ("pylance", 400), ("ours", 10), pytest.param("ours", 400, marks=pytest.mark.nightly)],
+    [("pylance", 10), ("pylance", 400), ("ours", 10), pytest.param("ours", 400, marks=pytest.mark.when(day=0))],
 )
 def test_rows_that_were_deleted_and_compacted_away_take_no_places(uri, k, compact):
     t = table(uri, 500)

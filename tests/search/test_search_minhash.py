@@ -7,6 +7,8 @@ import pytest
 from lance_spark.errors import InvalidOption
 from lance_spark.search.duplicate_rules import Banding, Shingling, Signer, banding, jaccard, members
 
+pytestmark = pytest.mark.pure
+
 PARTS = [
     (Shingling(), "The late, late Storm!", {"the late late", "late late storm"}),
     (Shingling(), "late storm", {"late storm"}),

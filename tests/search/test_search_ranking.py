@@ -6,6 +6,8 @@ import pytest
 
 from lance_spark.search.rules import APPROXIMATE, CANDIDATES, EXACT, FOUND, best, found, fused, nearest
 
+pytestmark = pytest.mark.pure
+
 
 def answers(*rows):
     """(source, row, value)"""

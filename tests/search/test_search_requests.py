@@ -15,6 +15,8 @@ from lance_spark.search.text_rules import (
     on_column,
 )
 
+pytestmark = pytest.mark.pure
+
 
 def segment(name, fragments, size):
     return Segment("v_idx", "IVF_PQ", ["v"], name, frozenset(fragments), size, None, 1, False)

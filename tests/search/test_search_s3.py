@@ -20,6 +20,8 @@ from lance_spark.search.search import carry_out, plan_texts, prepare_duplicates,
 from lance_spark.spark.search_function import Tables, search_function
 from lance_spark.storage.resolving import dataset_at, resolve
 
+pytestmark = pytest.mark.s3
+
 IN_SQL = {"text": "number450", "column": "text", "columns": "id"}
 QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 

@@ -12,7 +12,7 @@ from lance_spark import LanceCatalog, LanceTable, register_search
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.search import rules
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 QUERIES = np.random.default_rng(1_000_003).standard_normal((5, DIMENSION)).astype("f4")
 QUERY = QUERIES[0]
 
@@ -45,7 +45,7 @@ def table(spark, uri):
     return LanceTable.for_path(spark, uri).checkout(branch="exp")
 
 
-@pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.nightly), "spark", "auto"])
+@pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.when(day=0)), "spark", "auto"])
 def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, where, monkeypatch):
     monkeypatch.setattr(rules, "FLAT_BYTES", 100)
     monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)

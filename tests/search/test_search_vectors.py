@@ -21,6 +21,8 @@ from lance_spark.search.vector_rules import (
     shape_of,
 )
 
+pytestmark = pytest.mark.pure
+
 FLOATS = pa.field("v", pa.list_(pa.float32(), 3))
 DOUBLES = pa.field("d", pa.list_(pa.float64(), 3))
 BYTES = pa.field("h", pa.list_(pa.uint8(), 3))

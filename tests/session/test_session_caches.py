@@ -5,7 +5,7 @@ from support.local_datasets import make_dataset, numbers
 
 from lance_spark import LanceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ VERBS = {
 }
 
 
-@pytest.mark.less_on("newest", 0.6)
+@pytest.mark.when(newest=0.6)
 @pytest.mark.parametrize("verb", VERBS)
 def test_new_queries_of_names_see_what_a_handle_changed(spark, lake, verb):
     uri = lake.catalog.at("t").uri

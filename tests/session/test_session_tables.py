@@ -5,6 +5,8 @@ import pytest
 from lance_spark.core.options import check_named, nothing_named, path_as_name, refused_table
 from lance_spark.errors import InvalidOption, Refused
 
+pytestmark = pytest.mark.pure
+
 
 def test_a_table_in_sparks_own_catalog_is_refused_with_a_catalog_and_a_statement():
     hint = refused_table("t1").hint

@@ -88,7 +88,7 @@ def test_versions_are_the_history_of_the_branch(spark, table, uri):
     assert found.where("version = 2").collect()[0].metadata["total_rows"] == "10"
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_restore_makes_an_older_version_the_newest(table, uri):
     restored = table.checkout(version=1).restore()
     assert (restored.version, restored.count_rows(), table.count_rows()) == (3, 5, 5)
@@ -100,7 +100,7 @@ def test_restore_makes_an_older_version_the_newest(table, uri):
         restored.restore()
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 @pytest.mark.parametrize("clone", ["shallow_clone", "deep_clone"])
 def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
     before = all_files(uri)
@@ -124,14 +124,14 @@ def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
     assert all_files(uri) == after
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri, tmp_path):
     before = all_files(uri)
     assert table.shallow_clone(str(tmp_path / "clone.lance"), record=False).count_rows() == 10
     assert all_files(uri) == before
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_a_shallow_clone_into_another_store_is_recorded_or_refused_before_anything_is_written(table, uri, tmp_path):
     before = all_files(tmp_path)
     with pytest.raises(Refused, match="always recorded"):
@@ -139,7 +139,7 @@ def test_a_shallow_clone_into_another_store_is_recorded_or_refused_before_anythi
     assert all_files(tmp_path) == before
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_for_path_takes_any_spelling_and_refuses_what_is_not_there(spark, table, uri, tmp_path):
     for spelling in (f"{uri}/", f"file://{uri}", f"file:{uri}"):
         assert LanceTable.for_path(spark, spelling).location == table.location

@@ -12,7 +12,7 @@ from support.local_datasets import make_dataset, numbers
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.6)]
 
 
 def ask(spark, text, args=None):
@@ -24,12 +24,12 @@ def column(rows, name):
 
 
 @pytest.fixture(params=["by name", "by path"])
-def name(request, flights):
+def name(request, lake_flights):
     """The table in SQL; `{}` stands for a ref in its name."""
-    return "lake.ns1.`flights{}`" if request.param == "by name" else f"lance.`{flights.location.uri}{{}}`"
+    return "lake.ns1.`flights{}`" if request.param == "by name" else f"lance.`{lake_flights.location.uri}{{}}`"
 
 
-def test_the_history_of_a_table_and_of_a_branch(spark, flights, name):
+def test_the_history_of_a_table_and_of_a_branch(spark, lake_flights, name):
     history = spark.sql(f"DESCRIBE HISTORY {name.format('')}")
     assert history.columns[:4] == ["version", "timestamp", "operation", "operationParameters"]
     rows = [row.asDict() for row in history.collect()]
@@ -37,35 +37,35 @@ def test_the_history_of_a_table_and_of_a_branch(spark, flights, name):
     assert column(rows, "operation") == ["append", "create"]
     assert column(rows, "tags") == [["v2013"], []]
     assert rows[0]["operationParameters"] == {"transaction": "Append"}
-    assert rows[0]["timestamp"].timestamp() == flights.log().entries[0].timestamp.timestamp()
+    assert rows[0]["timestamp"].timestamp() == lake_flights.log().entries[0].timestamp.timestamp()
     branch = ask(spark, f"-- so\ndesc history {name.format('@exp/delays')} limit 2;")
     assert [(row["branch"], row["rows"]) for row in branch] == [("exp/delays", 11), ("main", 10)]
     assert column(ask(spark, f"DESCRIBE HISTORY {name.format('@v2013')} LIMIT 1"), "version") == [2]
 
 
-def test_compaction(spark, flights, name):
-    before = len(lance.dataset(flights.location.uri).get_fragments())
+def test_compaction(spark, lake_flights, name):
+    before = len(lance.dataset(lake_flights.location.uri).get_fragments())
     none = ask(spark, f"OPTIMIZE {name.format('')} WHERE id > 100 AND id < 200")
     assert (column(none, "commits"), before) == ([0], 2)
     done = ask(spark, f"OPTIMIZE {name.format('')} WHERE id >= :least", {"least": 0})
     assert (done[0]["branch"], done[0]["fragments_removed"], done[0]["fragments_added"]) == ("main", 2, 1)
-    assert len(lance.dataset(flights.location.uri).get_fragments()) == 1
+    assert len(lance.dataset(lake_flights.location.uri).get_fragments()) == 1
     ordered = ask(spark, f"OPTIMIZE {name.format('@exp/delays')} ZORDER BY (id)")
     assert ordered[0]["branch"] == "exp/delays"
-    assert flights.checkout(branch="exp/delays").count_rows() == 11
+    assert lake_flights.checkout(branch="exp/delays").count_rows() == 11
 
 
-def test_a_condition_is_sparks(spark, flights):
+def test_a_condition_is_sparks(spark, lake_flights):
     with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
         spark.sql("OPTIMIZE lake.ns1.flights WHERE nothing = 1")
     with pytest.raises(Refused, match="cannot select rows"):
         spark.sql("OPTIMIZE lake.ns1.flights WHERE hash(id) > 5")
     assert ask(spark, "OPTIMIZE lake.ns1.flights WHERE id > ?", [20])[0]["commits"] == 0
-    assert flights.version == 2
+    assert lake_flights.version == 2
 
 
-def test_cleanup_deletes_what_the_policy_lets_go(spark, flights, name):
-    uri = flights.location.uri
+def test_cleanup_deletes_what_the_policy_lets_go(spark, lake_flights, name):
+    uri = lake_flights.location.uri
     for number in range(3):
         lance.write_dataset(numbers(1, 20 + number), uri, mode="append")
     age_all(uri, 20)
@@ -74,15 +74,15 @@ def test_cleanup_deletes_what_the_policy_lets_go(spark, flights, name):
     planned = ask(spark, f"VACUUM {name.format('')} DRY RUN")
     assert {row["outcome"] for row in planned} == {"would be deleted"}
     assert len(lance.dataset(uri).versions()) == 6
-    flights.tags.create("kept", version=3)
+    lake_flights.tags.create("kept", version=3)
     done = ask(spark, f"VACUUM {name.format('')} RETAIN :hours HOURS", {"hours": 24 * 14})
     assert {row["kind"] for row in done} >= {"manifest"}
     assert [each["version"] for each in lance.dataset(uri).versions()] == [2, 3, 5, 6]
-    assert flights.count_rows() == 14
+    assert lake_flights.count_rows() == 14
 
 
-def test_cleanup_of_a_branch_leaves_the_others(spark, flights, name):
-    uri = flights.location.uri
+def test_cleanup_of_a_branch_leaves_the_others(spark, lake_flights, name):
+    uri = lake_flights.location.uri
     exp = f"{uri}/tree/exp/delays"
     for number in range(3):
         lance.write_dataset(numbers(1, 20 + number), exp, mode="append")
@@ -91,13 +91,13 @@ def test_cleanup_of_a_branch_leaves_the_others(spark, flights, name):
     before = [each["version"] for each in lance.dataset(uri).versions()]
     ask(spark, f"VACUUM {name.format('@exp/delays')}")
     assert [each["version"] for each in lance.dataset(uri).versions()] == before
-    assert flights.checkout(branch="exp/delays").versions().count() == 2
-    assert flights.checkout(branch="exp/delays").count_rows() == 15
+    assert lake_flights.checkout(branch="exp/delays").versions().count() == 2
+    assert lake_flights.checkout(branch="exp/delays").count_rows() == 15
     with pytest.raises(Refused, match="never changes"):
         spark.sql(f"VACUUM {name.format('@2')}")
 
 
-def test_restoring(spark, flights, name):
+def test_restoring(spark, lake_flights, name):
     table = name.format("")
     spark.table(table).cache().count()
     done = ask(spark, f"RESTORE TABLE {table} TO VERSION AS OF 1")
@@ -108,9 +108,9 @@ def test_restoring(spark, flights, name):
     spark.catalog.clearCache()
 
 
-def test_restoring_a_moment(spark, flights, name):
-    flights.branches.delete("exp/delays")
-    first = flights.log().entries[-1].timestamp
+def test_restoring_a_moment(spark, lake_flights, name):
+    lake_flights.branches.delete("exp/delays")
+    first = lake_flights.log().entries[-1].timestamp
     moment = (first + timedelta(microseconds=1)).strftime("%Y-%m-%d %H:%M:%S.%f")
     restored = ask(spark, f"RESTORE TABLE {name.format('')} TO TIMESTAMP AS OF '{moment}'")
     assert column(restored, "restored_version") == [1]
@@ -122,21 +122,21 @@ def test_restoring_a_moment(spark, flights, name):
         spark.sql(text, args={"now": first + timedelta(days=1)})
 
 
-def test_a_branch_is_restored_by_its_own_name(spark, flights, name):
+def test_a_branch_is_restored_by_its_own_name(spark, lake_flights, name):
     with pytest.raises(Refused, match="is a version of branch 'exp/delays'"):
         spark.sql(f"RESTORE TABLE {name.format('')} TO VERSION AS OF 'exp/delays@3'")
-    lance.write_dataset(numbers(1, 50), f"{flights.location.uri}/tree/exp/delays", mode="append")
+    lance.write_dataset(numbers(1, 50), f"{lake_flights.location.uri}/tree/exp/delays", mode="append")
     ask(spark, f"RESTORE TABLE {name.format('@exp/delays')} TO VERSION AS OF 3")
-    assert flights.checkout(branch="exp/delays").count_rows() == 11
-    assert flights.version == 2
+    assert lake_flights.checkout(branch="exp/delays").count_rows() == 11
+    assert lake_flights.version == 2
 
 
-def test_branches(spark, flights, name):
+def test_branches(spark, lake_flights, name):
     table = name.format("")
     made = ask(spark, f"ALTER TABLE {table} CREATE BRANCH audit/a AS OF VERSION 1 RETAIN 7 DAYS")
     assert made == [{"name": "audit/a", "parent_branch": "main", "parent_version": 1}]
-    assert flights.checkout(branch="audit/a").count_rows() == 5
-    found = {each.name: each for each in flights.branches.list()}
+    assert lake_flights.checkout(branch="audit/a").count_rows() == 5
+    found = {each.name: each for each in lake_flights.branches.list()}
     assert found["audit/a"].lifetime.expire_after == timedelta(days=7)
     with pytest.raises(AlreadyExists):
         spark.sql(f"ALTER TABLE {table} CREATE BRANCH audit/a")
@@ -146,21 +146,21 @@ def test_branches(spark, flights, name):
     with pytest.raises(NotFound):
         spark.sql(f"ALTER TABLE {table} REPLACE BRANCH nothing AS OF VERSION 2")
     ask(spark, f"ALTER TABLE {name.format('@exp/delays')} CREATE BRANCH b WITH SNAPSHOT RETENTION 3 SNAPSHOTS")
-    assert flights.checkout(branch="b").count_rows() == 11
-    assert {each.name: each for each in flights.branches.list()}["b"].lifetime.retain_versions == 3
+    assert lake_flights.checkout(branch="b").count_rows() == 11
+    assert {each.name: each for each in lake_flights.branches.list()}["b"].lifetime.retain_versions == 3
     for branch in ("audit/a", "b"):
         ask(spark, f"ALTER TABLE {table} DROP BRANCH {branch}")
     ask(spark, f"ALTER TABLE {table} DROP BRANCH IF EXISTS b")
     with pytest.raises(NotFound):
         spark.sql(f"ALTER TABLE {table} DROP BRANCH b")
-    assert [each.name for each in flights.branches.list()] == ["exp/delays"]
+    assert [each.name for each in lake_flights.branches.list()] == ["exp/delays"]
 
 
-def test_tags(spark, flights, name):
+def test_tags(spark, lake_flights, name):
     table = name.format("")
     made = ask(spark, f"ALTER TABLE {table} CREATE TAG `one` AS OF VERSION 1 RETAIN 30 DAYS")
     assert made == [{"name": "one", "branch": "main", "version": 1}]
-    found = {each.name: each for each in flights.tags.list()}
+    found = {each.name: each for each in lake_flights.tags.list()}
     assert found["one"].lifetime.expire_after == timedelta(days=30)
     with pytest.raises(AlreadyExists):
         spark.sql(f"ALTER TABLE {table} CREATE TAG one")
@@ -176,15 +176,15 @@ def test_tags(spark, flights, name):
     for tag in ("one", "two"):
         ask(spark, f"ALTER TABLE {table} DROP TAG {tag}")
     ask(spark, f"ALTER TABLE {table} DROP TAG IF EXISTS two")
-    assert [each.name for each in flights.tags.list()] == ["v2013"]
+    assert [each.name for each in lake_flights.tags.list()] == ["v2013"]
 
 
-def test_names_are_found_as_spark_finds_them(spark, flights):
+def test_names_are_found_as_spark_finds_them(spark, lake_flights):
     spark.sql("USE lake.ns1")
     assert len(ask(spark, "DESCRIBE HISTORY flights")) == 2
     assert len(ask(spark, "DESCRIBE HISTORY ns1.flights")) == 2
     assert len(ask(spark, "DESCRIBE HISTORY IDENTIFIER(:t)", {"t": "lake.ns1.`flights@exp/delays`"})) == 3
-    assert len(ask(spark, f"DESCRIBE HISTORY '{flights.location.uri}'")) == 2
+    assert len(ask(spark, f"DESCRIBE HISTORY '{lake_flights.location.uri}'")) == 2
     with pytest.raises(NotFound, match="flihgts"):
         spark.sql("OPTIMIZE flihgts")
     with pytest.raises(NotFound, match="flihgts"):
@@ -239,6 +239,6 @@ def test_the_tables_in_the_root_of_a_catalog_are_listed(spark, lake):
     assert spark.catalog.listTables("ns1") == []
 
 
-def test_one_string_is_one_column(flights):
-    table = LanceTable.for_path(flights.spark, flights.location.uri)
+def test_one_string_is_one_column(lake_flights):
+    table = LanceTable.for_path(lake_flights.spark, lake_flights.location.uri)
     assert table.to_df(columns="id").columns == ["id"]

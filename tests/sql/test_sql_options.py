@@ -5,6 +5,8 @@ import pytest
 from lance_spark.errors import InvalidOption
 from lance_spark.sql.rules import COMMIT_MESSAGE, RETRIES, StatementOptions, parse_statement_options
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("message", "retries", "options"),

@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 CHANGES = [
     "SELECT * FROM {name} CHANGES FROM VERSION 1 TO VERSION 2",
@@ -17,14 +17,14 @@ CHANGES = [
 
 @pytest.mark.parametrize("statement", CHANGES)
 @pytest.mark.parametrize("name", ["lake.ns1.flights", "lake.ns1.`flights@exp/delays`"])
-def test_the_change_feed_is_read_in_python(spark, flights, statement, name):
+def test_the_change_feed_is_read_in_python(spark, lake_flights, statement, name):
     with pytest.raises(errors.Refused, match="cannot be read by SQL") as refused:
         spark.sql(statement.format(name=name)).collect()
-    assert f"{flights.location.uri!r}).changes(since, until)" in refused.value.hint
+    assert f"{lake_flights.location.uri!r}).changes(since, until)" in refused.value.hint
     assert isinstance(refused.value, AnalysisException)
 
 
-def test_the_change_feed_by_a_reader_is_refused_too(spark, flights):
+def test_the_change_feed_by_a_reader_is_refused_too(spark, lake_flights):
     reader = spark.read.option("startingVersion", "1").option("endingVersion", "2")
     with pytest.raises(errors.Refused, match="cannot be read by SQL"):
         reader.changes("lake.ns1.flights").collect()
@@ -32,8 +32,8 @@ def test_the_change_feed_by_a_reader_is_refused_too(spark, flights):
         reader.changes("lake.ns1.trips").collect()
 
 
-def test_what_the_hint_says_works(spark, flights):
-    flights.changes(1, 2).createOrReplaceTempView("changes")
+def test_what_the_hint_says_works(spark, lake_flights):
+    lake_flights.changes(1, 2).createOrReplaceTempView("changes")
     assert spark.sql("SELECT count(*) FROM changes WHERE _change_type = 'insert'").first()[0] == 5
     spark.catalog.dropTempView("changes")
 

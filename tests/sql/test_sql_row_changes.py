@@ -3,12 +3,11 @@
 import lance
 import pytest
 from pyspark.errors import AnalysisException
-from support.cases import at_night
 from support.sql_changes import asked, changed, stored
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18), pytest.mark.less_on("newest", 0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.18, newest=0.6)]
 
 ALL = "SELECT * FROM model"
 UPDATES = {
@@ -79,7 +78,8 @@ SEEN_BY_SPARK = ("not of nulls is neither", "null-safe equality", "NaN is NaN", 
 """What these are about is done before the change begins, by Spark or by what test_sql_statements.py tests."""
 
 
-@pytest.mark.parametrize("case", [*(case for case in UPDATES if case not in SEEN_BY_SPARK), *at_night(*SEEN_BY_SPARK)])
+@pytest.mark.when(night={"case": SEEN_BY_SPARK})
+@pytest.mark.parametrize("case", UPDATES)
 def test_updates(spark, target, case):
     statement, expected, count = UPDATES[case]
     version = lance.dataset(target).version
@@ -231,7 +231,8 @@ SAME_WAY = (
 """Other cases take the same way."""
 
 
-@pytest.mark.parametrize("case", [*(case for case in MERGES if case not in SAME_WAY), *at_night(*SAME_WAY)])
+@pytest.mark.when(night={"case": SAME_WAY})
+@pytest.mark.parametrize("case", MERGES)
 def test_merges(spark, target, case):
     statement, expected, counts = MERGES[case]
     version = lance.dataset(target).version

@@ -13,12 +13,12 @@ from lance_spark import capabilities, errors, register, unregister
 from lance_spark.jvm import names
 from lance_spark.native import row_statements, session
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18), pytest.mark.less_on("newest", 0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.18, newest=0.6)]
 
 ALL = "SELECT * FROM model"
 
 
-@pytest.mark.sampled(0.4)
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", ["lake.ns1.`t@before`", "lake.ns1.`t@1`", "lance.`{uri}@before`"])
 @pytest.mark.parametrize(
     "statement",

@@ -5,7 +5,7 @@ from pyspark.errors import AnalysisException
 
 from lance_spark import errors, unregister
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 REFUSED = "Spark's own catalog cannot keep Lance tables"
 
 
@@ -98,9 +98,9 @@ def test_afterwards_spark_is_as_it_was(spark, lake):
     assert not hasattr(DataFrameWriter.saveAsTable, "__wrapped__")
 
 
-def test_a_native_read_takes_a_ref_behind_the_path(spark, flights):
+def test_a_native_read_takes_a_ref_behind_the_path(spark, lake_flights):
     read = spark.read.format("lance")
-    path = flights.location.uri
+    path = lake_flights.location.uri
     assert (read.load(f"{path}@exp/delays").count(), read.load(f"{path}@1").count()) == (11, 5)
     with pytest.raises(errors.InvalidOption, match="names a ref behind its '@'"):
         spark.read.format("lance").option("branch", "exp/delays").load(f"{path}@v2013")

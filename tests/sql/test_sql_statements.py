@@ -8,6 +8,8 @@ from lance_spark.errors import InvalidOption
 from lance_spark.native.row_statements import may_change_rows, with_all_rows
 from lance_spark.sql.rules import AlterRef, DescribeHistory, Optimize, Restore, Vacuum, opened, parse
 
+pytestmark = pytest.mark.pure
+
 CASES = {
     "UPDATE t SET a = 1": True,
     "  delete from t": True,

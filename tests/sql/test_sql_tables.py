@@ -88,14 +88,14 @@ def test_a_table_is_created_described_and_dropped(spark, lake):
     assert lake.list_tables("ns1") == []
 
 
-def test_columns_and_properties_of_a_branch_are_altered(spark, lake, flights):
+def test_columns_and_properties_of_a_branch_are_altered(spark, lake, lake_flights):
     branch = "lake.ns1.`flights@exp/delays`"
     spark.sql(f"ALTER TABLE {branch} ADD COLUMNS (carrier STRING COMMENT 'two letters', delay INT)")
     spark.sql(f"ALTER TABLE {branch} RENAME COLUMN delay TO late")
     spark.sql(f"ALTER TABLE {branch} ALTER COLUMN late TYPE BIGINT")
     spark.sql(f"ALTER TABLE {branch} ALTER COLUMN late COMMENT 'minutes'")
     spark.sql(f"ALTER TABLE {branch} DROP COLUMN carrier")
-    there = lance.dataset(flights.location.uri).checkout_version(("exp/delays", None))
+    there = lance.dataset(lake_flights.location.uri).checkout_version(("exp/delays", None))
     assert [(field.name, str(field.type)) for field in there.schema] == [("id", "int64"), ("late", "int64")]
     assert spark.table("lake.ns1.flights").columns == ["id"]
     assert ask(spark, f"SELECT late, count(*) FROM {branch} GROUP BY 1") == [(None, 11)]
@@ -126,7 +126,7 @@ def test_a_table_at_a_path(spark, lake):
     refused(spark, f"CREATE TABLE lance.`{path}` (id INT)", "TABLE_OR_VIEW_ALREADY_EXISTS")
 
 
-def test_a_table_gets_another_name_and_refs_are_no_tables_to_drop(spark, lake, flights):
+def test_a_table_gets_another_name_and_refs_are_no_tables_to_drop(spark, lake, lake_flights):
     spark.sql("CREATE NAMESPACE lake.air")
     spark.sql("ALTER TABLE lake.ns1.flights RENAME TO trips")
     assert lake.list_tables("ns1") == ["ns1.trips"]
@@ -139,7 +139,7 @@ def test_a_table_gets_another_name_and_refs_are_no_tables_to_drop(spark, lake, f
         with pytest.raises(errors.Refused, match=r"ns1\.flights"):
             spark.sql(text)
     with pytest.raises(errors.Refused, match="no catalog has it"):
-        spark.sql(f"DROP TABLE lance.`{flights.location.uri}`")
+        spark.sql(f"DROP TABLE lance.`{lake_flights.location.uri}`")
     with pytest.raises(errors.NotFound, match="exp/delays"):
         spark.sql("CREATE TABLE lake.ns1.`flights@exp/delay` (id INT)")
     assert lake.list_tables("ns1") == ["ns1.flights", "ns1.other"]

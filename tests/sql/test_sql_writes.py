@@ -12,7 +12,7 @@ from support.frames import failing, numbers
 
 from lance_spark import errors, register, unregister
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 
 def ids(lake, name="ns1.flights", branch=None):
@@ -23,7 +23,7 @@ def ids(lake, name="ns1.flights", branch=None):
     return sorted(found.to_table()["id"].to_pylist())
 
 
-def test_rows_are_inserted_overwritten_and_deleted(spark, lake, flights):
+def test_rows_are_inserted_overwritten_and_deleted(spark, lake, lake_flights):
     spark.sql("INSERT INTO lake.ns1.flights VALUES (100), (101)")
     spark.sql("INSERT INTO lake.ns1.`flights@exp/delays` SELECT id + 50 FROM lake.ns1.flights VERSION AS OF 1")
     assert ids(lake) == [*range(10), 100, 101]
@@ -95,9 +95,9 @@ def test_a_table_that_is_only_declared(spark, lake):
     assert [ids(lake, name) for name in lake.list_tables("ns1")] == [[1], [2]]
 
 
-def test_what_fails_leaves_nothing(spark, lake, flights, tmp_path):
+def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
     failing(spark, tmp_path / "marker").createOrReplaceTempView("failing")
-    before = (ids(lake), lance.dataset(flights.location.uri).version, os.listdir(lake.catalog.uri))
+    before = (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(lake.catalog.uri))
     for text in (
         "CREATE TABLE lake.ns1.t AS SELECT * FROM failing",
         "REPLACE TABLE lake.ns1.flights AS SELECT * FROM failing",
@@ -105,7 +105,7 @@ def test_what_fails_leaves_nothing(spark, lake, flights, tmp_path):
     ):
         with pytest.raises(PySparkException, match="own fault"):
             spark.sql(text)
-    assert (ids(lake), lance.dataset(flights.location.uri).version, os.listdir(lake.catalog.uri)) == before
+    assert (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(lake.catalog.uri)) == before
     assert lake.list_tables("ns1") == ["ns1.flights"]
     spark.sql("CREATE TABLE lake.ns1.t AS SELECT 1L AS id")
     assert ids(lake, "ns1.t") == [1]
@@ -154,7 +154,7 @@ def test_frames_are_written_to_names(spark, lake):
 
 
 @pytest.mark.parametrize("where", ["table", "branch", "path"])
-def test_frames_are_saved_as_tables(spark, lake, flights, where):
+def test_frames_are_saved_as_tables(spark, lake, lake_flights, where):
     name = {
         "table": "lake.ns1.t",
         "branch": "lake.ns1.`flights@exp/delays`",

@@ -7,6 +7,8 @@ from lance_spark.errors import NotFound
 from lance_spark.storage.copying import copy_file
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_file_is_copied_once_and_one_that_is_gone_is_told(client, bucket, table, storage, told):

@@ -10,6 +10,8 @@ from lance_spark.storage import deleting
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.deleting import BATCH, Deleted, delete_batch, remove_empty_directories
 
+pytestmark = pytest.mark.s3
+
 ODD = ["a b", "a+b", "100%25", "é/日本", "😀", "a&b<c>'\"", "[1]*", "x?", "a//b", "a\\b", "...", "\t"]
 
 

@@ -13,7 +13,7 @@ from lance_spark.refs.refs import create_branch, create_tag, list_branches
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.5)
+pytestmark = [pytest.mark.s3, pytest.mark.when(newest=0.5)]
 
 OPERATIONS = {
     "read main": lambda table, storage: read(table, storage),

@@ -10,6 +10,8 @@ from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import give_up
 
+pytestmark = pytest.mark.s3
+
 ODD = ["ä b/日本", "100%25", "a%2520b", "a+b&c=d", "[1]*", "%23{x}", "a\\b"]
 
 

@@ -8,6 +8,8 @@ from botocore.utils import parse_timestamp
 from lance_spark.core.location import DatasetLocation
 from lance_spark.storage.files import open_filesystem, s3_time
 
+pytestmark = pytest.mark.pure
+
 TIMES = (
     "2026-11-22T08:13:28.000Z",
     "2026-11-22T08:13:28.999Z",

@@ -15,7 +15,7 @@ from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import list_names
 from lance_spark.storage.listing import BATCH_ROWS, LISTING, list_range
 
-pytestmark = pytest.mark.less_on("newest", 0.5)
+pytestmark = [pytest.mark.s3, pytest.mark.when(newest=0.5)]
 
 EVERYTHING = KeyRange(None, None)
 ODD = [

@@ -10,6 +10,8 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.refs.refs import create_branch, list_branches
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 SECRET = {"AWS_SECRET_ACCESS_KEY": "hush-hush"}
 OPTIONS = {
     "aws_ names": lambda url: {

@@ -10,7 +10,7 @@ from lance_spark.refs.refs import list_branches
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.failures import from_pylance
 
-pytestmark = pytest.mark.less_on("newest", 0.5)
+pytestmark = [pytest.mark.s3, pytest.mark.when(newest=0.5)]
 
 ATTEMPTS = {
     "read": lambda uri, storage: read(uri, storage),

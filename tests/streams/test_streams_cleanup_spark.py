@@ -7,14 +7,13 @@ from pathlib import Path
 
 import lance
 import pytest
-from support.cases import at_night, by_day
 from support.command_line import call
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import KILLED, Killed, Query, die, kill, on, others
 
 from lance_spark import CleanupPolicy, LanceTable, upsert_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 NOW = timedelta(0)
 POLICY = CleanupPolicy(retain_versions=2, commit_window=NOW)
 JOBS = Path(__file__).parents[2] / "jobs"
@@ -74,7 +73,8 @@ def uri(lake):
     return uri
 
 
-@pytest.mark.parametrize("way", by_day(WAYS, *(set(WAYS) - {"t.cleanup on executors", "a stored plan"})))
+@pytest.mark.when(night={"way": ["t.cleanup on executors", "a stored plan"]})
+@pytest.mark.parametrize("way", WAYS)
 def test_a_query_goes_on_after_a_cleanup(way, spark, lake, uri, tmp_path):
     query = Query(uri, tmp_path / "c", branch=BRANCH)
     query.batch(0)
@@ -98,8 +98,9 @@ class Upserts:
         self.upsert(self.spark.range(10 * number, 10 * number + 10), number)
 
 
-@pytest.mark.parametrize("moment", by_day(KILLED, "between commit and tag"))
-@pytest.mark.parametrize("count", [10, *at_night(130)])
+@pytest.mark.when(day={"moment": ["between commit and tag"], "count": [10]})
+@pytest.mark.parametrize("moment", KILLED)
+@pytest.mark.parametrize("count", [10, 130])
 def test_upserts_go_on_after_a_cleanup(count, moment, spark, uri):
     query, number = Upserts(spark, uri), 0 if moment == "at the first tag" else 1
     if number:

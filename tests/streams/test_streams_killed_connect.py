@@ -8,7 +8,7 @@ from support.connect_server import Server
 from support.killed_streams import Queries
 from support.streamed_tables import KINDS, streamed_tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.when(spark="newest", day=0)]
 
 
 @pytest.fixture

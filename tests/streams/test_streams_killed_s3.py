@@ -4,7 +4,7 @@ import pytest
 from support.killed_streams import Queries
 from support.streamed_tables import KINDS, streamed_tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [pytest.mark.s3, pytest.mark.spark, pytest.mark.slow, pytest.mark.when(spark="newest", day=0)]
 
 
 @pytest.mark.parametrize("group", range(10))

@@ -18,7 +18,7 @@ def test_the_moments_at_which_they_die_are_in_the_code(kind):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 @pytest.mark.parametrize("group", range(10))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_is_there_once(kind, group, tmp_path):

@@ -10,6 +10,8 @@ from lance_spark.format.stream_notes import BATCH, QUERY, Noted, decode_note, en
 from lance_spark.format.transactions import MESSAGE, Transaction
 from lance_spark.survey.rules import first_sink, is_needed_note
 
+pytestmark = pytest.mark.pure
+
 OTHER, DELETE = Noted("Append", {}), Noted("Delete", {})
 BATCH_3 = Noted("Append", {QUERY: "q", BATCH: "3"}, "u", (7, 8))
 UNSEEN = BATCH_3._replace(added=None)

@@ -16,7 +16,7 @@ import pytest
 
 from lance_spark import LanceTable, register
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.nightly]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day=0)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "streaming.md"
 HOURS, ROWS, PATIENCE = 3, 4, 120

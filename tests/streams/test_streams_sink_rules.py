@@ -7,6 +7,8 @@ from lance_spark.format.stream_notes import BATCH, QUERY, TAKEN_BACK, parse_quer
 from lance_spark.format.transactions import Transaction
 from lance_spark.streams.sink_rules import Batch, BatchDecision, BranchLook, Watermark, decide, doubled
 
+pytestmark = pytest.mark.pure
+
 Q = "q"
 
 

@@ -19,6 +19,8 @@ from lance_spark.streams import pylance
 from lance_spark.streams.sink import commit_stream, plan_stream
 from lance_spark.write.pylance import write_rows
 
+pytestmark = pytest.mark.s3
+
 
 def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypatch):
     client.put_object(Bucket=bucket, Key="c/metadata", Body=json.dumps({"id": "0-a"}))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lance_spark import LanceTable, register, upsert_batches
 from lance_spark.core.options import OWN_NAME
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_upserts_by_foreach_batch_are_exactly_once(spark, uri, files, tmp_path):
     assert [(row["id"], row["v"]) for row in found] == [(1, "new"), (2, "newer"), (3, "new"), (9, "kept")]
 
 
-@pytest.mark.one_spark
+@pytest.mark.when(spark="newest")
 def test_an_upsert_into_a_handle_and_the_mode_that_names_it(spark, uri, files, tmp_path):
     spark.createDataFrame([(1, "old")], "id bigint, v string").write.format(OWN_NAME).mode("append").save(uri)
     upsert = upsert_batches(LanceTable.for_path(spark, uri), key=["id"], query_id="orders")

@@ -12,6 +12,8 @@ from support.merge_values import data_file, deletion, fragment
 from lance_spark.format.row_ids import Rewrite, read_rewrites, write_rewrites
 from lance_spark.streams.source_rules import Effect, MergedStep, NewRows, may_have_moved, new_rows
 
+pytestmark = pytest.mark.pure
+
 OLD, OLDER = fragment(0, "a", rows=4), fragment(1, "b", rows=3)
 NEW = fragment(7, "n", rows=5)
 MIXED, SHORT = fragment(9, "c", rows=12), fragment(9, "c", rows=11)

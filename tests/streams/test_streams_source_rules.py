@@ -32,6 +32,8 @@ from lance_spark.streams.source_rules import (
     unbegun,
 )
 
+pytestmark = pytest.mark.pure
+
 
 def version(number, *sizes, blocked=False):
     return VersionSize(number, [PartSize(1, size) for size in sizes], blocked)

@@ -10,6 +10,8 @@ from lance_spark.errors import Refused
 from lance_spark.refs.refs import create_branch
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.s3
+
 
 def test_a_branch_is_followed_and_versions_that_are_gone_are_refused(table, storage, client, bucket):
     write(table, storage, [1, 2, 3])

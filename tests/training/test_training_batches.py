@@ -192,7 +192,7 @@ def test_a_split_of_another_process_is_refused_and_one_that_was_pickled_reads(ur
         split.read([0])
 
 
-@pytest.mark.nightly  # a process of its own: the one above is as good unless os.fork is
+@pytest.mark.when(day=0)  # a process of its own: the one above is as good unless os.fork is
 def test_a_split_that_crossed_a_fork_is_refused(uri):
     code = (
         "import os, sys, warnings; warnings.simplefilter('ignore')\n"
@@ -240,7 +240,7 @@ def test_workers_that_are_spawned_change_nothing(uri):
     assert begun + ids(resumed) == alone
 
 
-@pytest.mark.nightly  # seconds for each process; by day two of them, once
+@pytest.mark.when(day=0)  # seconds for each process; by day two of them, once
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_change_nothing_in_any_epoch_and_number(uri, workers):
     alone, loader = stream(uri, reshuffle=True), stream(uri, reshuffle=True).loader(workers)
@@ -256,14 +256,14 @@ def test_workers_change_nothing_in_any_epoch_and_number(uri, workers):
     assert resumed.state_dict()["epoch"] == 2
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_ranks_with_workers_share_an_epoch(uri):
     shards = [flat(stream(uri, 4, rank=rank, world_size=2).loader(2)) for rank in range(2)]
     assert shards == [flat(stream(uri, 4, rank=rank, world_size=2)) for rank in range(2)]
     assert sorted(shards[0] + shards[1]) == sorted(order_of(uri))
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_workers_of_a_plain_loader_have_to_be_spawned(uri):
     with torch_stand_in.installed():
         from torch.utils.data import DataLoader
@@ -283,7 +283,7 @@ def test_workers_of_a_plain_loader_have_to_be_spawned(uri):
     )
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 @needs_torch
 def test_tensors_are_those_of_torch(uri):
     import torch

@@ -24,6 +24,8 @@ from lance_spark.scan.pylance import Scan, ScanColumns
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.write.rules import WriteJob, WritePlan
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("lance_spark", "pyspark_lance", "jobs") for path in (ROOT / folder).rglob("*.py"))
 JVM = {"_jvm", "_gateway", "_jdf", "_jreader", "_jsparkSession", "_sc", "sparkContext", "rdd", "_jsc"}

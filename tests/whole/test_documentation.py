@@ -1,12 +1,12 @@
 """What the documentation says is true: each page is typed into real shells, and shows what comes out of them."""
 
-import os
 import re
 from pathlib import Path
 
 import pytest
 from support.connect_server import Server
 from support.desk import Desk
+from support.kinds import NIGHT
 from support.pages import blocks, examples
 from support.type_table import TABLE
 
@@ -15,8 +15,6 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TYPED = [page for page in PAGES if examples(page)]
-BY_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-
 THEN = {
     "README": """
 import lance
@@ -41,7 +39,7 @@ refused, t.count_rows() == audited, [branch.name for branch in t.branches.list()
 """What is typed after a page, to see with other eyes that it did what it says."""
 
 
-@pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=pytest.mark.nightly)])
+@pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=pytest.mark.when(day=0))])
 def desk(request, tmp_path_factory):
     place = tmp_path_factory.mktemp("desk")
     server = Server(tmp_path_factory.mktemp("server"))
@@ -59,13 +57,13 @@ BY_DAY = ("README", "reading-and-writing", "fsck")
 """What somebody types first, and a page for a terminal. A page takes up to a minute."""
 
 
-@pytest.mark.less_on("oldest", 0.0)
+@pytest.mark.when(oldest=0)
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.stem, marks=[] if page.stem in BY_DAY else pytest.mark.nightly) for page in TYPED],
+    [pytest.param(page, id=page.stem, marks=[] if page.stem in BY_DAY else pytest.mark.when(day=0)) for page in TYPED],
 )
 def test_a_page_can_be_pasted_from_an_empty_directory_and_gives_what_it_shows(desk, page):
-    left_out = {"classic": bool(desk.remote), "at night": not BY_NIGHT}
+    left_out = {"classic": bool(desk.remote), "at night": not NIGHT}
     found = desk.type(page, THEN.get(page.stem, ""), frozenset(mark for mark, out in left_out.items() if out))
     assert not found, "\n\n".join(found)
 

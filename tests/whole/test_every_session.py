@@ -16,7 +16,7 @@ from support.spark_cluster import HOME, environment, standalone_cluster
 
 from lance_spark import LanceTable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 STORY = Path(__file__).with_name("story.py")
 NATIVE_STORY = STORY.with_name("native_story.py")
 JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
@@ -138,7 +138,7 @@ def check_frozen(frozen: dict, uri: str) -> None:
 
 @pytest.mark.parametrize(
     "chapters",
-    [pytest.param(BY_DAY, id="by day"), pytest.param(tuple(CHAPTERS), id="all", marks=pytest.mark.nightly)],
+    [pytest.param(BY_DAY, id="by day"), pytest.param(tuple(CHAPTERS), id="all", marks=pytest.mark.when(day=0))],
 )
 def test_spark_connect_on_a_cluster_with_two_workers(chapters, uri, tmp_path):
     with standalone_cluster(tmp_path / "cluster") as master:
@@ -147,7 +147,7 @@ def test_spark_connect_on_a_cluster_with_two_workers(chapters, uri, tmp_path):
     assert story["workers"] == 2
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_spark_connect_in_one_process(uri, tmp_path):
     chapters = tuple(name for name in CHAPTERS if name != "retried")  # a local master tries no task again
     check(tell(uri, "connect", "local[2]", tmp_path, chapters), uri, chapters)
@@ -171,7 +171,7 @@ def test_native_reads_on_a_cluster_whose_executor_dies_in_the_middle_of_a_batch(
     }
 
 
-@pytest.mark.nightly
+@pytest.mark.when(day=0)
 def test_a_classic_session_on_a_cluster_with_two_workers(uri, tmp_path):
     chapters = tuple(CHAPTERS)
     with standalone_cluster(tmp_path / "cluster") as master:

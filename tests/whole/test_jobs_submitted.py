@@ -19,7 +19,7 @@ NAMED = "s3://bucket/flights.lance"
 EVERYTHING_OLD = ("--older-than", "0s", "--commit-window", "0s")
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.one_spark,
+    pytest.mark.when(spark="newest"),
     pytest.mark.slow,
     pytest.mark.skipif(not SUBMIT.exists(), reason="this PySpark has no spark-submit"),
 ]
@@ -74,7 +74,7 @@ def test_a_cleanup_as_the_page_has_it_starts_no_session_and_ends_with_its_report
     assert len(lance.dataset(flights).versions()) == 6
 
 
-@pytest.mark.nightly  # by day tests/connect submits a cleanup
+@pytest.mark.when(day=0)  # by day test_every_session.py submits a cleanup
 def test_on_spark_the_report_is_the_last_word_as_well(flights):
     command = shown("spark-submit --properties-file conf/spark-defaults.conf jobs/cleanup.py")[0]
     said = submit([*command, *EVERYTHING_OLD, "--where", "spark", "--execute"], flights)

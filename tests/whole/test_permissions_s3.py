@@ -32,6 +32,8 @@ from lance_spark.storage.failures import translated
 from lance_spark.streams.sink import commit_stream, plan_stream
 from lance_spark.write.pylance import write_rows
 
+pytestmark = pytest.mark.s3
+
 PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
 BUCKET = "roles-of-the-page"
 URI = f"s3://{BUCKET}/flights.lance"
@@ -276,7 +278,7 @@ BY_DAY = {(verb, role) for verb, role in borders() if TABLE[verb][role] == NO or
 
 @pytest.mark.parametrize(
     ("verb", "role"),
-    [pytest.param(*cell, marks=() if cell in BY_DAY else pytest.mark.nightly) for cell in CELLS],
+    [pytest.param(*cell, marks=[] if cell in BY_DAY else pytest.mark.when(day=0)) for cell in CELLS],
 )
 def test_a_role_can_do_what_the_table_says_and_nothing_else(client, denied, act, verb, role):
     if verb == "repair":

@@ -15,6 +15,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parents[2]
 INFORMATION = "lance_spark-0.1.0.dist-info"
 LICENCE = f"{INFORMATION}/licenses/LICENSE"

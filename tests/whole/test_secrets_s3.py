@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+pytestmark = [pytest.mark.s3, pytest.mark.spark, pytest.mark.when(spark="newest", day=0)]
 
 SECRETS = {
     "aws_access_key_id": "AKIAVISIBLE",

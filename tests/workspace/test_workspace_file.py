@@ -27,6 +27,8 @@ from lance_spark.storage.resolving import (
 )
 from lance_spark.workspace.workspace import finish_clone, new_workspace, set_branch
 
+pytestmark = pytest.mark.pure
+
 EDITED = """\
 # the flights of the whole team
 dataset = "s3://bucket/flights.lance"   # production

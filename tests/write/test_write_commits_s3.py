@@ -13,6 +13,8 @@ from lance_spark.refs.refs import create_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import finish
 
+pytestmark = pytest.mark.s3
+
 WRITERS, APPENDS = 8, 3
 
 

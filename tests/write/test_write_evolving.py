@@ -7,6 +7,8 @@ from lance_spark.errors import AlreadyExists, Conflict, InvalidName, Refused, Sc
 from lance_spark.format.evolution import AddColumn, AlterColumn, Evolution
 from lance_spark.write.rules import append_schema, plan_again, plan_merged
 
+pytestmark = pytest.mark.pure
+
 TABLE = pa.schema([("i", pa.int32()), ("f", pa.float32()), ("s", pa.string()), ("d", pa.decimal128(5, 2))])
 
 

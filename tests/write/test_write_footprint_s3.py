@@ -12,6 +12,8 @@ from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import give_up
 
+pytestmark = pytest.mark.s3
+
 BRANCHES = ["b", "exp/delays", "é-ü"]
 
 

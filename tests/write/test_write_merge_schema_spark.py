@@ -8,7 +8,7 @@ from support.frames import refused, save
 from lance_spark import LanceCatalog, LanceTable, register
 from lance_spark.errors import InvalidOption, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.fixture

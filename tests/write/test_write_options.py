@@ -5,12 +5,11 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from support.cases import at_night
 from support.frames import numbers, refused, save
 
 from lance_spark.errors import InvalidOption, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 def fragment_rows(uri):
@@ -31,7 +30,7 @@ def test_max_bytes_per_file(spark, uri):
     assert fragment_rows(uri) == [10_000, 2_000]
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("empty", [False, True], ids=["rows", "no rows"])
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 def test_data_storage_version(spark, uri, version, empty):
@@ -58,7 +57,7 @@ def test_another_data_storage_version_for_an_existing_dataset_is_refused(spark, 
     assert lance.dataset(uri).version == 2
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("empty", [False, True], ids=["rows", "no rows"])
 @pytest.mark.parametrize("stable", [True, False])
 def test_enable_stable_row_ids(spark, uri, stable, empty):
@@ -89,14 +88,13 @@ def test_commit_message_is_kept_with_the_transaction(spark, uri, mode):
     assert "nightly load, 'really'" in properties.values()
 
 
+@pytest.mark.when(night={"words": [("max_bytes_per_file", "128MiB"), ("enable_stable_row_ids", "true or false")]})
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"max_rows_per_file": 0}, ("max_rows_per_file", "at least 1")),
-        *at_night(
-            ({"max_bytes_per_file": "big"}, ("max_bytes_per_file", "128MiB")),
-            ({"enable_stable_row_ids": "maybe"}, ("enable_stable_row_ids", "true or false")),
-        ),
+        ({"max_bytes_per_file": "big"}, ("max_bytes_per_file", "128MiB")),
+        ({"enable_stable_row_ids": "maybe"}, ("enable_stable_row_ids", "true or false")),
         ({"data_storage_version": "7.3"}, ("7.3",)),
         ({"max_row_per_file": 5}, ("max_row_per_file", "max_rows_per_file")),
     ],

@@ -7,6 +7,8 @@ from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import Refused, SchemaMismatch
 from lance_spark.write.rules import WriteTarget, append_schema, check_names, check_replaces, same_schema
 
+pytestmark = pytest.mark.pure
+
 DATASET = pa.schema(
     [
         pa.field("id", pa.int64(), False, {"k": "v"}),

@@ -11,6 +11,8 @@ import pytest
 from lance_spark.tables.write import begin, finish, plan_write
 from lance_spark.write.pylance import write_rows
 
+pytestmark = pytest.mark.pure
+
 VALUES = [Decimal("1.25"), None, Decimal("-3.00")]
 NARROW = pa.array(VALUES, pa.decimal128(12, 2))
 

@@ -1,25 +1,30 @@
 """Both ways to read, and a catalog in SQL for the tests of test_sql_*.py."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import lance
 import pytest
+from pyspark.sql import SparkSession
+
+from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
+from lance_spark.jvm.detection import SWITCH
 from support.local_datasets import make_dataset, numbers
 from support.sql_changes import CHANGES, ROWS, SOURCE, table
 
-from lance_spark import LanceCatalog, capabilities, register, unregister
-from lance_spark.jvm.detection import SWITCH
-
 NATIVE, PLAIN = "native", "plain"
 WAYS = [
-    pytest.param(NATIVE, marks=pytest.mark.one_spark),
-    pytest.param(PLAIN, marks=pytest.mark.less_on("newest", 0.4)),
+    pytest.param(NATIVE, marks=pytest.mark.when(spark="newest")),
+    pytest.param(PLAIN, marks=pytest.mark.when(newest=0.4)),
 ]
 """On the oldest Spark test_native_*.py has the native way; there the plain way has all its cases every day."""
 
 
 @pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else WAYS)
-def both_ways(spark, request):
+def both_ways(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs the tests of a file twice: with the native way, and with the environment variable that switches it off."""
     unregister(spark)
     with pytest.MonkeyPatch.context() as environment:
@@ -33,7 +38,7 @@ def both_ways(spark, request):
 
 
 @pytest.fixture
-def lake(spark, tmp_path):
+def lake(spark: SparkSession, tmp_path: Path) -> Iterator[LanceCatalog]:
     """Catalog ``lake`` of the session, with namespace ns1 and nothing in it; and the catalog ``lance`` of paths."""
     catalog = LanceCatalog(spark, str(tmp_path / "lake"))
     catalog.create_namespace("ns1")
@@ -46,7 +51,7 @@ def lake(spark, tmp_path):
 
 
 @pytest.fixture
-def flights(lake):
+def lake_flights(lake: LanceCatalog) -> LanceTable:
     """Table ns1.flights: ids 0 to 4 in version 1, 0 to 9 in version 2 and tag v2013, one more on branch exp/delays."""
     uri = lake.catalog.at("flights").uri
     make_dataset(uri, numbers(5), numbers(5, 5))
@@ -59,7 +64,7 @@ def flights(lake):
 
 
 @pytest.fixture
-def target(spark, lake):
+def target(spark: SparkSession, lake: LanceCatalog) -> Iterator[str]:
     """Table ns1.t in three fragments, with rows deleted between the others; a branch, a tag; the views to compare with.
 
     View ``model`` has the table's rows, and ``src`` those of most sources.

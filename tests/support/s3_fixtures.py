@@ -9,9 +9,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
+
 from support.faulty_store import FaultyStore
 from support.s3_tables import storage_options
 
@@ -19,7 +22,11 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _no_credentials_around(monkeypatch, tmp_path):
+def _no_credentials_around(request: pytest.FixtureRequest) -> None:
+    """In tests marked ``s3``: what the machine has for the real S3 is neither used nor harmed."""
+    if request.node.get_closest_marker("s3") is None:
+        return
+    monkeypatch, tmp_path = request.getfixturevalue("monkeypatch"), request.getfixturevalue("tmp_path")
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -28,7 +35,7 @@ def _no_credentials_around(monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def closed_port():
+def closed_port() -> str:
     """An endpoint where nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -36,7 +43,7 @@ def closed_port():
 
 
 @pytest.fixture(scope="session")
-def moto():
+def moto() -> Iterator[str]:
     """Endpoint of the running store."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -63,7 +70,7 @@ def moto():
 
 
 @pytest.fixture(scope="session")
-def client(moto):
+def client(moto: str) -> Any:
     """The store through boto3, as an independent witness."""
     return boto3.client(
         "s3",
@@ -75,33 +82,33 @@ def client(moto):
 
 
 @pytest.fixture
-def bucket(client):
+def bucket(client: Any) -> str:
     name = f"bucket-{next(_numbers)}"
     client.create_bucket(Bucket=name)
     return name
 
 
 @pytest.fixture
-def table(bucket):
+def table(bucket: str) -> str:
     """A URI where a dataset may be made."""
     return f"s3://{bucket}/warehouse/table.lance"
 
 
 @pytest.fixture
-def storage(moto):
+def storage(moto: str) -> dict[str, str]:
     """Storage options that reach the store directly."""
     return storage_options(moto)
 
 
 @pytest.fixture(scope="session")
-def _proxy(moto):
+def _proxy(moto: str) -> Iterator[FaultyStore]:
     proxy = FaultyStore(moto)
     yield proxy
     proxy.close()
 
 
 @pytest.fixture
-def faulty(_proxy):
+def faulty(_proxy: FaultyStore) -> Iterator[FaultyStore]:
     """The store behind a proxy without any fault yet."""
     _proxy.rule = lambda _: None
     _proxy.seen.clear()
@@ -110,6 +117,6 @@ def faulty(_proxy):
 
 
 @pytest.fixture
-def storage_through(faulty):
+def storage_through(faulty: FaultyStore) -> dict[str, str]:
     """Storage options that reach the store through the proxy."""
     return storage_options(faulty.endpoint)
