@@ -51,7 +51,7 @@ def test_a_set_of_a_branch_in_a_bucket(stored):
     assert [each.name for each in table.frozen.list()] == ["again"]
 
 
-@pytest.mark.when(day=0)  # by day executors write plans on a local disk, and threads write them here
+@pytest.mark.when(spark="newest", day=0)  # by day executors write plans on a local disk, and threads write them here
 @pytest.mark.spark
 def test_executors_make_and_read_a_set_in_a_bucket(stored, spark):
     from lance_spark.engine.session_spark import engine_for

@@ -1,4 +1,4 @@
-"""What becomes of Spark's predicates: Lance's SQL, a hint, or nothing. test_pushdown_filters_of_datasets.py has the rows."""
+"""What becomes of Spark's predicates: Lance's SQL, a hint, or nothing. Rows: test_pushdown_filters_of_datasets.py."""
 
 from decimal import Decimal
 

@@ -21,7 +21,7 @@ def leave_out(items: list[pytest.Item]) -> None:
     left_out: list[pytest.Item] = []
     for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
         every = list(group)
-        chosen = [case for case in every if _setting(case, "spark") in (None, SPARK)]
+        chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK}]
         if not NIGHT:
             chosen = _by_day(chosen)
         kept += chosen
@@ -57,30 +57,34 @@ def _turn(item: pytest.Item) -> int:
     return next((turn for turn, name in enumerate(order, 1) if name in marks), 4 + ("pure" in marks))
 
 
-def _setting(case: pytest.Item, name: str) -> Any:
-    """What the mark that is closest to a case says."""
-    for mark in case.iter_markers("when"):
-        if mark.args or not set(mark.kwargs) <= SETTINGS:
-            raise pytest.UsageError(f"{case.nodeid}: when() takes {', '.join(sorted(SETTINGS))} by name.")
-    return next((mark.kwargs[name] for mark in case.iter_markers("when") if name in mark.kwargs), None)
+def _settings(case: pytest.Item, name: str) -> list[Any]:
+    """What a case's marks say: its own, those of its test, and those of the file."""
+    marks = list(case.iter_markers("when"))
+    if any(mark.args or not set(mark.kwargs) <= SETTINGS for mark in marks):
+        raise pytest.UsageError(f"{case.nodeid}: when() takes {', '.join(sorted(SETTINGS))} by name.")
+    return [mark.kwargs[name] for mark in marks if name in mark.kwargs]
 
 
 def _by_day(cases: list[pytest.Item]) -> list[pytest.Item]:
     chosen = [case for case in cases if not _is_for_the_night(case)]
-    part = _setting(chosen[0], "day") if chosen else None
-    if isinstance(part, float):
-        chosen = _sample(chosen, part)
+    parts = [part for part in _settings(chosen[0], "day") if isinstance(part, float)] if chosen else []
+    if parts:
+        chosen = _sample(chosen, parts[0])
     return [case for case in chosen if _is_for_this_spark(case)]
 
 
 def _is_for_the_night(case: pytest.Item) -> bool:
-    day, night = _setting(case, "day"), _setting(case, "night") or {}
-    if day == 0:
+    days = _settings(case, "day")
+    if 0 in days:
         return True
-    values = getattr(case, "callspec").params if isinstance(day, dict) or night else {}  # noqa: B009
-    return any(values[name] in some for name, some in night.items()) or (
-        isinstance(day, dict) and not all(values[name] in some for name, some in day.items())
+    by_day = [named for named in days if isinstance(named, dict)]
+    return any(_value(case, name) not in some for named in by_day for name, some in named.items()) or any(
+        _value(case, name) in some for named in _settings(case, "night") for name, some in named.items()
     )
+
+
+def _value(case: Any, name: str) -> Any:
+    return case.callspec.params[name]
 
 
 def _sample(cases: list[Any], part: float) -> list[Any]:
@@ -98,5 +102,4 @@ def _sample(cases: list[Any], part: float) -> list[Any]:
 
 def _is_for_this_spark(case: pytest.Item) -> bool:
     """What the other Spark has all cases of runs here with some of them: always the same ones."""
-    parts = [mark.kwargs[SPARK] for mark in case.iter_markers("when") if SPARK in mark.kwargs]
-    return all(random.Random(case.name).random() < part for part in parts)
+    return all(random.Random(case.name).random() < part for part in _settings(case, SPARK))

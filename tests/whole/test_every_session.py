@@ -11,8 +11,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from connect.story import FROZEN
 from support.spark_cluster import HOME, environment, standalone_cluster
+from whole.story import FROZEN
 
 from lance_spark import LanceTable
 
