@@ -101,5 +101,6 @@ def _sample(cases: list[Any], part: float) -> list[Any]:
 
 
 def _is_for_this_spark(case: pytest.Item) -> bool:
-    """What the other Spark has all cases of runs here with some of them: always the same ones."""
-    return all(random.Random(case.name).random() < part for part in _settings(case, SPARK))
+    """Of parts that make 1 together, each Spark has other cases: always the same ones."""
+    place = random.Random(case.name).random()
+    return all(place < part if SPARK == "newest" else place >= 1 - part for part in _settings(case, SPARK))

@@ -18,9 +18,9 @@ from support.sql_changes import CHANGES, ROWS, SOURCE, table
 NATIVE, PLAIN = "native", "plain"
 WAYS = [
     pytest.param(NATIVE, marks=pytest.mark.when(spark="newest")),
-    pytest.param(PLAIN, marks=pytest.mark.when(newest=0.4)),
+    pytest.param(PLAIN, marks=pytest.mark.when(newest=0.4, oldest=0.6)),
 ]
-"""On the oldest Spark test_native_*.py has the native way; there the plain way has all its cases every day."""
+"""On the oldest Spark test_native_*.py has the native way; of the plain way each Spark has its part every day."""
 
 
 @pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else WAYS)

@@ -132,6 +132,20 @@ def test_one_room_reaches_for_the_jvm(path):
         assert not found
 
 
+def test_the_tests_of_a_room_lie_in_the_directory_of_its_name():
+    rooms = {room_of(path) for path in PACKAGE}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        room = path.parent.name
+        assert path.parents[1] == ROOT / "tests", path
+        assert room == "whole" or (room in rooms and path.name.startswith(f"test_{room}_")), path
+
+
+def test_pure_tests_need_no_session_and_no_server():
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        marks = set(re.findall(r"mark\.(pure|spark|s3)\b", path.read_text()))
+        assert "pure" not in marks or len(marks) == 1, path
+
+
 def imported(path):
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
