@@ -79,6 +79,7 @@ def test_a_day_with_a_catalog_on_s3(command, bucket, storage, tmp_path):
     assert lance_catalog("doctor") == f"Nothing is wrong with {root}.\n"
 
 
+@pytest.mark.when(day=0)  # by day test_catalog_s3.py has it without a shell
 def test_nobody_answers_is_not_an_empty_catalog(command, bucket, storage, closed_port):
     dead = {**storage, "aws_endpoint": closed_port, "client_max_retries": "1", "client_retry_timeout": "1"}
     code, out, err = command(main, "-C", f"s3://{bucket}/lake", "ls", options=dead)

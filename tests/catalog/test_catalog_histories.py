@@ -326,7 +326,7 @@ class Compatibility(Histories):
     mode = "compatibility"
 
 
-SIZE = settings(max_examples=max(15, settings().max_examples // 3), stateful_step_count=25)
+SIZE = settings(max_examples=max(8, settings().max_examples // 3), stateful_step_count=25)
 TestV1 = V1.TestCase
 TestV1.settings = SIZE
 TestV2 = V2.TestCase

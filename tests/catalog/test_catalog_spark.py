@@ -16,7 +16,7 @@ from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound,
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.25, newest=0.6),
+    pytest.mark.when(oldest=0.15, newest=0.45),
     pytest.mark.usefixtures("both_ways"),
 ]
 

@@ -15,7 +15,7 @@ from support.merge_datasets import exp, forked, head, table
 from lance_spark import LanceTable
 from lance_spark.errors import NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 
 ROOT = Path(__file__).parents[2]
 

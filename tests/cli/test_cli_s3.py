@@ -108,6 +108,7 @@ def test_an_existing_dataset_gets_a_workspace_here(lance_git, table, storage, cl
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
+@pytest.mark.when(day=0)  # by day in test_storage_unreachable_s3.py, and typed in test_remotes_cli.py
 def test_nobody_answers_is_not_absent(lance_git, table, storage, closed_port, tmp_path):
     dead = {**storage, "aws_endpoint": closed_port, "client_max_retries": "1", "client_retry_timeout": "1"}
     code, out, err = lance_git("init", table, options=dead)

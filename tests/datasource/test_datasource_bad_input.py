@@ -21,7 +21,7 @@ from lance_spark.errors import (
     StorageFailure,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.2, newest=0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1, newest=0.45)]
 
 
 def on_one(*given):

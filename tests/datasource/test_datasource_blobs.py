@@ -12,7 +12,7 @@ from lance_spark.errors import SchemaMismatch
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.25, newest=0.6),
+    pytest.mark.when(oldest=0.15, newest=0.45),
     pytest.mark.usefixtures("both_ways"),
 ]
 

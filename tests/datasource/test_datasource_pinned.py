@@ -16,7 +16,7 @@ from lance_spark.errors import Conflict, CorruptData, NotFound
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.25, newest=0.5),
+    pytest.mark.when(oldest=0.15, newest=0.4),
     pytest.mark.usefixtures("both_ways"),
 ]
 

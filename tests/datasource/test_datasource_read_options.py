@@ -12,7 +12,7 @@ from support.frames import all_files, ids, load, rows
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.25, newest=0.5),
+    pytest.mark.when(oldest=0.15, newest=0.4),
     pytest.mark.usefixtures("both_ways"),
 ]
 

@@ -9,7 +9,7 @@ from lance_spark import LanceTable
 from lance_spark.rows import merge_spark
 from lance_spark.rows.merge_spark import looked_up
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.18)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
 
 # Through an index and through a join the clauses are the same code: a few of them show that both find the same rows.
 # Of one case the plan of Spark 4.0 does not tell which columns it needs, so that rows are joined there.

@@ -8,7 +8,7 @@ from support.row_changes import changing_table, check_table, rows_of
 
 from lance_spark import LanceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.45)]
 
 FOR_THE_NIGHT = (
     "a condition that never holds, and a constant one",

@@ -12,7 +12,7 @@ from lance_spark import LanceCatalog, LanceTable, register_search
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.search import rules
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 QUERIES = np.random.default_rng(1_000_003).standard_normal((5, DIMENSION)).astype("f4")
 QUERY = QUERIES[0]
 

@@ -38,7 +38,7 @@ VERBS = {
 }
 
 
-@pytest.mark.when(newest=0.6)
+@pytest.mark.when(newest=0.45)
 @pytest.mark.parametrize("verb", VERBS)
 def test_new_queries_of_names_see_what_a_handle_changed(spark, lake, verb):
     uri = lake.catalog.at("t").uri

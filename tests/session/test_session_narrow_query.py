@@ -11,7 +11,7 @@ from lance_spark import LanceTable, register
 from lance_spark.session import narrow_query
 from lance_spark.spark import table as handles
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15, newest=0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1, newest=0.45)]
 
 
 @pytest.fixture(scope="module")

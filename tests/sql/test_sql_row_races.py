@@ -11,7 +11,7 @@ from lance_spark import errors
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.native import row_statements
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
 
 ALL = "SELECT * FROM model"
 

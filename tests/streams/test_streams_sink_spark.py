@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lance_spark import LanceTable, register, upsert_batches
 from lance_spark.core.options import OWN_NAME
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 
 
 @pytest.fixture(autouse=True)

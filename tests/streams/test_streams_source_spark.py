@@ -15,7 +15,7 @@ from lance_spark import LanceCatalog, register
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.streams.spark import ADMISSION_CONTROL
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 
 
 def table(first, end):

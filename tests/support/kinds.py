@@ -12,6 +12,8 @@ import pytest
 
 NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if version("pyspark").startswith("4.0.") else "newest"
+GRID = 0.3
+"""The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
 SETTINGS = {"day", "night", "newest", "oldest", "spark"}
 
 
@@ -68,9 +70,19 @@ def _settings(case: pytest.Item, name: str) -> list[Any]:
 def _by_day(cases: list[pytest.Item]) -> list[pytest.Item]:
     chosen = [case for case in cases if not _is_for_the_night(case)]
     parts = [part for part in _settings(chosen[0], "day") if isinstance(part, float)] if chosen else []
-    if parts:
-        chosen = _sample(chosen, parts[0])
+    if parts or _is_a_grid(chosen):
+        chosen = _sample(chosen, parts[0] if parts else GRID)
     return [case for case in chosen if _is_for_this_spark(case)]
+
+
+def _is_a_grid(cases: list[Any]) -> bool:
+    """Several parameters in a test of datasets; of a grid of both ways to read, each Spark has its part."""
+    return (
+        len(cases) > 3
+        and not {"pure", "hypothesis"} & {mark.name for mark in cases[0].iter_markers()}
+        and len(cases[0].callspec.params) > 1
+        and "both_ways" not in cases[0].callspec.params
+    )
 
 
 def _is_for_the_night(case: pytest.Item) -> bool:

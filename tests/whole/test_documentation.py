@@ -53,7 +53,7 @@ def desk(request, tmp_path_factory):
         server.kill()
 
 
-BY_DAY = ("README", "reading-and-writing", "fsck")
+BY_DAY = ("README", "fsck")
 """What somebody types first, and a page for a terminal. A page takes up to a minute."""
 
 

@@ -276,6 +276,7 @@ LIKE_ALL_RIGHTS = {"write to main and to other branches", "optimize main", "crea
 BY_DAY = {(verb, role) for verb, role in borders() if TABLE[verb][role] == NO or verb not in LIKE_ALL_RIGHTS}
 
 
+@pytest.mark.when(day=1.0)  # of each verb the roles at the border
 @pytest.mark.parametrize(
     ("verb", "role"),
     [pytest.param(*cell, marks=[] if cell in BY_DAY else pytest.mark.when(day=0)) for cell in CELLS],
