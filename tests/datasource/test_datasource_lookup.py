@@ -10,7 +10,7 @@ from support.frames import ids, load, numbers, refused, save
 from lance_spark import register
 from lance_spark.errors import InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15, newest=0.45)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.25, newest=0.45)]
 
 
 @pytest.fixture

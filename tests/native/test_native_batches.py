@@ -29,7 +29,7 @@ from lance_spark.native.tasks import bounded
 OFF = os.environ.get(detection.SWITCH) == "0"
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.15),
+    pytest.mark.when(oldest=0.3),
     pytest.mark.skipif(OFF, reason="the native way is switched off"),
 ]
 

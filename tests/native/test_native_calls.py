@@ -17,7 +17,7 @@ from lance_spark.native import scan
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.15),
+    pytest.mark.when(oldest=0.3),
     pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="the native way is switched off"),
 ]
 MOST = 20

@@ -12,7 +12,7 @@ from lance_spark import register
 from lance_spark.native import rows, scan
 from lance_spark.native.rows import has_unsafe_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from lance_spark.native import scan
 OFF = os.environ.get(SWITCH) == "0"
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.1),
+    pytest.mark.when(oldest=0.25),
     pytest.mark.skipif(OFF, reason="the native way is switched off"),
 ]
 

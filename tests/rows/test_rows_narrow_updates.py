@@ -8,7 +8,7 @@ from lance_spark import LanceTable
 from lance_spark.columns import rules
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.45)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.6)]
 
 ROWS, WIDTH = 400, 64
 

@@ -13,7 +13,7 @@ from lance_spark import capabilities, errors, register, unregister
 from lance_spark.jvm import names
 from lance_spark.native import row_statements, session
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1, newest=0.45)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.18, newest=0.6)]
 
 ALL = "SELECT * FROM model"
 

@@ -11,7 +11,7 @@ from support.frames import all_files, ids, load, numbers, refused, save
 
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15, newest=0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.25, newest=0.6)]
 
 
 @pytest.fixture
