@@ -89,6 +89,7 @@ def test_a_bad_read_is_refused_before_any_task(spark, made, name):
     assert all_files(made) == before
 
 
+@pytest.mark.when(oldest=1.0)
 @pytest.mark.parametrize(
     "place", ["nowhere/t.lance", *on_one(".", "notes.txt")], ids=["missing", "plain directory", "file"]
 )
@@ -127,6 +128,7 @@ def test_a_corrupt_manifest_is_corrupt_and_not_missing(spark, made, tmp_path, co
     assert load(spark, root, version=1, columns="id").count() == 2
 
 
+@pytest.mark.when(oldest=1.0)
 def test_a_corrupt_ref_file_is_named(spark, made, tmp_path):
     root = copy(made, tmp_path)
     damage(root, "_refs/tags/v2013.json", b"{")

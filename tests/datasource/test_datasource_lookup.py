@@ -20,6 +20,7 @@ def made(uri):
     return uri
 
 
+@pytest.mark.when(oldest=1.0)
 def test_spark_finds_the_source_by_itself_after_installation(spark, made):
     fresh = spark.newSession()
     assert ids(fresh.read.format("lance").load(made)) == [1, 2, 3]

@@ -375,6 +375,7 @@ def test_without_its_classes_a_session_has_rows(spark, table, monkeypatch, broke
     register(spark)
 
 
+@pytest.mark.when(oldest=1.0)
 def test_the_java_source_compiles_here(spark):
     bridge = detection.connected[spark]
     made = compiled.compiled(bridge)

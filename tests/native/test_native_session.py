@@ -62,6 +62,7 @@ def test_one_line_switches_it_on(session, table):
     assert session.sql(f"SELECT sum(id) FROM lance.`{table}`").first()[0] == 45
 
 
+@pytest.mark.when(oldest=1.0)
 def test_unregister_takes_everything_back(session, table):
     register(session, catalog="lake", root=table.rpartition("/")[0])
     unregister(session)

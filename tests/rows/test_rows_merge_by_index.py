@@ -9,7 +9,7 @@ from lance_spark import LanceTable
 from lance_spark.rows import merge_spark
 from lance_spark.rows.merge_spark import looked_up
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 # Through an index and through a join the clauses are the same code: a few of them show that both find the same rows.
 # Of one case the plan of Spark 4.0 does not tell which columns it needs, so that rows are joined there.
@@ -41,6 +41,7 @@ def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, mon
     assert name != "upsert" or columns == ["id"]
 
 
+@pytest.mark.when(oldest=1.0)
 def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
     location = changing_table(uri, "exp", stable=False)
     table = LanceTable.for_path(spark, uri).checkout(branch="exp")

@@ -89,6 +89,7 @@ def test_what_spark_can_do_itself_is_done_by_every_way(spark, target):
     assert stored(target) == asked(spark, f"{ALL} WHERE id > 1 UNION ALL {new}")
 
 
+@pytest.mark.when(oldest=1.0)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_where_spark_lacks_a_name_they_are_refused(spark, target, statement, monkeypatch):
     monkeypatch.setattr(session.current(spark).bridge, "no_row_changes", "this Spark has no Such.")

@@ -56,6 +56,7 @@ def ids(uri, branch=None):
     return sorted(dataset.to_table().column("id").to_pylist())
 
 
+@pytest.mark.when(oldest=1.0)
 def test_a_query_goes_on_where_it_was_and_a_branch_takes_its_rows(spark, uri, files, tmp_path):
     spark.range(3).selectExpr("id + 100 as id", "'x' as v").write.format(OWN_NAME).mode("append").save(uri)
     checkpoint = str(tmp_path / "c")

@@ -31,6 +31,7 @@ def batches(stream, checkpoint):
     return found
 
 
+@pytest.mark.when(oldest=1.0)
 def test_a_branch_in_batches_restarted_from_its_checkpoint(spark, uri, tmp_path):
     register(spark)
     checkpoint = tmp_path / "checkpoint"

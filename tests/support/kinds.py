@@ -115,4 +115,11 @@ def _sample(cases: list[Any], part: float) -> list[Any]:
 def _is_for_this_spark(case: pytest.Item) -> bool:
     """Of parts that make 1 together, each Spark has other cases: always the same ones."""
     place = random.Random(case.name).random()
-    return all(place < part if SPARK == "newest" else place >= 1 - part for part in _settings(case, SPARK))
+    return all(place < part if SPARK == "newest" else place >= 1 - part for part in _parts(case))
+
+
+def _parts(case: Any) -> list[float]:
+    """Of this Spark. The mark of a test counts instead of its file's; the one of a case counts beside both."""
+    of_test = [mark.kwargs[SPARK] for mark in getattr(case.function, "pytestmark", ()) if SPARK in mark.kwargs]
+    own = [mark.kwargs[SPARK] for mark in case.own_markers if SPARK in mark.kwargs]
+    return own if of_test else _settings(case, SPARK)

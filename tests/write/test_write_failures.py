@@ -11,7 +11,7 @@ from support.frames import all_files, failing, numbers, refused, save
 
 from lance_spark.errors import Conflict, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 
 @pytest.fixture
