@@ -42,6 +42,7 @@ def meanwhile(table, storage, **policy):
     return plan_cleanup(locate(table, storage), policy, RUNNER, time.time_ns()).apply()
 
 
+@pytest.mark.when(day=0)
 @pytest.mark.parametrize("job", [compact, delete, update], ids=lambda job: job.__name__)
 def test_what_pylance_commits_with_the_window_undoes_nothing(two, storage, job):
     under_way = opened(two, storage)
@@ -51,6 +52,7 @@ def test_what_pylance_commits_with_the_window_undoes_nothing(two, storage, job):
     assert rows(two, storage) == JOBS[job]
 
 
+@pytest.mark.when(day=0)
 def test_without_the_window_it_does(two, storage):
     under_way = opened(two, storage)
     meanwhile(two, storage, commit_window=timedelta(0))
@@ -72,12 +74,14 @@ def overtaken(two, storage, monkeypatch):
     return two
 
 
+@pytest.mark.when(day=0)
 def test_a_merge_begins_again_and_a_restore_is_a_conflict(overtaken, storage):
     location = locate(overtaken, storage)
     merge(location, PinnedVersion("exp", 3), None, MergeOptions(), RUNNER)
     assert rows(overtaken, storage) == [0, 1, 2, 4, 5, 50, 90]
 
 
+@pytest.mark.when(day=0)
 def test_a_restore_is_a_conflict(overtaken, storage):
     with pytest.raises(Conflict, match="was committed while main@1 was being restored"):
         restore(locate(overtaken, storage), PinnedVersion(None, 1), RUNNER)

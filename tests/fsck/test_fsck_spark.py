@@ -30,6 +30,7 @@ def test_spark_and_threads_agree_on_what_refs_cost(table):
     assert frame.where("kind = 'tag'").select("ref", "freed_bytes").collect() == [("first", here.ref("first").freed)]
 
 
+@pytest.mark.when(day={"deep": [True]})
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 def test_spark_and_threads_agree_on_what_is_wrong(table, deep):
     assert table.fsck(deep, where="spark").findings == ()

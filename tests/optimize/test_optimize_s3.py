@@ -48,6 +48,7 @@ def both(ids):
     return pa.table({"id": ids, "day": [number % 2 for number in ids]})
 
 
+@pytest.mark.when(day=0)
 def test_another_order_and_a_merge_after_compactions_of_both_sides(table, storage):
     """Sorted runs of keys go through the store, and rows are followed through both compactions."""
     location, runner = locate(table, storage), LocalRunner(1)
