@@ -148,7 +148,7 @@ def test_spark_connect_on_a_cluster_with_two_workers(uri, tmp_path):
 @pytest.mark.when(day={"chapters": [BY_DAY]})
 @pytest.mark.parametrize("chapters", [BY_DAY, tuple(CHAPTERS)], ids=["by day", "all"])
 def test_spark_connect_in_one_process(chapters, uri, tmp_path):
-    """By day the cluster below shows what executors of their own change; here a task that fails is tried again, too."""
+    """Its tasks are tried again as on a cluster. By day the cluster below shows what executors of their own change."""
     check(tell(uri, "connect", "local[2,4]", tmp_path, chapters), uri, chapters)
 
 
