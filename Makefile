@@ -12,6 +12,9 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
+# The test files with a mark: to collect all others takes longer than the pure tests.
+marked = $$(grep -rl 'pytest.mark.$(1)' --include='test_*.py' tests)
+
 .PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest clean
 
 help: ## this list
@@ -29,9 +32,9 @@ check: venv ## lint, types and the pure tests, side by side: less than a minute,
 	@$(MAKE) --no-print-directory --jobs 2 lint unit
 
 unit: venv ## the pure tests
-	@$(call in_venv,$(VENV)) -m pytest --quiet tests/unit $(ARGS)
+	@$(call in_venv,$(VENV)) -m pytest --quiet $(call marked,pure) $(ARGS)
 
-# tests/conftest.py says which tests share a process, in what order they begin, and which cases are for the night.
+# tests/support/kinds.py says which tests share a process, in what order they begin, and which are for the night.
 test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
@@ -39,14 +42,14 @@ test-nightly: venv ## the same with every case and long campaigns of random hist
 	@HYPOTHESIS_PROFILE=nightly $(MAKE) --no-print-directory test test-oldest
 
 test-oldest: venv-oldest ## on the oldest Spark, the Spark tests that may differ there
-	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m 'spark and not one_spark' tests/spark $(ARGS)
+	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark $(call marked,spark) $(ARGS)
 
 lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	@$(call in_venv,$(VENV)) -m pytest --quiet tests/unit/test_architecture.py -k 'circles or name or decisions or jvm'
+	@$(call in_venv,$(VENV)) -m pytest --quiet tests/whole/test_architecture.py -k 'circles or name or decisions or jvm'
 
 dist: venv ## wheel and sdist in dist/; the wheel is installed into a fresh environment and the demo run from it
 	@.ci/dist $(VENV)/bin/uv '$(NEWEST)'

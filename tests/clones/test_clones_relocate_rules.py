@@ -1,0 +1,92 @@
+"""Which place here may be the counterpart of a base path, and which files prove it."""
+
+import pytest
+
+from lance_spark.clones.rules import (
+    FOREIGN,
+    INCOMPLETE,
+    OLD,
+    BaseState,
+    BaseUse,
+    Needed,
+    directories,
+    former_roots,
+    likely_places,
+    missing,
+    moved,
+)
+from lance_spark.format.versions import Root
+
+pytestmark = pytest.mark.pure
+
+
+@pytest.mark.parametrize(
+    ("path", "is_dataset", "places"),
+    [
+        ("/old/t", True, ["old/t", "t", ""]),
+        ("/old/t/tree/a/b", True, ["old/t/tree/a/b", "t/tree/a/b", "tree/a/b", "a/b", "b", ""]),
+        ("s3://bucket/t/", True, ["bucket/t", "t", ""]),
+        ("file:///old/t", True, ["old/t", "t", ""]),
+        ("./sub/../t", True, ["sub/t", "t", ""]),
+        ("/old/t/extra", False, ["old/t/extra", "t/extra", "extra"]),
+    ],
+)
+def test_where_files_of_a_base_path_may_be_here(path, is_dataset, places):
+    assert likely_places(path, is_dataset) == places
+
+
+@pytest.mark.parametrize(
+    ("file", "is_there"),
+    [
+        (Needed("data/a.lance", 10), True),
+        (Needed("data/a.lance", 0), True),
+        (Needed("data/a.lance", 11), False),
+        (Needed("data/b.lance", 10), True),
+        (Needed("data/c.lance", 0), False),
+        (Needed("_indices/x/", 0), True),
+        (Needed("_indices/y/", 0), False),
+    ],
+)
+def test_a_file_of_that_name_and_size_is_the_file(file, is_there):
+    listed = {"data/a.lance": 10, "data/b.lance": None, "_indices/x/page.lance": 1}
+    assert missing([file], listed) == ([] if is_there else [file.path])
+
+
+def test_only_directories_with_files_are_listed():
+    assert directories([Needed("data/a", 0), Needed("_deletions/b", 0), Needed("data/c/d", 0)]) == [
+        "_deletions",
+        "data",
+    ]
+    assert directories([Needed("a.lance", 0), Needed("x/y", 0)]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("uri", "there"),
+    [("/old/t", "/new"), ("/old/t/tree/a", "/new/tree/a"), ("/old/tt", None), ("/old", None)],
+)
+def test_a_uri_below_the_old_root_has_a_counterpart(uri, there):
+    assert moved(uri, "/old/t", "/new") == there
+
+
+def state(path, found, target):
+    return BaseState("exp", 0, path, found, target=Root(target))
+
+
+def test_the_former_root_is_told_by_what_is_whole():
+    found = [
+        state("/old/t/", OLD, "/new/t"),
+        state("/older/t/tree/a", OLD, "/new/t/tree/a"),
+        state("/half/t", INCOMPLETE, "/new/t"),
+        state("/other/t", FOREIGN, "/new/t"),
+        state("/clone/source", OLD, "/elsewhere"),
+        state("/odd/t/x", OLD, "/new/t/y"),
+    ]
+    assert former_roots("/new/t", found) == {"/old/t", "/older/t"}
+
+
+@pytest.mark.parametrize(
+    ("path", "relative"),
+    [("t", True), ("./t", True), ("/t", False), ("file:/t", False), ("s3://b/t", False)],
+)
+def test_a_path_that_counts_from_the_reader(path, relative):
+    assert BaseUse(0, path, is_dataset=True).is_relative == relative

@@ -1,0 +1,165 @@
+"""A maintenance policy: what it says of which table and branch, and which words it does not know."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+from lance_spark.errors import InvalidOption
+from lance_spark.maintenance.rules import (
+    STEPS,
+    CompactionRule,
+    FsckRule,
+    IndexRule,
+    MaintenancePolicy,
+    maintenance_policy,
+    parse_maintenance,
+)
+
+pytestmark = pytest.mark.pure
+
+POLICY = """
+skip = ["indexes"]
+
+[fsck]
+every = "3d"
+
+[compaction]
+target_rows = 500
+small_fragments = 4
+
+[cleanup]
+older_than = "7d"
+retain_versions = 2
+
+[branches."exp/*"]
+skip = ["compaction"]
+
+[branches.dev.compaction]
+small_fragments = 2
+
+[tables."ns1.*"]
+skip = ["expiry"]
+
+[tables."ns1.*".fsck]
+deep = true
+
+[tables."ns1.*".cleanup]
+older_than = "1d"
+
+[tables."ns1.*".compaction]
+target_rows = 900
+
+[tables."ns1.*".branches.dev.compaction]
+target_rows = 100
+
+[tables."ns1.never.reached".fsck]
+every = "1d"
+"""
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return parse_maintenance(POLICY)
+
+
+@pytest.mark.parametrize(
+    ("table", "branch", "rule", "skipped"),
+    [
+        ("t", None, CompactionRule(500, small_fragments=4), {"indexes"}),
+        ("t", "dev", CompactionRule(500, small_fragments=2), {"indexes"}),
+        ("t", "exp/a", CompactionRule(500, small_fragments=4), {"indexes", "compaction"}),
+        ("ns1.t", None, CompactionRule(900, small_fragments=4), {"indexes", "expiry"}),
+        ("ns1.t", "dev", CompactionRule(100, small_fragments=2), {"indexes", "expiry"}),
+        ("ns1.t", "exp/a", CompactionRule(900, small_fragments=4), {"indexes", "expiry", "compaction"}),
+    ],
+)
+def test_tables_say_more_than_everything_and_branches_more_than_tables(policy, table, branch, rule, skipped):
+    rules = policy.for_table(table).for_branch(branch)
+    assert (rules.compaction, rules.skip, rules.indexes) == (rule, skipped, IndexRule())
+
+
+def test_the_rules_of_whole_tables(policy):
+    assert policy.for_table("t").fsck == FsckRule(timedelta(days=3))
+    assert policy.for_table("ns1.t").fsck == FsckRule(timedelta(days=3), deep=True)
+    assert policy.for_table("t").cleanup == CleanupPolicy(timedelta(days=7), retain_versions=2)
+    assert policy.for_table("ns1.t").cleanup == CleanupPolicy(timedelta(days=1), retain_versions=2)
+    assert policy.for_table("ns1.t").expiry.warn == timedelta(days=7)
+
+
+def test_the_first_pattern_that_matches_counts(policy):
+    assert policy.for_table("ns1.never.reached").fsck.every == timedelta(days=3)
+
+
+def test_without_a_word_every_step_is_done_with_its_defaults():
+    plain = MaintenancePolicy().for_table("t")
+    assert plain.for_branch("exp").compaction == CompactionRule()
+    assert (plain.skip, plain.cleanup, plain.fsck) == (frozenset(), CleanupPolicy(), FsckRule())
+    assert maintenance_policy({}) == MaintenancePolicy()
+
+
+def test_a_dictionary_has_the_words_of_the_file():
+    cleanup = {"branches": {"exp/*": {"retain_versions": 1}}}
+    made = maintenance_policy({"compaction": {"target_rows": 7}, "cleanup": cleanup, "expiry": {"warn": "1d"}})
+    table = made.for_table("t")
+    assert table.for_branch(None).compaction.target_rows == 7
+    assert table.cleanup.branches == {"exp/*": VersionRule(retain_versions=1)}
+    assert table.expiry.warn == timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("compactions = 1", "compaction"),
+        ("compaction = true", "'compaction'"),
+        ("[compaction]\ntarget = 5", "target"),
+        ("[compaction]\ntarget_rows = true", "'compaction.target_rows'"),
+        ("[compaction]\nsmall_fragments = 0", "small_fragments"),
+        ("[indexes]\nstale_percent = 101", "stale_percent"),
+        ("[compaction]\nsort_by = 1", "sort_by"),
+        ('[compaction]\nsort_by = ["day"]\nzorder = ["a", "b"]', "zorder"),
+        ("[fsck]\nevery = 7", "'fsck.every'"),
+        ('[fsck]\nevery = "soon"', "fsck.every"),
+        ('[cleanup]\nolder = "1d"', "older"),
+        ("[cleanup]\nretain_versions = 0", "retain_versions"),
+        ('skip = ["vacuum"]', "'vacuum'"),
+        ("skip = true", "'skip'"),
+        ('[branches.dev]\nskip = ["cleanup"]', "'cleanup'"),
+        ("[branches.dev.cleanup]\nretain_versions = 1", "cleanup"),
+        ("[branches.dev.compaction]\ntarget_rows = 0", "target_rows"),
+        ('[tables.t]\nsteps = ["fsck"]', "steps"),
+        ("[tables.t.cleanup]\nretain_versions = -1", "retain_versions"),
+        ("[tables.t.branches.dev.compaction]\nsmall_fragments = 0", "small_fragments"),
+        ("[tables.t.tables.u]\nskip = []", "tables"),
+        ("= 1", "TOML"),
+    ],
+)
+def test_every_word_is_checked_before_anything_is_done(text, named):
+    with pytest.raises(InvalidOption) as error:
+        parse_maintenance(text)
+    assert named in str(error.value)
+
+
+def test_the_steps_are_in_the_order_that_is_safe():
+    assert STEPS.index("fsck") == 0
+    assert STEPS.index("cleanup") == len(STEPS) - 1
+    assert STEPS.index("expiry") < STEPS.index("cleanup")
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "expiry", "files_of_branches", "versions"),
+    [
+        ({}, {}, 7, 7),
+        ({"undo_window": "30d"}, {}, 30, 30),
+        ({"undo_window": "1d"}, {}, 7, 1),
+        ({}, {"undo_window": "30d"}, 30, 30),
+        ({}, {"undo_window": "1d"}, 1, 7),
+        ({"undo_window": "30d"}, {"undo_window": "2d"}, 2, 30),
+    ],
+)
+def test_the_longer_window_for_taking_back_counts(cleanup, expiry, files_of_branches, versions):
+    policy = maintenance_policy({"cleanup": cleanup, "expiry": expiry}).for_table("a")
+    assert policy.expiry.undo_window == timedelta(days=files_of_branches)
+    assert policy.kept_for_undo.undo_window == timedelta(days=versions)

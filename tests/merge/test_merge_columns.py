@@ -1,0 +1,163 @@
+"""Columns of two sides and their base: what can be had together, and what is told."""
+
+import pytest
+
+from lance_spark.format.contents import Field
+from lance_spark.merge.change_rules import (
+    ColumnChanges,
+    ColumnMerge,
+    cast_columns,
+    match_fields,
+    merge_columns,
+    renumbered,
+    strange_fields,
+    trees,
+)
+
+pytestmark = pytest.mark.pure
+
+ID, VALUE = Field(0, -1, "id", "int64", False, ()), Field(1, -1, "v", "int64", True, ())
+BASE = (ID, VALUE)
+NEW = Field(2, -1, "w", "int64", True, ())
+STRUCT = (Field(5, -1, "s", "struct", True, ()), Field(6, 5, "a", "int64", True, ()))
+
+
+def test_sides_that_agree_need_nothing():
+    assert not merge_columns(BASE, BASE, BASE).changes
+    both = merge_columns(BASE, (*BASE, NEW), (*BASE, NEW))
+    assert (bool(both.changes), both.conflicts) == (False, ())
+    assert not merge_columns(BASE, (ID,), (ID,)).changes
+    assert not merge_columns(BASE, (ID, NEW), BASE).changes
+
+
+@pytest.mark.parametrize(
+    ("theirs", "changes"),
+    [
+        ((ID,), ColumnChanges(drop=("v",))),
+        ((*BASE, NEW), ColumnChanges(add=("w",))),
+        ((ID, VALUE._replace(name="value")), ColumnChanges(rename=(("v", "value"),))),
+        ((ID._replace(nullable=True), VALUE), ColumnChanges(relax=("id",))),
+        ((ID, VALUE._replace(id=9, type="int32")), ColumnChanges(drop=("v",), add=("v",))),
+        ((*BASE, *STRUCT), ColumnChanges(add=("s",))),
+    ],
+    ids=["drop", "add", "rename", "relax", "cast", "struct"],
+)
+def test_changes_of_one_side_are_taken(theirs, changes):
+    other = Field(8, -1, "z", "int64", True, ())
+    assert merge_columns(BASE, BASE, theirs).changes == changes
+    merged = merge_columns(BASE, (*BASE, other), theirs)
+    assert (merged.changes, merged.conflicts) == (changes, ())
+
+
+def noted(entry, text):
+    return entry._replace(metadata=(("comment", text),))
+
+
+NOTED, NOTED_OTHERWISE = noted(VALUE, b"one"), noted(VALUE, b"two")
+RENAMED, RENAMED_OTHERWISE = VALUE._replace(name="a"), VALUE._replace(name="b")
+ALTERED = "column 'v' was altered on one side and altered or dropped on the other"
+TWO_COMMENTS = "the comment of column 'v' was changed on both sides"
+COMMENT = ColumnChanges(comment=(("v", NOTED.metadata),))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "result"),
+    [
+        (VALUE, VALUE, ColumnChanges()),
+        (VALUE, NOTED, ColumnChanges()),
+        (VALUE, RENAMED, ColumnChanges()),
+        (VALUE, None, ColumnChanges()),
+        (NOTED, VALUE, COMMENT),
+        (NOTED, NOTED, ColumnChanges()),
+        (NOTED, NOTED_OTHERWISE, TWO_COMMENTS),
+        (NOTED, RENAMED, ColumnChanges(comment=(("a", NOTED.metadata),))),
+        (NOTED, noted(RENAMED, b"one"), ColumnChanges()),
+        (NOTED, noted(RENAMED, b"two"), TWO_COMMENTS),
+        (NOTED, None, ALTERED),
+        (RENAMED, VALUE, ColumnChanges(rename=(("v", "a"),))),
+        (RENAMED, NOTED, ColumnChanges(rename=(("v", "a"),))),
+        (noted(RENAMED, b"one"), NOTED, ColumnChanges(rename=(("v", "a"),))),
+        (noted(RENAMED, b"one"), VALUE, ColumnChanges(rename=(("v", "a"),), comment=(("a", NOTED.metadata),))),
+        (noted(RENAMED, b"one"), RENAMED, ColumnChanges(comment=(("a", NOTED.metadata),))),
+        (RENAMED, RENAMED, ColumnChanges()),
+        (RENAMED, RENAMED_OTHERWISE, ALTERED),
+        (RENAMED, None, ALTERED),
+        (None, VALUE, ColumnChanges(drop=("v",))),
+        (None, NOTED, ALTERED),
+        (None, RENAMED, ALTERED),
+        (None, None, ColumnChanges()),
+    ],
+)
+def test_what_becomes_of_a_column(theirs, ours, result):
+    columns = ((ID, side) if side is not None else (ID,) for side in (VALUE, ours, theirs))
+    merged = merge_columns(*columns)
+    assert merged == (ColumnMerge(conflicts=(result,)) if isinstance(result, str) else ColumnMerge(result))
+
+
+def test_a_comment_that_is_gone_in_theirs_goes():
+    merged = merge_columns((ID, NOTED), (ID, NOTED, NEW), (ID, VALUE))
+    assert merged == ColumnMerge(ColumnChanges(comment=(("v", ()),)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "reason"),
+    [
+        ((*BASE, NEW), (*BASE, NEW._replace(type="string")), "both sides have a new column 'w'"),
+        ((*BASE, NEW), (ID, VALUE._replace(name="w")), "both sides have a new column 'w'"),
+        ((ID,), (ID, VALUE._replace(name="value")), "column 'v' was altered on one side"),
+        ((ID, VALUE._replace(name="a")), (ID, VALUE._replace(name="b")), "column 'v' was altered"),
+        (BASE, (ID, VALUE._replace(nullable=False)), "column 'v' became non-nullable"),
+        (BASE, (*BASE, NEW._replace(nullable=False)), "column 'w', which cannot be null, was added"),
+    ],
+)
+def test_changes_that_exclude_each_other_are_told(ours, theirs, reason):
+    (conflict,) = merge_columns(BASE, ours, theirs).conflicts
+    assert conflict.startswith(reason)
+
+
+def test_fields_inside_a_column_are_not_combined():
+    base = (*BASE, *STRUCT)
+    grown = (*base, Field(7, 5, "b", "int64", True, ()))
+    (conflict,) = merge_columns(base, (*base, NEW), grown).conflicts
+    assert conflict.startswith("the fields inside column 's'")
+
+
+def test_a_cast_column_has_its_name_and_another_id():
+    assert cast_columns(BASE, (ID, VALUE._replace(id=4))) == ["v"]
+    assert cast_columns(BASE, (ID, VALUE._replace(name="value"), NEW)) == []
+    assert cast_columns(BASE, (ID,)) == []
+
+
+def test_an_id_that_means_another_column_now():
+    assert renumbered(BASE, (ID, NEW._replace(id=1), VALUE._replace(id=2))) == ["v"]
+    assert renumbered(BASE, (ID, VALUE._replace(name="value"))) == []
+    assert renumbered(BASE, (ID,)) == []
+
+
+def test_fields_belong_to_their_column():
+    inner = Field(9, 6, "deep", "int64", True, ())
+    assert trees((ID, *STRUCT, inner)) == {0: (ID,), 5: (*STRUCT, inner)}
+
+
+def test_fields_are_matched_by_their_names_from_the_top():
+    moved = tuple(
+        entry._replace(id=entry.id + 10, parent_id=entry.parent_id + 10 * (entry.id == 6)) for entry in STRUCT
+    )
+    assert match_fields((ID, *STRUCT, NEW), (ID, *moved)) == {0: 0, 5: 15, 6: 16}
+    top = Field(1, -1, "a", "int64", True, ())
+    assert match_fields(STRUCT, (top,)) == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "theirs", "matched", "strange"),
+    [
+        ({0, 1}, {0, 1}, {}, set()),
+        ({0, 1, 2}, {0, 1}, {}, {2}),
+        ({0, 1, 2}, {0, 1, 2, 3}, {3: 2}, {2}),
+        ({0, 1, 3}, {0, 1, 2, 3}, {3: 3}, set()),
+        ({0, 1, 2, 3}, {0, 1, 2}, {2: 3}, {3}),
+    ],
+    ids=["the same", "a new column of ours", "an id that ours has free", "one that theirs dropped", "two new columns"],
+)
+def test_ids_that_are_another_column_in_files_of_theirs(result, theirs, matched, strange):
+    assert strange_fields(result, theirs, matched) == strange

@@ -1,0 +1,116 @@
+"""What a merge took in stays known when the merged branch is deleted, as by who publishes what was audited.
+
+The branch that it was made from goes on: compacted, its rows lie in other files, and only history tells that the target
+has them.
+"""
+
+import json
+from datetime import timedelta
+
+import lance
+import pytest
+from support.cleanup_datasets import clean
+from support.merge_datasets import add, head, table
+
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.errors import Conflict
+from lance_spark.format.versions import HELD
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.datasets import locate, pin_latest
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "stable"])
+def dataset(uri, request):
+    """Main with rows 0 to 2, and a branch ``ingest`` with rows 10 and 11."""
+    lance.write_dataset(table(0, 3), uri, enable_stable_row_ids=request.param)
+    create_branch(locate(uri), "ingest", RefSpec())
+    add(uri, 10, 12, "ingest")
+    return uri
+
+
+def ids(uri, branch=None):
+    return sorted(head(uri, branch).to_table()["id"].to_pylist())
+
+
+def compact(uri, branch):
+    head(uri, branch).optimize.compact_files()
+
+
+def take(uri, source, into=None):
+    location = locate(uri)
+    return merge(location, pin_latest(location, source), into, MergeOptions(), LocalRunner())
+
+
+def through(uri, name, source, into=None, more=()):
+    """Merge what a branch has now by another one, which is deleted then."""
+    create_branch(locate(uri), name, RefSpec(branch=source))
+    for first in more:
+        add(uri, first, first + 1, name)
+    take(uri, name, into)
+    delete_branch(locate(uri), name)
+
+
+@pytest.mark.when(day=0.5)
+@pytest.mark.parametrize("more", [(), (90,)], ids=["as it is", "with a version of its own"])
+@pytest.mark.parametrize("ours", [False, True], ids=["fast-forward", "both sides"])
+def test_hour_after_hour(dataset, ours, more):
+    expected = [0, 1, 2, 10, 11]
+    for hour in range(3):
+        first = 20 + 10 * hour
+        through(dataset, "audited", "ingest", more=[each + hour for each in more])
+        expected += [each + hour for each in more]
+        assert ids(dataset) == sorted(expected)
+        add(dataset, first, first + 2, "ingest")
+        compact(dataset, "ingest")
+        expected += [first, first + 1]
+        if ours:
+            add(dataset, 1000 + hour, 1001 + hour)
+            expected.append(1000 + hour)
+    take(dataset, "ingest")
+    assert ids(dataset) == sorted(expected)
+
+
+def test_into_another_branch(dataset):
+    create_branch(locate(dataset), "main-like", RefSpec())
+    through(dataset, "audited", "ingest", "main-like")
+    add(dataset, 20, 22, "ingest")
+    compact(dataset, "ingest")
+    through(dataset, "audited", "ingest", "main-like")
+    assert ids(dataset, "main-like") == [0, 1, 2, 10, 11, 20, 21]
+
+
+def test_what_the_deleted_branch_had_merged_itself(dataset):
+    create_branch(locate(dataset), "other", RefSpec())
+    add(dataset, 30, 32, "other")
+    create_branch(locate(dataset), "both", RefSpec(branch="ingest"))
+    take(dataset, "other", "both")
+    take(dataset, "both")
+    delete_branch(locate(dataset), "both")
+    for branch, first in (("other", 40), ("ingest", 20)):
+        add(dataset, first, first + 2, branch)
+        compact(dataset, branch)
+        take(dataset, branch)
+    assert ids(dataset) == [0, 1, 2, 10, 11, 20, 21, 30, 31, 40, 41]
+
+
+def test_a_merge_that_is_forgotten_is_refused_where_rows_would_come_twice(dataset):
+    """The version that tells of the merge was cleaned up, and with the branch went its note."""
+    through(dataset, "audited", "ingest")
+    for first in (100, 101):
+        add(dataset, first, first + 1)
+    clean(dataset, older_than=timedelta(0), commit_window=timedelta(0))
+    add(dataset, 20, 22, "ingest")
+    compact(dataset, "ingest")
+    with pytest.raises(Conflict, match="no version records which merge brought them"):
+        take(dataset, "ingest")
+    assert ids(dataset) == [0, 1, 2, 10, 11, 100, 101]
+
+
+def test_what_the_version_says(dataset):
+    through(dataset, "audited", "ingest")
+    found = lance.dataset(dataset)
+    said = json.loads(found.read_transaction(found.version).transaction_properties[HELD])
+    assert sorted(said.values()) == [1, 2]
+    assert "" in said

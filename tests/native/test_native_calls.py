@@ -1,0 +1,117 @@
+"""How often Python and the JVM ask each other while Spark plans a query: each time takes a tenth of a millisecond."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+
+import lance
+import pyarrow as pa
+import pytest
+from py4j.clientserver import ClientServerConnection
+
+from lance_spark import capabilities, register
+from lance_spark.jvm import proxies
+from lance_spark.jvm.detection import SWITCH, connected
+from lance_spark.native import scan
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.when(oldest=0.3),
+    pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="the native way is switched off"),
+]
+MOST = 20
+"""Calls for one table, from the text of a query to its rows, beside those that PySpark itself makes."""
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Counts calls into the JVM, without those that only let go of objects, and calls back from there."""
+    made = []
+    send, answer, tell = ClientServerConnection.send_command, proxies._Handler._call, proxies._Handler.apply
+
+    def sent(connection, command):
+        if not command.startswith("m\n"):
+            made.append(command[:60])
+        return send(connection, command)
+
+    def called(handler, name, *arguments):
+        made.append(name)
+        return answer(handler, name, *arguments)
+
+    def told(handler, name, arguments):
+        made.append(name)
+        return tell(handler, name, arguments)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", sent)
+    monkeypatch.setattr(proxies._Handler, "_call", called)
+    monkeypatch.setattr(proxies._Handler, "apply", told)
+
+    @contextmanager
+    def counted():
+        made.clear()
+        yield made
+
+    return counted
+
+
+@pytest.fixture
+def names(spark, uri, tmp_path):
+    """The same rows by the names of a table and of a Parquet file."""
+    register(spark)
+    assert capabilities(spark).no_batches is None
+    rows = pa.table(
+        {"id": list(range(4000)), "b": [at % 50 for at in range(4000)], "c": [at / 10 for at in range(4000)]}
+    )
+    lance.write_dataset(rows, uri, max_rows_per_file=100).create_scalar_index("id", "BTREE")
+    spark.read.format("lance").load(uri).write.parquet(str(tmp_path / "parquet"))
+    return f"lance.`{uri}`", f"parquet.`{tmp_path / 'parquet'}`"
+
+
+QUESTIONS = {
+    "aggregate": ("SELECT sum(id) FROM {t} WHERE b < 24 AND c > 0.05", 1),
+    "look-up": ("SELECT * FROM {t} WHERE id = 77", 1),
+    "expression": ("SELECT b, sum(id + 1) FROM {t} WHERE c > 3 GROUP BY b", 1),
+    "first rows": ("SELECT id, c FROM {t} ORDER BY c DESC LIMIT 5", 1),
+    "all": ("SELECT * FROM {t} WHERE b IN (1, 2, 3) LIMIT 10", 1),
+    "join": ("SELECT count(x.c) FROM {t} x JOIN {t} y ON x.id = y.b WHERE y.id < 90", 2),
+}
+
+
+@pytest.mark.parametrize("place", ["in tasks", "by the driver"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_table_is_planned_in_a_few_calls(spark, names, calls, monkeypatch, question, place):
+    if place == "in tasks":
+        monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+        monkeypatch.setattr(scan, "SMALL_ROWS", 0)
+    text, tables = QUESTIONS[question]
+    found = {}
+    for name in names:
+        spark.sql(text.format(t=name)).collect()  # what a session learns once
+        with calls() as made:
+            rows = spark.sql(text.format(t=name)).collect()
+            found[name] = [*made]
+        assert rows
+    ours, parquet = (found[name] for name in names)
+    assert len(ours) - len(parquet) <= MOST * tables, ours
+
+
+def test_without_classes_there_are_the_same_answers_and_more_calls(spark, names, calls, monkeypatch):
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+    text = QUESTIONS["aggregate"][0].format(t=names[0])
+    expected = spark.sql(text).collect()
+    monkeypatch.setattr(connected[spark], "maker", None)
+    monkeypatch.setattr(connected[spark], "batches", False)
+    with calls() as made:
+        assert spark.sql(text).collect() == expected
+    assert len(made) > 2 * MOST
+
+
+def test_what_is_equal_stays_equal(spark, names):
+    frames = [spark.table(names[0]) for _ in range(2)]
+    tables = [frame._jdf.queryExecution().analyzed().collectLeaves().apply(0).table() for frame in frames]
+    assert tables[0].equals(tables[1])
+    assert tables[0].hashCode() == tables[1].hashCode()
+    assert not tables[0].equals(None)
+    assert not tables[0].equals("another")
+    assert tables[0].toString().startswith("NativeTable ")

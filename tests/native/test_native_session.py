@@ -1,0 +1,281 @@
+"""Registering a session: catalogs, errors, threads, and what is left when it is taken back."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.readwriter import DataFrameReader
+
+from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
+from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.jvm import detection, names
+from lance_spark.jvm.detection import SWITCH
+from lance_spark.native import scan
+
+OFF = os.environ.get(SWITCH) == "0"
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.when(oldest=0.25),
+    pytest.mark.skipif(OFF, reason="the native way is switched off"),
+]
+
+
+@pytest.fixture
+def session(spark):
+    """The session that all tests share, as it was before anybody registered it."""
+    unregister(spark)
+    yield spark
+    spark.catalog.setCurrentCatalog("spark_catalog")
+    unregister(spark)
+
+
+@pytest.fixture
+def configured():
+    """Sets a configuration of a session for one test."""
+    done = []
+
+    def configure(session, key, value):
+        session.conf.set(key, value)
+        done.append((session, key))
+
+    yield configure
+    for session, key in done:
+        session.conf.unset(key)
+
+
+@pytest.fixture
+def table(uri):
+    lance.write_dataset(pa.table({"id": list(range(10))}), uri)
+    return uri
+
+
+def test_one_line_switches_it_on(session, table):
+    assert not capabilities(session).native
+    register(session)
+    found = capabilities(session)
+    assert found.native
+    assert found.catalogs == ("lance",)
+    assert session.sql(f"SELECT sum(id) FROM lance.`{table}`").first()[0] == 45
+
+
+@pytest.mark.when(oldest=1.0)
+def test_unregister_takes_everything_back(session, table):
+    register(session, catalog="lake", root=table.rpartition("/")[0])
+    unregister(session)
+    assert not capabilities(session).native
+    assert session.catalog.listCatalogs("lake") == []
+    assert type(session.read.format("lance")) is DataFrameReader
+    assert session.read.format("lance").load(table).count() == 10
+
+
+def test_other_formats_are_left_alone(session, tmp_path):
+    register(session)
+    session.range(3).write.parquet(str(tmp_path / "p"))
+    assert type(session.read.format("parquet")) is DataFrameReader
+    assert session.read.format("lance").format("parquet").load(str(tmp_path / "p")).count() == 3
+
+
+def test_options_count_wherever_they_were_given(session, table):
+    register(session)
+    lance.dataset(table).delete("id > 4")
+    assert session.read.option("version", 1).format("lance").load(table).count() == 10
+    assert session.read.format("lance").options(version="1").load(path=table).count() == 10
+    assert session.read.format("lance").load(table, version=1).count() == 10
+    assert session.read.load(table, format="lance", version=1).count() == 10
+
+
+def test_time_travel_in_sql(session, table):
+    register(session)
+    LanceTable.for_path(session, table).tags.create("t1")
+    LanceTable.for_path(session, table).branches.create("exp/a")
+    lance.dataset(table).delete("id > 4")
+    refs = {"1": 10, "2": 5, "'1'": 10, "'t1'": 10, "'exp/a'": 10, "'main'": 5, "'main@1'": 10}
+    for ref, rows in refs.items():
+        assert session.sql(f"SELECT * FROM lance.`{table}` VERSION AS OF {ref}").count() == rows, ref
+    moment = lance.dataset(table).versions()[0]["timestamp"]
+    found = session.sql(f"SELECT * FROM lance.`{table}` TIMESTAMP AS OF '{moment.isoformat()}'")
+    assert found.count() == 10
+
+
+def test_a_catalog_of_a_root(session, tmp_path):
+    catalog = LanceCatalog(session, str(tmp_path))
+    catalog.create_namespace("ns1")
+    catalog.write_table(session.range(5), "ns1.numbers")
+    catalog.write_table(session.range(3), "top")
+    register(session, catalog="lake", root=str(tmp_path))
+    assert session.sql("SELECT * FROM lake.ns1.numbers n JOIN lake.top t ON n.id = t.id").count() == 3
+    assert [row.tableName for row in session.sql("SHOW TABLES IN lake.ns1").collect()] == ["numbers"]
+    assert [row.namespace for row in session.sql("SHOW NAMESPACES IN lake").collect()] == ["ns1"]
+    session.sql("USE lake.ns1")
+    assert session.table("numbers").count() == 5
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        session.table("lake.ns1.nothing")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        session.sql("USE lake.nowhere")
+
+
+def test_a_catalog_has_its_own_storage_options(session, table):
+    register(session, catalog="other", storage_options={"aws_region": "nowhere-1"})
+    assert session.table(f"other.`{table}`").count() == 10
+    assert "nowhere-1" not in session.table(f"other.`{table}`")._jdf.queryExecution().toString()
+
+
+def test_a_name_is_for_one_catalog(session, tmp_path, configured):
+    configured(session, "spark.sql.catalog.taken", "some.other.Catalog")
+    with pytest.raises(Refused, match="already has a catalog 'taken'"):
+        register(session, catalog="taken", root=str(tmp_path))
+    with pytest.raises(InvalidOption, match="needs the name of a catalog"):
+        register(session, root=str(tmp_path))
+
+
+def test_a_catalog_of_somebody_else_stays(session, configured):
+    configured(session, "spark.sql.catalog.lance", "some.other.Catalog")
+    register(session)
+    assert capabilities(session).native
+    assert capabilities(session).catalogs == ()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda session, uri: session.read.format("lance").load(f"{uri}.not"),
+        lambda session, uri: session.read.format("lance").option("version", 9).load(uri),
+        lambda session, uri: session.table(f"lance.`{uri}.not`"),
+        lambda session, uri: session.sql(f"SELECT * FROM lance.`{uri}` VERSION AS OF 9"),
+        lambda session, uri: session.sql(f"SELECT * FROM lance.`{uri}` VERSION AS OF 'tagg'"),
+    ],
+)
+def test_errors_are_ours_and_sparks(session, table, question):
+    register(session)
+    with pytest.raises(NotFound) as ours:
+        question(session, table)
+    assert isinstance(ours.value, AnalysisException)
+    assert "Traceback" not in str(ours.value)
+
+
+def test_a_bad_option_says_so(session, table):
+    register(session)
+    with pytest.raises(InvalidOption, match="colums"):
+        session.read.format("lance").option("colums", "id").load(table)
+
+
+def test_a_filter_of_the_user_that_cannot_be_read(session, table):
+    register(session)
+    with pytest.raises(InvalidOption, match="nope"):
+        session.read.format("lance").option("filter", "nope > 5").load(table).collect()
+
+
+def test_brackets_of_the_users_filter_are_its_own(session, table):
+    register(session)
+    with pytest.raises(InvalidOption, match="closes a parenthesis"):
+        session.read.format("lance").option("filter", "id > 1) OR (id < 1").load(table)
+    frame = session.read.format("lance").option("filter", "id IN (8, 1) OR id = length(')')").load(table)
+    assert [row.id for row in frame.where("id > 5").collect()] == [8]
+
+
+def test_many_threads(session, table, monkeypatch):
+    register(session)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+    frame = session.read.format("lance").load(table)
+
+    def ask(at):
+        return frame.where(f"id >= {at % 10}").count(), session.table(f"lance.`{table}`").count()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(24))) == [(10 - at % 10, 10) for at in range(24)]
+
+
+@pytest.mark.parametrize("missing", [names.PYTHON_READER_FACTORY, names.RELATION, names.ARROW_CONVERTERS])
+def test_a_missing_name_leads_to_the_plain_source(session, table, monkeypatch, missing):
+    monkeypatch.setattr(names, "CLASSES", (*names.CLASSES, f"{missing}Gone"))
+    register(session)
+    found = capabilities(session)
+    assert not found.native
+    assert f"{missing}Gone" in found.reason
+    assert type(session.read.format("lance")) is DataFrameReader
+    assert session.read.format("lance").load(table).where("id > 5").count() == 4
+    assert LanceTable.for_path(session, table).to_df().count() == 10
+    with pytest.raises(Refused, match="cannot have a catalog"):
+        register(session, catalog="lake", root=table)
+    assert not session.sparkContext._gateway.callback_server_parameters.propagate_java_exceptions
+
+
+def test_it_can_be_switched_off(session, table, monkeypatch):
+    register(session, native=False)
+    assert "native=False" in capabilities(session).reason
+    assert LanceTable.for_path(session, table).to_df().count() == 10
+    assert not capabilities(session).native
+    register(session)
+    assert capabilities(session).native
+    unregister(session)
+    monkeypatch.setenv(detection.SWITCH, "0")
+    register(session)
+    assert detection.SWITCH in capabilities(session).reason
+
+
+def test_each_session_is_registered_on_its_own(session, table):
+    register(session)
+    other = session.newSession()
+    assert not capabilities(other).native
+    register(other, catalog="more")
+    assert other.table(f"more.`{table}`").count() == 10
+    assert capabilities(session).catalogs == ("lance",)
+    assert LanceTable.for_path(other, table).to_df().count() == 10
+    unregister(other)
+    assert type(session.read.format("lance")) is not DataFrameReader
+
+
+def test_proxies_are_let_go(session, table):
+    """Python keeps what Java holds, no longer."""
+    register(session)
+    frame = session.read.format("lance").load(table)
+    held = session.sparkContext._gateway.gateway_property.pool
+
+    def ask():
+        for at in range(20):
+            frame.where(f"id > {at % 10}").collect()
+
+    ask()
+    before = len(held)
+    for _ in range(5):
+        ask()
+        session.sparkContext._jvm.System.gc()
+    for _ in range(50):
+        if len(held) <= 2 * before:
+            break
+        time.sleep(0.1)
+    assert len(held) <= 2 * before
+
+
+def test_views_and_temporary_views(session, table):
+    register(session)
+    session.read.format("lance").load(table).createOrReplaceTempView("ten")
+    assert session.sql("SELECT count(*) FROM ten WHERE id > 5").first()[0] == 4
+    last = "id IN (SELECT max(id) FROM ten)"
+    query = f"SELECT id FROM ten WHERE {last} OR EXISTS (SELECT 1 FROM ten b WHERE b.id = ten.id + 8)"
+    assert sorted(row.id for row in session.sql(query).collect()) == [0, 1, 9]
+    session.catalog.dropTempView("ten")
+
+
+def test_spark_does_not_warn_that_our_data_source_replaces_itself(spark):
+    register(spark)
+    jvm = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    appenders = log4j.LogManager.getContext(False).getConfiguration().getRootLogger().getAppenders().values()
+
+    def is_kept_back(text):
+        event = log4j.core.impl.Log4jLogEvent.newBuilder().setLevel(log4j.Level.WARN).setLoggerName("Any")
+        made = event.setMessage(log4j.message.SimpleMessage(text)).build()
+        found = {appender.isFiltered(made) for appender in appenders}
+        assert len(found) == 1
+        return found.pop()
+
+    for kind in ("statically", "previously"):
+        for known in ("lance", "lance_spark"):
+            assert is_kept_back(f"The data source {known} replaced a {kind} registered data source.")
+        assert not is_kept_back(f"The data source mine replaced a {kind} registered data source.")
+    assert not is_kept_back("The data source lance cannot be loaded.")

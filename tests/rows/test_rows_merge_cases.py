@@ -1,0 +1,56 @@
+"""MERGE on Spark's executors: a table of cases beside a plain model, and columns that only one side has."""
+
+import lance
+import pytest
+from pyspark.errors import AnalysisException
+from support.merge_cases import CASES, check_merge
+from support.row_changes import changing_table, check_table, rows_of
+
+from lance_spark import LanceTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.45)]
+
+FOR_THE_NIGHT = (
+    "a condition that never holds, and a constant one",
+    "several rows delete one row under a condition",
+    "one of several rows deletes and none updates",
+    "nothing is to be done for rows that match",
+)
+"""Other cases take the same way."""
+
+
+@pytest.mark.when(night={"name": FOR_THE_NIGHT})
+@pytest.mark.parametrize("name", CASES)
+def test_a_merge_does_what_the_model_does(spark, uri, name):
+    check_merge(spark, uri, name)
+
+
+def test_columns_that_only_one_side_has(spark, uri):
+    """Those of the table stay or are null, and those of the source are not written: the table keeps its schema."""
+    location = changing_table(uri, "exp", stable=True)
+    before, schema = rows_of(location, "exp"), lance.dataset(location.branch_uri("exp")).schema
+    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    given = spark.createDataFrame([(1, 5, "new"), (70, 6, "new")], "id bigint, x int, remark string")
+    merge = table.merge(given, on="id").when_matched_update_all("source.remark = 'new'")
+    result = merge.when_not_matched_insert_all("source.remark <> 'old'").execute()
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    assert lance.dataset(location.branch_uri("exp")).schema == schema
+    after = [{**row, "x": 5} if row["id"] == 1 else row for row in before]
+    check_table(location, "exp", [*after, {"id": 70, "x": 6, "day": None}])
+
+
+@pytest.mark.parametrize(
+    ("clause", "words"),
+    [
+        (lambda merge: merge.when_not_matched_insert({"id": "target.id"}), "target"),
+        (lambda merge: merge.when_not_matched_by_source_update({"x": "source.x"}), "source"),
+    ],
+    ids=["insert", "not matched by source"],
+)
+def test_a_clause_that_names_the_side_where_its_rows_are_not(spark, uri, clause, words):
+    """Before, every such value was null."""
+    changing_table(uri, "exp", stable=False)
+    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    given = spark.createDataFrame([(1, 5, "a")], "id bigint, x int, day string")
+    with pytest.raises(AnalysisException, match=words):
+        clause(table.merge(given, on="id")).execute()

@@ -1,0 +1,168 @@
+"""LanceTable as a handle: where it stands, what it reads, restoring and cloning."""
+
+from __future__ import annotations
+
+import pickle
+
+import lance
+import pyarrow as pa
+import pytest
+from support.frames import all_files, ids, numbers, save
+
+from lance_spark import LanceTable
+from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
+
+
+@pytest.fixture
+def table(spark, uri):
+    """Version 1 has 0 to 4, version 2 has 0 to 9; tag ``one`` is at 1; branch ``exp`` is at 2."""
+    lance.write_dataset(batch(0, 5), uri)
+    dataset = lance.write_dataset(batch(5, 10), uri, mode="append")
+    dataset.tags.create("one", 1)
+    dataset.create_branch("exp", 2)
+    return LanceTable.for_path(spark, uri)
+
+
+def batch(first, last):
+    values = list(range(first, last))
+    return pa.table({"id": pa.array(values, pa.int64()), "s": [{"a": v, "b": f"n{v}"} for v in values]})
+
+
+def test_a_handle_at_a_branch_follows_it_and_one_at_a_version_stands_still(table, uri):
+    exp = table.checkout(branch="exp")
+    still = [table.checkout(tag="one"), table.checkout(version=1), table.checkout(as_of=moment(uri, 1))]
+    assert [handle.count_rows() for handle in (table, exp, *still)] == [10, 10, 5, 5, 5]
+    lance.write_dataset(batch(10, 12), uri, mode="append")
+    lance.dataset(uri).tags.update("one", 3)
+    lance.write_dataset(batch(20, 21), f"{uri}/tree/exp", mode="append")
+    assert [handle.count_rows() for handle in (table, exp, *still)] == [12, 11, 5, 5, 5]
+    assert [(handle.branch, handle.version) for handle in (table, exp, *still)] == [
+        ("main", 3),
+        ("exp", 3),
+        ("main", 1),
+        ("main", 1),
+        ("main", 1),
+    ]
+    assert exp.checkout(branch="main").count_rows() == 12
+
+
+def moment(uri, version):
+    found = next(entry for entry in lance.dataset(uri).versions() if entry["version"] == version)
+    return found["timestamp"].astimezone()
+
+
+def test_to_df_is_pinned_and_takes_the_read_options(table, uri):
+    frame = table.to_df()
+    some = table.checkout(branch="exp").to_df(columns=["s.b", "id"], filter="id > 6", limit=2, with_row_id=True)
+    lance.write_dataset(batch(10, 12), uri, mode="append")
+    lance.dataset(uri).checkout_version(("exp", None)).delete("true")
+    assert ids(frame.select("id")) == list(range(10))
+    assert some.columns == ["s", "id", "_rowid"]
+    assert [(row.s.b, row.id) for row in some.collect()] == [("n7", 7), ("n8", 8)]
+    assert table.to_df().count() == 12
+
+
+def test_count_rows_with_and_without_a_filter(table, uri):
+    lance.dataset(uri).delete("id = 3")
+    assert table.count_rows() == 9
+    assert table.count_rows("id >= 8") == 2
+    assert table.checkout(tag="one").count_rows("s.a >= 3") == 2
+    assert table.count_rows("id > 100") == 0
+
+
+def test_schema_is_that_of_the_data_frame(table):
+    assert table.schema == table.to_df().schema
+    assert table.schema.simpleString() == "struct<id:bigint,s:struct<a:bigint,b:string>>"
+
+
+def test_versions_are_the_history_of_the_branch(spark, table, uri):
+    save(numbers(spark, 50, 51), uri, branch="exp", commit_message="more")
+    found = table.versions()
+    assert found.schema.simpleString() == "struct<version:bigint,timestamp:timestamp,metadata:map<string,string>>"
+    assert [row.version for row in found.orderBy("version").collect()] == [1, 2]
+    expected = [entry["timestamp"].replace(tzinfo=None) for entry in lance.dataset(uri).versions()]
+    assert [row.timestamp for row in found.orderBy("version").collect()] == expected
+    assert table.checkout(branch="exp").versions().agg({"version": "max"}).collect() == [(3,)]
+    assert found.where("version = 2").collect()[0].metadata["total_rows"] == "10"
+
+
+@pytest.mark.when(spark="newest")
+def test_restore_makes_an_older_version_the_newest(table, uri):
+    restored = table.checkout(version=1).restore()
+    assert (restored.version, restored.count_rows(), table.count_rows()) == (3, 5, 5)
+    assert lance.dataset(uri, version=2).count_rows() == 10
+    lance.write_dataset(batch(20, 21), f"{uri}/tree/exp", mode="append")
+    assert table.checkout(branch="exp", version=2).restore().count_rows() == 10
+    assert (lance.dataset(f"{uri}/tree/exp").version, lance.dataset(uri).version) == (4, 3)
+    with pytest.raises(Refused, match="already the newest of branch 'main'"):
+        restored.restore()
+
+
+@pytest.mark.when(spark="newest")
+@pytest.mark.parametrize("clone", ["shallow_clone", "deep_clone"])
+def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
+    before = all_files(uri)
+    target = str(tmp_path / "copies" / "clone.lance")
+    copy = getattr(table.checkout(tag="one"), clone)(target)
+    assert copy.location.uri == target
+    assert ids(copy.to_df(columns=["id"])) == list(range(5))
+    save(copy.to_df(filter="id = 4"), target)
+    assert (copy.count_rows(), table.count_rows()) == (6, 10)
+    after = all_files(uri)
+    noted = {path for path in after if "clone-" in path}
+    assert sorted(path.partition("/clone-")[0] for path in noted) == (
+        ["_clones", "_refs/tags"] if clone == "shallow_clone" else []
+    )
+    assert {path: size for path, size in after.items() if path not in noted} == before
+    assert lance.dataset(target).to_table()["id"].to_pylist() == [0, 1, 2, 3, 4, 4]
+    with pytest.raises(AlreadyExists, match="Choose another target"):
+        getattr(table, clone)(target)
+    with pytest.raises(AlreadyExists):
+        getattr(table, clone)(uri + "/")
+    assert all_files(uri) == after
+
+
+@pytest.mark.when(spark="newest")
+def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri, tmp_path):
+    before = all_files(uri)
+    assert table.shallow_clone(str(tmp_path / "clone.lance"), record=False).count_rows() == 10
+    assert all_files(uri) == before
+
+
+@pytest.mark.when(spark="newest")
+def test_a_shallow_clone_into_another_store_is_recorded_or_refused_before_anything_is_written(table, uri, tmp_path):
+    before = all_files(tmp_path)
+    with pytest.raises(Refused, match="always recorded"):
+        table.shallow_clone("s3://elsewhere/clone.lance", record=False)
+    assert all_files(tmp_path) == before
+
+
+@pytest.mark.when(spark="newest")
+def test_for_path_takes_any_spelling_and_refuses_what_is_not_there(spark, table, uri, tmp_path):
+    for spelling in (f"{uri}/", f"file://{uri}", f"file:{uri}"):
+        assert LanceTable.for_path(spark, spelling).location == table.location
+    with pytest.raises(NotFound, match="There is no Lance dataset at"):
+        LanceTable.for_path(spark, str(tmp_path / "nowhere"))
+    with pytest.raises(InvalidOption, match="empty"):
+        LanceTable.for_path(spark, "")
+
+
+def test_storage_options_of_a_handle_never_show(spark, uri, table):
+    handle = LanceTable.for_path(spark, uri, storage_options={"aws_secret_access_key": "hush-hush"})
+    frame = handle.to_df()
+    assert frame.count() == 10
+    plan = frame._jdf.queryExecution().toString()
+    for text in (repr(handle), str(handle.location), repr(frame), plan):
+        assert "hush-hush" not in text
+    assert "hush-hush" in str(pickle.loads(pickle.dumps(handle.location)).storage_options)
+
+
+def test_errors_of_to_df_name_the_option(table):
+    with pytest.raises(Exception, match=r"Unknown option 'limits'.*\n.*Did you mean 'limit'"):
+        table.to_df(limits=3)
+    with pytest.raises(Exception, match=r"There is no column 'ix'"):
+        table.to_df(columns=["ix"])
+    with pytest.raises(Exception, match=r"Error parsing statement"):
+        table.count_rows("id >")

@@ -1,0 +1,163 @@
+"""Which statements are looked at before Spark gets them, and what they ask for."""
+
+from datetime import timedelta
+
+import pytest
+
+from lance_spark.errors import InvalidOption
+from lance_spark.native.row_statements import may_change_rows, with_all_rows
+from lance_spark.sql.rules import AlterRef, DescribeHistory, Optimize, Restore, Vacuum, opened, parse
+
+pytestmark = pytest.mark.pure
+
+CASES = {
+    "UPDATE t SET a = 1": True,
+    "  delete from t": True,
+    "Merge Into t": True,
+    "-- one\n--two\nUPDATE t SET a = 1": True,
+    "/* a */ /* b /* c */ -- d */UPDATE t SET a = 1": True,
+    "WITH s AS (SELECT 1) MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE": True,
+    "WITH s AS (SELECT 'delete')\nSELECT * FROM s": True,
+    "WITH s AS (SELECT deleted, updates FROM x) SELECT * FROM s": False,
+    "SELECT 1 -- UPDATE": False,
+    "UPDATES": False,
+    "-- UPDATE t SET a = 1": False,
+    "/* UPDATE t SET a = 1": False,
+    "INSERT INTO t SELECT 1": False,
+    "EXPLAIN UPDATE t SET a = 1": False,
+    "": False,
+    "(SELECT 1)": False,
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_what_may_change_rows(text):
+    assert may_change_rows(text) is CASES[text]
+
+
+def test_something_is_put_behind_a_merge():
+    end = "\nWHEN NOT MATCHED BY SOURCE AND false THEN DELETE"
+    merge = "MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *"
+    assert with_all_rows(f"{merge} ;\n") == f"{merge} {end}"
+    assert with_all_rows(f"{merge} -- so") == f"{merge} -- so{end}"
+    assert with_all_rows(f"{merge}; -- so") is None
+
+
+OPENED = {
+    "DESCRIBE HISTORY lake.ns1.flights": ("DESCRIBE HISTORY", ("lake", "ns1", "flights")),
+    "desc history `a``b`.`x@exp/delays` LIMIT 3;": ("DESCRIBE HISTORY", ("a`b", "x@exp/delays")),
+    "-- so\n/* a /* b */ */ Optimize lance.`/data/x.lance@exp` -- and so": ("OPTIMIZE", ("lance", "/data/x.lance@exp")),
+    "VACUUM IDENTIFIER('lake.`x.y`') DRY RUN": ("VACUUM", ("lake", "x.y")),
+    "VACUUM '/data/x.lance'": ("VACUUM", ("/data/x.lance",)),
+    "RESTORE TABLE t TO VERSION AS OF 3": ("RESTORE", ("t",)),
+    "restore t version as of 3": ("RESTORE", ("t",)),
+    "ALTER TABLE a.t CREATE OR REPLACE TAG x": ("ALTER TABLE", ("a", "t")),
+    "alter table t drop branch if exists x": ("ALTER TABLE", ("t",)),
+}
+SPARKS = [
+    "",
+    "SELECT 'VACUUM t'",
+    "/* VACUUM t */ SELECT 1",
+    "DESCRIBE t",
+    "DESCRIBE EXTENDED history",
+    "DESCRIBE HISTORY",
+    "DESC NAMESPACE lake.ns1",
+    "OPTIMIZER t",
+    "VACUUM",
+    "VACUUM IDENTIFIER(:gone)",
+    "ALTER TABLE t DROP COLUMN tag",
+    "ALTER TABLE t ADD COLUMN branch INT",
+    "ALTER TABLE t REPLACE COLUMNS (tag INT)",
+    "ALTER TABLE t SET TBLPROPERTIES ('tag' = 'create tag')",
+    "ALTER VIEW t RENAME TO tag",
+    "ALTER TABLE t",
+    "EXPLAIN OPTIMIZE t",
+]
+
+
+@pytest.mark.parametrize("text", OPENED)
+def test_the_table_that_a_statement_is_about(text):
+    found = opened(text)
+    assert (found.verb, found.table, found.is_path) == (*OPENED[text], "'/data" in text)
+
+
+@pytest.mark.parametrize("text", SPARKS)
+def test_other_statements_are_left_to_spark(text):
+    assert opened(text) is None
+
+
+def test_many_comments_take_no_time():
+    assert opened("/* a */ " * 10_000 + "SELECT 1") is None
+
+
+READ = {
+    "DESCRIBE HISTORY t": DescribeHistory(),
+    "DESCRIBE HISTORY t LIMIT 5 ;": DescribeHistory(5),
+    "OPTIMIZE t": Optimize(),
+    "OPTIMIZE t WHERE day > '2026-01-01' AND (a = 1 OR zorder.by = 2)": Optimize(
+        "day > '2026-01-01' AND (a = 1 OR zorder.by = 2)"
+    ),
+    "OPTIMIZE t WHERE a = ';' -- b\n zorder by (a, `b c`)": Optimize("a = ';'", 0, ("a", "b c")),
+    "OPTIMIZE t ZORDER BY a, b": Optimize(None, 0, ("a", "b")),
+    "VACUUM t": Vacuum(),
+    "VACUUM t RETAIN 36 HOURS": Vacuum(timedelta(hours=36)),
+    "vacuum t dry run retain 0.5 hours": Vacuum(timedelta(minutes=30), True),
+    "VACUUM t FULL RETAIN 7 DAYS": Vacuum(timedelta(days=7)),
+    "RESTORE TABLE t TO VERSION AS OF 3": Restore("3"),
+    "RESTORE t VERSION AS OF 'v2013'": Restore("v2013"),
+    "RESTORE TABLE t TO TIMESTAMP AS OF '2026-01-31 12:00:00'": Restore(None, "'2026-01-31 12:00:00'"),
+    "RESTORE TABLE t TIMESTAMP AS OF now() - INTERVAL 1 HOUR;": Restore(None, "now() - INTERVAL 1 HOUR"),
+    "ALTER TABLE t CREATE BRANCH exp": AlterRef("CREATE", False, "exp"),
+    "ALTER TABLE t CREATE BRANCH IF NOT EXISTS exp/delays AS OF VERSION 7 RETAIN 7 DAYS "
+    "WITH SNAPSHOT RETENTION 2 SNAPSHOTS": AlterRef("CREATE", False, "exp/delays", True, "7", timedelta(days=7), 2),
+    "ALTER TABLE t CREATE OR REPLACE TAG `v 1` AS OF VERSION 'exp@3' RETAIN 1 DAY": AlterRef(
+        "CREATE OR REPLACE", True, "v 1", False, "exp@3", timedelta(days=1)
+    ),
+    "ALTER TABLE t REPLACE TAG v1.2 AS OF VERSION 3": AlterRef("REPLACE", True, "v1.2", version="3"),
+    "ALTER TABLE t DROP BRANCH IF EXISTS 'exp'": AlterRef("DROP", False, "exp", True),
+    "ALTER TABLE t DROP TAG 2013": AlterRef("DROP", True, "2013"),
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_what_a_statement_asks_for(text):
+    assert parse(opened(text)) == READ[text]
+
+
+def test_parameters_stand_for_numbers_texts_and_names():
+    named = {"t": "lake.flights", "h": 36, "v": "v2013"}
+    found = opened("VACUUM IDENTIFIER(:t) RETAIN :h HOURS", named)
+    assert (found.table, parse(found, named)) == (("lake", "flights"), Vacuum(timedelta(hours=36)))
+    assert parse(opened("RESTORE t VERSION AS OF :v", named), named) == Restore("v2013")
+    found = opened("OPTIMIZE IDENTIFIER(?) WHERE a > ? AND b < ?", ["t", 1, 2])
+    assert parse(found, ["t", 1, 2]) == Optimize("a > ? AND b < ?", 1)
+    with pytest.raises(InvalidOption, match=r":gone.*no value"):
+        parse(opened("VACUUM t RETAIN :gone HOURS", named), named)
+    with pytest.raises(InvalidOption, match="number or a text"):
+        parse(opened("VACUUM t RETAIN ? HOURS", [None]), [None])
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("DESCRIBE HISTORY t LIMIT many", "at 'many'"),
+        ("DESCRIBE HISTORY t LIMIT '-1'", "'-1' is not a whole number"),
+        ("OPTIMIZE t WHERE", "at its end"),
+        ("OPTIMIZE t ZORDER BY (a", "at its end"),
+        ("OPTIMIZE t SORT BY a", "at 'SORT'"),
+        ("VACUUM t RETAIN 7", "'7 ' is not a span"),
+        ("VACUUM t RETAIN 7 MOONS", "not a span"),
+        ("VACUUM t RETAIN 99999999999999999999 HOURS", "not a span"),
+        ("VACUUM t LITE", "at 'LITE'"),
+        ("VACUUM t; VACUUM u", "at ';'"),
+        ("RESTORE TABLE t", "at its end"),
+        ("RESTORE TABLE t TO VERSION 3", "at 'VERSION'"),
+        ("ALTER TABLE t CREATE BRANCH", "at its end"),
+        ("ALTER TABLE t CREATE TAG x AS OF VERSION 3 WITH SNAPSHOT RETENTION 2 SNAPSHOTS", "at 'WITH'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_form(text, where):
+    with pytest.raises(InvalidOption) as refusal:
+        parse(opened(text))
+    assert where in refusal.value.message
+    assert refusal.value.hint.startswith("Its form is: ")

@@ -1,0 +1,125 @@
+"""When a test runs: on which Spark, by day or at night, and in which process. CONTRIBUTING.md explains ``when``."""
+
+from __future__ import annotations
+
+import os
+import random
+from importlib.metadata import version
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+SPARK = "oldest" if version("pyspark").startswith("4.0.") else "newest"
+GRID = 0.3
+"""The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
+SETTINGS = {"day", "night", "newest", "oldest", "spark"}
+
+
+def leave_out(items: list[pytest.Item]) -> None:
+    """Deselects the tests that their marks ``when`` leave to the other Spark or to the night."""
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        every = list(group)
+        chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK}]
+        if not NIGHT:
+            chosen = _by_day(chosen)
+        kept += chosen
+        left_out += [case for case in every if case not in chosen]
+    if left_out:
+        left_out[0].config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def take_turns(items: list[pytest.Item]) -> None:
+    """For runs with several processes (``--dist loadgroup --no-loadscope-reorder``).
+
+    One process has all tests that need the Spark session, as every session takes a JVM that has to warm up. Other
+    files stay whole. What takes long begins first, so that no process is alone with it at the end.
+    """
+    turns: dict[str, int] = {}
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group("spark" if _needs_the_session(item) else file))
+        turns[file] = min(turns.get(file, 9), _turn(item))
+    items.sort(key=lambda item: turns[item.nodeid.partition("::")[0]])
+
+
+def _needs_the_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
+
+
+def _turn(item: pytest.Item) -> int:
+    marks = {mark.name for mark in item.iter_markers()}
+    if _needs_the_session(item):
+        return 0
+    order = ("spark", "slow", "hypothesis")
+    return next((turn for turn, name in enumerate(order, 1) if name in marks), 4 + ("pure" in marks))
+
+
+def _settings(case: pytest.Item, name: str) -> list[Any]:
+    """What a case's marks say: its own, those of its test, and those of the file."""
+    marks = list(case.iter_markers("when"))
+    if any(mark.args or not set(mark.kwargs) <= SETTINGS for mark in marks):
+        raise pytest.UsageError(f"{case.nodeid}: when() takes {', '.join(sorted(SETTINGS))} by name.")
+    return [mark.kwargs[name] for mark in marks if name in mark.kwargs]
+
+
+def _by_day(cases: list[pytest.Item]) -> list[pytest.Item]:
+    chosen = [case for case in cases if not _is_for_the_night(case)]
+    parts = [part for part in _settings(chosen[0], "day") if isinstance(part, float)] if chosen else []
+    if parts or _is_a_grid(chosen):
+        chosen = _sample(chosen, parts[0] if parts else GRID)
+    return [case for case in chosen if _is_for_this_spark(case)]
+
+
+def _is_a_grid(cases: list[Any]) -> bool:
+    """Several parameters in a test of datasets; of a grid of both ways to read, each Spark has its part."""
+    return (
+        len(cases) > 3
+        and not {"pure", "hypothesis"} & {mark.name for mark in cases[0].iter_markers()}
+        and len(cases[0].callspec.params) > 1
+        and "both_ways" not in cases[0].callspec.params
+    )
+
+
+def _is_for_the_night(case: pytest.Item) -> bool:
+    days = _settings(case, "day")
+    if 0 in days:
+        return True
+    by_day = [named for named in days if isinstance(named, dict)]
+    return any(_value(case, name) not in some for named in by_day for name, some in named.items()) or any(
+        _value(case, name) in some for named in _settings(case, "night") for name, some in named.items()
+    )
+
+
+def _value(case: Any, name: str) -> Any:
+    return case.callspec.params[name]
+
+
+def _sample(cases: list[Any], part: float) -> list[Any]:
+    """That part of the cases: always the same ones, and every value of each parameter at least once."""
+    shuffled = random.Random(cases[0].originalname).sample(cases, len(cases))
+    seen: set[tuple[str, str]] = set()
+    chosen: list[Any] = []
+    others: list[Any] = []
+    for case in shuffled:
+        values = {(name, repr(value)) for name, value in case.callspec.params.items()}
+        (others if values <= seen else chosen).append(case)
+        seen |= values
+    return chosen + others[: max(0, round(part * len(cases)) - len(chosen))]
+
+
+def _is_for_this_spark(case: pytest.Item) -> bool:
+    """Of parts that make 1 together, each Spark has other cases: always the same ones."""
+    place = random.Random(case.name).random()
+    return all(place < part if SPARK == "newest" else place >= 1 - part for part in _parts(case))
+
+
+def _parts(case: Any) -> list[float]:
+    """Of this Spark. The mark of a test counts instead of its file's; the one of a case counts beside both."""
+    of_test = [mark.kwargs[SPARK] for mark in getattr(case.function, "pytestmark", ()) if SPARK in mark.kwargs]
+    own = [mark.kwargs[SPARK] for mark in case.own_markers if SPARK in mark.kwargs]
+    return own if of_test else _settings(case, SPARK)

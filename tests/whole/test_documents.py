@@ -1,0 +1,257 @@
+"""README and docs/: every link leads somewhere, nothing stands twice, and tables are as the code has them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from itertools import chain, pairwise
+from pathlib import Path
+
+import pytest
+
+from lance_spark import errors
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.declared import as_markdown
+from lance_spark.core.finding_codes import MEANINGS
+from lance_spark.core.options import CATALOG_OPTIONS
+from lance_spark.core.ref_expressions import METADATA_TABLES
+from lance_spark.core.table_options import (
+    READ_OPTIONS,
+    WRITE_OPTIONS,
+    FileOptions,
+    NewBranchOptions,
+    ReadOptions,
+    RefOptions,
+    StreamOptions,
+    StreamReadOptions,
+    WriteOptions,
+)
+from lance_spark.format.metadata import SCHEMAS
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.maintenance.expiry_rules import ExpiryOptions
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.search.rules import SearchOptions
+from lance_spark.sql.maintenance_procedures import PROCEDURES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytestmark = pytest.mark.pure
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [README, *DOCS, *(path for path in (ROOT / "CONTRIBUTING.md", ROOT / "conf" / "README.md") if path.exists())]
+MAX_README = 200
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: Counter[str] = Counter()
+    names = set()
+    for heading in re.findall(r"^#{1,6} (.+)$", without_code(page.read_text()), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
+        names.add(f"{slug}-{found[slug]}" if found[slug] else slug)
+        found[slug] += 1
+    return names
+
+
+def links(page: Path) -> list[str]:
+    """The relative links of a page; a title may be wrapped over two lines."""
+    targets = re.findall(r"\[[^\]]+\]\(([^)\s]+)\)", without_code(page.read_text()))
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def table(page: Path, beginning: str) -> list[list[str]]:
+    """The rows of the table that begins with these words or comes right behind them, without its head."""
+    text = page.read_text()
+    assert text.count(beginning) == 1, f"{page.name} has to have one table that begins with {beginning}"
+    paragraph = text[text.index(beginning) :].split("\n\n", 1)[0]
+    lines = [line for line in paragraph.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def names_in(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_readme_is_short():
+    assert README.read_text().count("\n") <= MAX_README
+
+
+@each_page
+def test_every_relative_link_leads_to_a_file_and_a_heading(page):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_the_links_of_the_readme_and_the_docs_are_found():
+    """The tests above read what ``links`` and ``anchors`` find: neither is blind."""
+    assert "docs/cleanup.md" in links(README)
+    assert "#the-commit-window" in links(ROOT / "docs" / "cleanup.md")
+    assert "lance-git-gits-words-for-datasets" in anchors(ROOT / "docs" / "lance-git.md")
+
+
+def test_the_index_and_the_readme_lead_to_every_page():
+    expected = {page.name for page in DOCS} - {"README.md"}
+    index = [link for link in links(ROOT / "docs" / "README.md") if "/" not in link]
+    assert Counter(index) == Counter(expected)
+    assert {Path(link.partition("#")[0]).name for link in links(README) if link.startswith("docs/")} == expected
+
+
+def test_no_text_stands_twice():
+    """No sentence and no row of a table of more than 60 characters."""
+    seen: dict[str, str] = {}
+    for page in [README, *DOCS]:
+        for piece in pieces(page.read_text()):
+            assert piece not in seen, f"{page.name} repeats {seen[piece]}: {piece}"
+            seen[piece] = page.name
+
+
+def pieces(text: str) -> list[str]:
+    """Long sentences outside of tables and code, and long rows of tables."""
+    prose, rows = [], []
+    for paragraph in without_code(text).split("\n\n"):
+        if paragraph.startswith("|"):
+            rows += [line for line in paragraph.splitlines() if not set(line) <= set("|-: ")]
+        elif not paragraph.startswith("    "):
+            prose += re.split(r"(?<=[.:;]) ", " ".join(paragraph.split()))
+    return [piece.strip("- ") for piece in chain(prose, rows) if len(piece) > 60]
+
+
+@each_page
+def test_python_in_the_pages_can_be_parsed(page):
+    for code in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        ast.parse(code)
+
+
+@pytest.mark.parametrize("purpose", ["reading", "writing"])
+def test_the_table_of_the_data_source_also_has_what_names_a_table_of_a_catalog(purpose):
+    rows = table(ROOT / "docs" / "reading-and-writing.md", f"<!-- options for {purpose} -->")
+    documented = [name for row in rows for name in names_in(row[0])]
+    options = READ_OPTIONS if purpose == "reading" else WRITE_OPTIONS
+    assert {*options, *CATALOG_OPTIONS, "storage.<key>"} <= {*documented}
+    assert len(documented) == len(set(documented))
+
+
+def test_the_metadata_tables_are_those_of_the_code():
+    rows = table(ROOT / "docs" / "catalogs.md", "| metadata table | columns |")
+    assert {names_in(row[0])[0]: names_in(row[1]) for row in rows} == {
+        name: schema.names for name, schema in SCHEMAS.items()
+    }
+    assert tuple(SCHEMAS) == METADATA_TABLES
+
+
+@pytest.mark.parametrize(
+    ("page", "options"),
+    [
+        ("cleanup.md", [CleanupPolicy]),
+        ("fsck.md", [FsckOptions]),
+        ("fsck.md", [RepairOptions]),
+        ("refs-that-expire.md", [ExpiryOptions]),
+        ("optimizing.md", [OptimizeOptions]),
+        ("searching.md", [SearchOptions]),
+        ("reading-and-writing.md", [RefOptions, ReadOptions]),
+        ("reading-and-writing.md", [WriteOptions, NewBranchOptions, FileOptions]),
+        ("streaming.md", [StreamOptions]),
+        ("streaming-source.md", [StreamReadOptions]),
+    ],
+)
+def test_the_tables_of_options_are_those_that_are_declared(page, options):
+    assert "\n".join(as_markdown(*options)) in (ROOT / "docs" / page).read_text()
+
+
+def test_the_procedures_are_those_of_the_code():
+    rows = table(ROOT / "docs" / "catalogs.md", "| procedure | arguments | what it does |")
+    assert rows == [
+        [f"`{found.name}`", ", ".join(map(shown_parameter, found.parameters)), found.doc]
+        for found in PROCEDURES.values()
+    ]
+
+
+def shown_parameter(parameter):
+    text = f"`{parameter.name}` {parameter.type}"
+    if parameter.required:
+        return f"**{text}**"
+    default = str(parameter.default).lower() if isinstance(parameter.default, bool) else parameter.default
+    return text if default is None else f"{text} = {default}"
+
+
+def test_the_exit_codes_are_those_of_the_errors():
+    rows = table(ROOT / "docs" / "when-something-goes-wrong.md", "| error | code | meaning |")
+    documented = {name: int(row[1]) for row in rows for name in names_in(row[0])}
+    raised = {
+        name: value.exit_code
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.LanceSparkError) and value is not errors.LanceSparkError
+    }
+    assert documented == raised
+
+
+def test_the_rooms_are_those_of_the_repository():
+    page = ROOT / "docs" / "architecture.md"
+    rows = [row for kind in ("shared room", "feature", "rim") for row in table(page, f"| {kind} | what is in it |")]
+    documented = {name for row in rows for name in names_in(row[0]) if name.endswith(("/", ".py"))}
+    package = [path for path in (ROOT / "lance_spark").iterdir() if path.name not in ("__init__.py", "__pycache__")]
+    rooms = {f"lance_spark/{path.name}{'/' if path.is_dir() else ''}" for path in package if path.suffix in ("", ".py")}
+    assert {name for name in documented if name.startswith("lance_spark/")} == rooms
+    assert all((ROOT / name).exists() for name in documented)
+
+
+def test_the_diagram_has_the_layers_of_the_import_contract_in_their_order():
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    layers = [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
+    height = {name: number for number, layer in enumerate(layers) for name in layer}
+    arrows = []
+    for line in re.findall(r"^ {8}(.+ --> .+)$", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE):
+        stations = [re.findall(r"(\w+)", part) for part in re.sub(r"\[[^\]]*\]", "", line).split("-->")]
+        arrows += [(high, low) for above, below in pairwise(stations) for high in above for low in below]
+    assert {name for arrow in arrows for name in arrow} == set(height)
+    assert all(height[high] < height[low] for high, low in arrows)
+
+
+def test_the_dependencies_are_those_of_the_project():
+    rows = table(ROOT / "docs" / "architecture.md", "| package | why |")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
+    assert {name for row in rows for name in names_in(row[0])} == declared
+
+
+def test_the_demo_in_the_readme_has_the_steps_of_the_job_in_their_order():
+    shown = re.findall(r"^```\n(start .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(shown) == 1
+    lines = [line for line in shown[0].splitlines() if not line.startswith(" ")]
+    job = ast.parse((ROOT / "jobs" / "write_audit_publish.py").read_text())
+    calls = [node for node in ast.walk(job) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "step"]
+    calls.sort(key=lambda call: call.lineno)
+    assert len(lines) == len(calls)
+    for line, call in zip(lines, calls, strict=True):
+        verb, what = (text_of(argument) for argument in call.args)
+        assert re.match(rf"{verb} +{what}(  |$)", line), line
+
+
+def text_of(argument: ast.expr) -> str:
+    """A pattern for the text that an argument stands for: f-strings have anything where their values go."""
+    parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+    return "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts)
+
+
+def test_the_findings_of_a_check_are_those_of_the_code():
+    rows = table(ROOT / "docs" / "fsck.md", "<!-- codes of findings -->")
+    documented = [(names_in(code)[0], severity, says) for code, severity, says in rows]
+    assert documented == [(code, meaning.severity, meaning.says) for code, meaning in MEANINGS.items()]

@@ -1,0 +1,80 @@
+"""Appends, deletes, compactions, branches, merges, tags and cleanups at once; then an exact account of every row."""
+
+import os
+
+import pytest
+from support.cleanup_datasets import orphans
+from support.processes import Team
+from support.storm import Place
+from support.storm_checks import account, clean_up, run_storm
+from support.storm_log import OK, REFUSED, UNKNOWN, Entry, history_problems, problems
+from support.storm_workers import WORKERS
+
+SECONDS = 4
+NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))
+"""Of each of the two runs at night."""
+
+
+@pytest.fixture(scope="module")
+def team():
+    made = Team(len(WORKERS))
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable row ids"])
+@pytest.mark.when(day={"seconds": [SECONDS]})
+@pytest.mark.parametrize("seconds", [SECONDS, NIGHT], ids=["short", "long"])
+def test_every_row_is_accounted_for(uri, tmp_path, team, seconds, stable):
+    place = Place(uri, {}, str(tmp_path / "notes"), seed=int(stable), seconds=seconds, pause=0.1)
+    run_storm(place, team, stable)
+    account(place)
+    clean_up(place)
+    account(place)
+    assert orphans(uri) == set()
+
+
+ADDED = Entry("a", 1, "append", OK, added=(1, 2, 3))
+DELETED = Entry("d", 1, "delete", OK, deleted=(2,))
+
+
+@pytest.mark.parametrize(
+    ("told", "rows", "found"),
+    [
+        ([ADDED, DELETED], [3, 1], []),
+        ([ADDED, DELETED], [1], ["lost"]),
+        ([ADDED, DELETED], [1, 2, 3], ["back"]),
+        ([ADDED, DELETED], [1, 3, 3], ["more than once"]),
+        ([ADDED, DELETED], [1, 3, 4], ["no writer"]),
+        ([ADDED, Entry("a", 2, "append", REFUSED, added=(4,))], [1, 2, 3, 4], ["no writer"]),
+        ([ADDED, Entry("d", 2, "delete", REFUSED, deleted=(2,))], [1, 3], ["lost"]),
+        ([ADDED, Entry("a", 2, "append", UNKNOWN, added=(4, 5))], [1, 2, 3], []),
+        ([ADDED, Entry("a", 2, "append", UNKNOWN, added=(4, 5))], [1, 2, 3, 4, 5], []),
+        ([ADDED, Entry("a", 2, "append", UNKNOWN, added=(4, 5))], [1, 2, 3, 4], ["by half"]),
+        ([ADDED, Entry("d", 2, "delete", UNKNOWN, deleted=(1, 2))], [1, 2, 3], []),
+        ([ADDED, Entry("d", 2, "delete", UNKNOWN, deleted=(1, 2))], [3], []),
+        ([ADDED, Entry("d", 2, "delete", UNKNOWN, deleted=(1, 2))], [1, 3], ["by half"]),
+        ([ADDED, DELETED, Entry("d", 2, "delete", UNKNOWN, deleted=(1, 2))], [1, 3], []),
+        ([ADDED, Entry("m", 1, "merge", UNKNOWN, added=(4,), deleted=(1,))], [2, 3, 4], []),
+        ([ADDED, Entry("m", 1, "merge", UNKNOWN, added=(4,), deleted=(1,))], [1, 2, 3, 4], ["by half"]),
+    ],
+)
+def test_the_account_finds_what_is_wrong_and_nothing_else(told, rows, found):
+    said = problems(told, rows)
+    assert len(said) == len(found), said
+    assert all(word in text for word, text in zip(found, said, strict=True)), said
+
+
+@pytest.mark.parametrize(
+    ("versions", "found"),
+    [
+        ({4: [1, 2, 3], 5: [1, 3], 6: [1, 3, 7, 8]}, []),
+        ({4: [1, 2, 3], 5: [1, 3], 6: [1, 2, 3]}, ["an earlier one had lost: [2]"]),
+        ({4: [], 5: [1, 3, 7], 6: [1, 3, 7, 8]}, ["version 5 has half of: a#2"]),
+    ],
+)
+def test_the_account_looks_at_what_readers_saw(versions, found):
+    said = history_problems([ADDED, DELETED, Entry("a", 2, "append", OK, added=(7, 8))], versions)
+    assert len(said) == len(found), said
+    assert all(word in text for word, text in zip(found, said, strict=True)), said
