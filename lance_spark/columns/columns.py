@@ -12,33 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from lance_spark.columns import pylance
-from lance_spark.columns.pylance import (
-    CAST_FILES,
-    CastItem,
-    cast_fragment,
-    check_whole,
-    commit_added,
-    commit_columns,
-    commit_replaced,
-    discard_casts,
-    discard_filled,
-    with_nulls,
-)
-from lance_spark.columns.rules import (
-    NULL,
-    BackfillOptions,
-    BackfillProgress,
-    BackfillResult,
-    ComputedColumns,
-    FilledFile,
-    FillOrder,
-    RecordPlace,
-    call_key,
-    field_ids,
-    fragment_key,
-    same_sources,
-)
+from lance_spark.columns import pylance, rules
+from lance_spark.columns.pylance import CastItem
+from lance_spark.columns.rules import BackfillOptions, BackfillResult, ComputedColumns, FilledFile, RecordPlace
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
@@ -108,7 +84,7 @@ def alter_columns(
             check_format(contents, plan)
             files = casting.files(head, contents, plan)
             try:
-                made = commit_columns(location, head, contents, plan, files, message)
+                made = pylance.commit_columns(location, head, contents, plan, files, message)
             except Conflict:
                 if not left:
                     raise
@@ -157,7 +133,7 @@ class CastFiles:
         work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
         runner = self._engine.for_work(OPERATION, work)
         items = [CastItem(self._location, head, fragment.id, plan.casts) for fragment in wanted]
-        written = runner.flat_map("write columns", items, cast_fragment, CAST_FILES)
+        written = runner.flat_map("write columns", items, pylance.cast_fragment, pylance.CAST_FILES)
         rows: list[dict[str, Any]] = runner.collect("write columns", written).to_pylist()
         return rows
 
@@ -173,11 +149,11 @@ class CastFiles:
 
     def delete(self) -> None:
         """Delete all files. Raises StorageFailure."""
-        discard_casts(self._location, self._branch, list(self._made.values()))
+        pylance.discard_casts(self._location, self._branch, list(self._made.values()))
 
     def _discard(self, files: Sequence[str]) -> None:
         with suppress(StorageFailure):  # the result, or the first error, is more useful
-            discard_casts(self._location, self._branch, files)
+            pylance.discard_casts(self._location, self._branch, files)
 
 
 # --- Columns with values on any branch: new ones, and other values for existing ones
@@ -210,7 +186,9 @@ def add_filled_columns(
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
                 continue
-            commit = partial(commit_added, location, head, contents, plan, files.offer(filled), files.properties)
+            commit = partial(
+                pylance.commit_added, location, head, contents, plan, files.offer(filled), files.properties
+            )
             made = commit_once(location, head, files.properties, left, commit)
             if made is not None:
                 return files.done(made, filled)
@@ -243,7 +221,7 @@ def fill_columns_by_groups(
                 size = files.group_size(len(wanted))
                 group = files.of(head, contents, wanted[:size], len(filled), len(wanted[size:]))
                 try:
-                    made = commit_replaced(location, head, names, files.offer(group), files.properties)
+                    made = pylance.commit_replaced(location, head, names, files.offer(group), files.properties)
                 except Conflict:
                     break
                 filled |= group
@@ -278,7 +256,7 @@ def update_filled_columns(
             if not filled:
                 return files.done(head, filled)
             names, offered = values.schema.names, files.offer(filled)
-            commit = partial(commit_replaced, location, head, names, offered, files.properties)
+            commit = partial(pylance.commit_replaced, location, head, names, offered, files.properties)
             made = commit_once(location, head, files.properties, left, commit)
             if made is not None:
                 return files.done(made, filled)
@@ -306,13 +284,13 @@ def _lacking(
     A file that has other columns besides these is not one of ours: a compaction or an update of rows ran before they
     had their values, and wrote nulls into it.
     """
-    ids = {key for found in field_ids(contents.fields, names).values() for key in found}
+    ids = {key for found in rules.field_ids(contents.fields, names).values() for key in found}
     mixed = [
         fragment.id
         for fragment in fragments
         if any(not ids.isdisjoint(file.fields) and {*file.fields} - ids - {-2} for file in fragment.files)
     ]
-    nulls = with_nulls(location, head, mixed, names)
+    nulls = pylance.with_nulls(location, head, mixed, names)
     return [
         fragment
         for fragment in fragments
@@ -361,13 +339,13 @@ class FilledFiles:
         self._first: frozenset[int] | None = None
         self._inputs: Mapping[str, tuple[int, ...]] | None = None
         known = options.resume is not False and (values.identity is not None or options.tag)
-        self._call = call_key(values.identity or "", values.schema, options.tag) if known else None
+        self._call = rules.call_key(values.identity or "", values.schema, options.tag) if known else None
 
     def look(self) -> tuple[PinnedVersion, Contents]:
         """The newest version. Raises Conflict if an input column of the values was altered or dropped."""
         head = pin_latest(self._location, self._branch)
         contents = versions.read_contents(self._location, head)
-        inputs = field_ids(contents.fields, self._values.inputs)
+        inputs = rules.field_ids(contents.fields, self._values.inputs)
         if self._inputs is None:
             self._inputs = inputs
         if inputs != self._inputs:
@@ -390,7 +368,7 @@ class FilledFiles:
         ids = frozenset(fragment.id for fragment in fragments)
         if self._first is None:
             self._first = ids
-        if self._options.new_rows == NULL and self._first <= ids:
+        if self._options.new_rows == rules.NULL and self._first <= ids:
             return [fragment for fragment in fragments if fragment.id in self._first]
         return fragments
 
@@ -464,11 +442,11 @@ class FilledFiles:
 
     def _discard(self, files: Sequence[FilledFile]) -> None:
         unused = [file for file in files if file.file not in self._offered]
-        discard_filled(self._location, self._branch, unused)
+        pylance.discard_filled(self._location, self._branch, unused)
 
     def _computed(self, head: PinnedVersion, group: Sequence[Fragment]) -> Sequence[FilledFile]:
         ids = [fragment.id for fragment in group]
-        files = self._values.compute(head, ids, FillOrder(self._place(group), self._options.incremental))
+        files = self._values.compute(head, ids, rules.FillOrder(self._place(group), self._options.incremental))
         if sorted(file.fragment for file in files) != sorted(ids):
             missing = sorted({*ids}.difference(file.fragment for file in files))
             raise CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
@@ -481,7 +459,7 @@ class FilledFiles:
     def _place(self, fragments: Sequence[Fragment]) -> RecordPlace | None:
         if self._call is None:
             return None
-        return RecordPlace(self._call, {each.id: fragment_key(each, self._input_ids) for each in fragments})
+        return RecordPlace(self._call, {each.id: rules.fragment_key(each, self._input_ids) for each in fragments})
 
     @property
     def _input_ids(self) -> frozenset[int]:
@@ -501,7 +479,7 @@ class FilledFiles:
 
     def _is_whole(self, file: FilledFile) -> bool:
         try:
-            check_whole(self._location, self._branch, file)
+            pylance.check_whole(self._location, self._branch, file)
         except (CorruptData, NotFound):
             return False
         return True
@@ -515,7 +493,7 @@ class FilledFiles:
     def _fits(self, head: PinnedVersion, contents: Contents, now: Fragment) -> bool:
         """Whether a fragment's file has a value for each of its current rows."""
         made = self._made.get(now.id)
-        if made is None or not same_sources(made.fragment, now, self._input_ids):
+        if made is None or not rules.same_sources(made.fragment, now, self._input_ids):
             return False
         if made.fragment.deletion is None or same_deletion(made.fragment, now):
             return True
@@ -532,7 +510,7 @@ class FilledFiles:
     def _tell(self, done: int, total: int) -> None:
         files = [made.file for made in self._made.values()]
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        progress = BackfillProgress.of(self._values.schema.names, done, total, rows, size)
+        progress = rules.BackfillProgress.of(self._values.schema.names, done, total, rows, size)
         _LOG.info("%s", progress)
         if self._options.progress is not None:
             self._options.progress(progress)

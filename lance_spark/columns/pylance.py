@@ -22,20 +22,9 @@ from lance_spark.core.layout import BACKFILL
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
+from lance_spark.format import evolution
 from lance_spark.format.contents import Contents
-from lance_spark.format.evolution import (
-    COMMENT,
-    AddColumn,
-    AlterColumn,
-    ColumnChange,
-    DropColumn,
-    Evolution,
-    RenameColumn,
-    Widened,
-    align,
-    nested,
-    new_field,
-)
+from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, Evolution, RenameColumn
 from lance_spark.format.schema import ROW_ADDRESS, conform_column
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
@@ -87,7 +76,7 @@ class CastItem(NamedTuple):
     location: DatasetLocation
     pin: PinnedVersion
     fragment: int
-    casts: tuple[Widened, ...]
+    casts: tuple[evolution.Widened, ...]
 
 
 def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
@@ -172,7 +161,7 @@ def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> N
     for step in steps:
         path = ".".join(step.path)
         if isinstance(step, AddColumn):
-            scratch.add_columns(pa.schema([nested(step.path, new_field(step))]))
+            scratch.add_columns(pa.schema([evolution.nested(step.path, evolution.new_field(step))]))
         elif isinstance(step, DropColumn):
             scratch.drop_columns([path])
         elif isinstance(step, RenameColumn):
@@ -187,7 +176,7 @@ def _alter(scratch: lance.LanceDataset, path: str, step: AlterColumn) -> None:
     if wanted:
         scratch.alter_columns({"path": path, **wanted})
     if step.comment is not None:
-        scratch.update_field_metadata({path: {COMMENT: step.comment or None}})
+        scratch.update_field_metadata({path: {evolution.COMMENT: step.comment or None}})
 
 
 # --- Committing files with values of whole columns, new or existing
@@ -400,7 +389,7 @@ class _Values(Iterator[pa.RecordBatch]):
             if self._seen > self._rows:
                 self._wrong_count("more than ")
             columns = [conform_column(column, field) for field, column in zip(self._stored, batch.columns, strict=True)]
-            return align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            return evolution.align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
         except StopIteration:
             self.check_end()
             raise

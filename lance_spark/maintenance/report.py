@@ -12,18 +12,8 @@ from typing import Any, NamedTuple
 
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, masked, moment, one_line, readable, safe
-from lance_spark.maintenance.rules import (
-    DONE,
-    NOTHING,
-    STATES,
-    WOULD,
-    KindSize,
-    Memory,
-    Remembered,
-    StepRecord,
-    TableRecord,
-    as_json,
-)
+from lance_spark.maintenance import rules
+from lance_spark.maintenance.rules import KindSize, Memory, Remembered, StepRecord, TableRecord
 
 PARTLY = 6
 """Exit code: a step failed or a check found damage; everything else was done."""
@@ -115,7 +105,7 @@ class MaintenanceReport(Shown):
                 "exit_code": self.exit_code,
                 "freed_bytes": self.freed,
                 "left_steps": len(self.left),
-                "tables": [as_json(record) for record in self.tables],
+                "tables": [rules.as_json(record) for record in self.tables],
                 "catalog": [vars(each) for each in self.catalog],
                 "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
                 "notes": list(self.notes),
@@ -144,7 +134,7 @@ class MaintenanceReport(Shown):
             (record.name, step.step, step.branch or "", step.text())
             for record in self.tables
             for step in record.steps
-            if step.state != NOTHING
+            if step.state != rules.NOTHING
         )
         return Grid(("table", "step", "branch", "what"), rows)
 
@@ -158,7 +148,11 @@ class MaintenanceReport(Shown):
     def summary(self) -> str:
         """A one-line summary."""
         counts: Counter[str] = Counter(step.state for record in self.tables for step in record.steps)
-        what = f"{counted(counts[DONE], 'step')} done" if self.executed else f"{counted(counts[WOULD], 'step')} to do"
+        what = (
+            f"{counted(counts[rules.DONE], 'step')} done"
+            if self.executed
+            else f"{counted(counts[rules.WOULD], 'step')} to do"
+        )
         freed = f"{readable(self.freed)} {'freed' if self.executed else 'would be freed'}"
         left = f"; {counted(len(self.left), 'step')} left for next time" if self.left else ""
         bad = f"; {counted(len(self.problems), 'problem')}" if self.problems else ""
@@ -274,7 +268,7 @@ def _tables(report: MaintenanceReport) -> str:
 
 
 def _rows(record: TableRecord) -> Iterable[str]:
-    shown: list[StepRecord | None] = [step for step in record.steps if step.state != NOTHING]
+    shown: list[StepRecord | None] = [step for step in record.steps if step.state != rules.NOTHING]
     for at, step in enumerate(shown or [None]):
         name, owned, freed = (
             (record.name, readable(record.owned) if record.kinds else "", readable(record.freed))
@@ -462,7 +456,7 @@ class _Table(NamedTuple):
     def states(self) -> Iterator[_Sample]:
         """Every state, even without a step: an alert would see a missing series as its last value."""
         counts = Counter(step.state for step in self.record.steps)
-        for state in STATES:
+        for state in rules.STATES:
             yield _Sample({**self.labels, "state": state}, counts[state])
 
     def one(self, value: float) -> Iterator[_Sample]:

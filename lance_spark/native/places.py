@@ -11,14 +11,7 @@ from lance_spark.catalog.entry_rules import readings
 from lance_spark.catalog.lookup import describe_table, read_name, table_exists
 from lance_spark.catalog.removing import drop_table, rename_table
 from lance_spark.catalog.rules import Catalog, Identifier, split_name
-from lance_spark.catalog.staging import (
-    DatasetStage,
-    NameStage,
-    Stage,
-    TableDefinition,
-    alter_properties,
-    read_properties,
-)
+from lance_spark.catalog.staging import DatasetStage, NameStage, Stage, TableDefinition
 from lance_spark.catalog.tables import alter_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import PREFIX
@@ -296,11 +289,11 @@ class PathPlaces:
 
     def properties(self, place: Place) -> dict[str, str]:
         """The properties in the metadata of the table, on its branch."""
-        return read_properties(place.location, place.spec.branch) if place.is_branch else {}
+        return staging.read_properties(place.location, place.spec.branch) if place.is_branch else {}
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
         """As one version of the branch."""
-        alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
+        staging.alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
 
     def context(self, engine: Engine) -> Context:
         """No catalog."""

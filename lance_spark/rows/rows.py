@@ -25,30 +25,12 @@ from lance_spark.errors import (
     may_have_happened,
 )
 from lance_spark.format.contents import Fragment
-from lance_spark.rows.commit_pylance import (
-    DELETIONS,
-    Added,
-    DeletionItem,
-    Terms,
-    commit_deletions,
-    commit_rows,
-    delete_in_fragment,
-    discard,
-    find_commit,
-    rebase,
-)
+from lance_spark.rows import commit_pylance
+from lance_spark.rows.commit_pylance import Added, DeletionItem, Terms
 from lance_spark.rows.files_pylance import take_row
 from lance_spark.rows.rules import ChangeResult, Prepared
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter, count_rows, index_matches
-from lance_spark.storage import versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_still_there,
-    check_writable,
-    left_after,
-    overtaken,
-    overwrite_without_rows,
-)
+from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.write.pylance import read_target
 
@@ -82,7 +64,7 @@ def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: P
         return
     row = take_row(location, start, change.twice, key)
     with suppress(StorageFailure):
-        discard(location, start.branch, [change])
+        commit_pylance.discard(location, start.branch, [change])
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
     raise Refused(
         f"Several rows of the source match the row with {shown}: the result would depend on their order. "
@@ -102,11 +84,11 @@ def finish(work: Finish) -> ChangeResult:
         version, change = _commit(work, tried)
     except LanceSparkError as failure:
         if isinstance(failure, PermissionDenied) and failure.before_commit:
-            undo = partial(discard, work.location, work.start.branch, tried)
-            raise failure.saying(left_after(undo, "files that were written")) from None
+            undo = partial(commit_pylance.discard, work.location, work.start.branch, tried)
+            raise failure.saying(commits.left_after(undo, "files that were written")) from None
         if not may_have_happened(failure):
             with suppress(StorageFailure):  # the first error is more useful
-                discard(work.location, work.start.branch, tried)
+                commit_pylance.discard(work.location, work.start.branch, tried)
         raise
     with suppress(StorageFailure):
         _discard_replaced(work, tried, change)
@@ -116,12 +98,12 @@ def finish(work: Finish) -> ChangeResult:
 def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepared]:
     location, branch = work.location, work.start.branch
     seen = work.start.version
-    for left in attempts():
+    for left in commits.attempts():
         head = pin_latest(location, branch)
         change = work.change
         if head != work.start:
-            check_still_there(location, work.start)
-            rebased = rebase(location, work.start, head, work.change)
+            commits.check_still_there(location, work.start)
+            rebased = commit_pylance.rebase(location, work.start, head, work.change)
             change = rebased.change
             tried.append(change)
             _check_new_rows(work, rebased.added, seen)
@@ -129,7 +111,7 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
         if work.check is not None:
             work.check()
         try:
-            return commit_rows(location, head, change, work.terms), change
+            return commit_pylance.commit_rows(location, head, change, work.terms), change
         except (Conflict, StorageFailure) as failure:
             # The store may have taken the version and failed to confirm it: a second commit would duplicate its rows.
             found = _look_for(work, head)
@@ -137,11 +119,11 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
                 return found, change
             if isinstance(failure, StorageFailure) or not left:
                 raise
-    raise overtaken(branch)
+    raise commits.overtaken(branch)
 
 
 def _look_for(work: Finish, head: PinnedVersion) -> PinnedVersion | None:
-    return find_commit(work.location, head.branch, head.version, work.terms.identity)
+    return commit_pylance.find_commit(work.location, head.branch, head.version, work.terms.identity)
 
 
 def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
@@ -162,7 +144,7 @@ def _discard_replaced(work: Finish, tried: Sequence[Prepared], kept: Prepared) -
     for change in tried:
         left = {key: metadata for key, metadata in change.changed.items() if metadata not in used}
         if left:
-            discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
+            commit_pylance.discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
 
 
 def _result(version: PinnedVersion, change: Prepared) -> ChangeResult:
@@ -204,9 +186,9 @@ def delete_where(
     """
     if not predicate.strip():
         raise InvalidOption("The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate.")
-    check_writable(location, branch)
+    commits.check_writable(location, branch)
     deleting = _Deleting(location, predicate, engine)
-    for left in attempts():
+    for left in commits.attempts():
         head = pin_latest(location, branch)
         found = deleting.look(head)
         rows = sum(count for count, _ in found.values())
@@ -214,11 +196,11 @@ def delete_where(
             return DeleteResult(head, 0)
         try:
             hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
-            return DeleteResult(commit_deletions(location, head, predicate, hit, message), rows)
+            return DeleteResult(commit_pylance.commit_deletions(location, head, predicate, hit, message), rows)
         except Conflict:
             if not left:
                 raise
-    raise overtaken(branch)
+    raise commits.overtaken(branch)
 
 
 def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> DeleteResult:
@@ -226,13 +208,13 @@ def truncate(location: DatasetLocation, branch: str | None, message: str | None 
 
     Raises NotFound, Refused and Conflict; then nothing was changed.
     """
-    check_writable(location, branch)
+    commits.check_writable(location, branch)
     start = pin_latest(location, branch)
     rows = count_rows(location, start)
     if not rows:
         return DeleteResult(start, 0)
     schema = read_target(location, start).schema
-    return DeleteResult(overwrite_without_rows(location, start, schema, message), rows)
+    return DeleteResult(commits.overwrite_without_rows(location, start, schema, message), rows)
 
 
 _Found = tuple[int, "str | None"]
@@ -265,7 +247,9 @@ class _Deleting:
             work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
             runner = self._engine.for_work(OPERATION, work)
             items = [DeletionItem(self._location, head, fragment.id, self._predicate) for fragment in wanted]
-            table = runner.collect("delete", runner.flat_map("delete", items, delete_in_fragment, DELETIONS))
+            table = runner.collect(
+                "delete", runner.flat_map("delete", items, commit_pylance.delete_in_fragment, commit_pylance.DELETIONS)
+            )
             for row in table.to_pylist():
                 self._known[fragments[row["fragment"]]] = row["rows"], row["metadata"]
         return {key: self._known[fragment] for key, fragment in fragments.items()}

@@ -19,14 +19,8 @@ from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import is_blob
 from lance_spark.format.versions import Deletions, Snapshot
-from lance_spark.scan.rules import (
-    PROBE_LIMIT,
-    FragmentSize,
-    IndexMatches,
-    ScanPartition,
-    answering_indexes,
-    row_address_set,
-)
+from lance_spark.scan import rules
+from lance_spark.scan.rules import FragmentSize, IndexMatches, ScanPartition
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -114,16 +108,16 @@ def index_matches(scan: Scan) -> IndexMatches | None:
         "columns": [],
         "with_row_address": True,
         "filter": scan.filter,
-        "limit": PROBE_LIMIT + 1,
+        "limit": rules.PROBE_LIMIT + 1,
     }
     with translated(scan.location, "planning the filter"):
-        names = answering_indexes(dataset.scanner(**probe).explain_plan(True))
+        names = rules.answering_indexes(dataset.scanner(**probe).explain_plan(True))
         covered = (_covered if scan.pin.stamp is None else _kept_covered)(scan.location, scan.pin, names)
         if not covered:
             return None
         fragments = _fragments(dataset, sorted(covered))
         addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
-    if len(addresses) > PROBE_LIMIT:
+    if len(addresses) > rules.PROBE_LIMIT:
         return None
     keys, counts = np.unique(addresses.to_numpy() >> 32, return_counts=True)
     return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
@@ -186,7 +180,7 @@ def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition
         rows = partition.row_count if partition.limit is None else min(partition.limit, partition.row_count)
         return {**arguments, "offset": partition.first_row, "limit": rows}
     # Offset and limit count rows that passed the filter, so addresses limit the range of a filtered fragment.
-    allowed = row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
+    allowed = rules.row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
     return {**arguments, "row_addr_allowlist": allowed, "prefilter": True}
 
 

@@ -32,32 +32,12 @@ from lance_spark.errors import (
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
 from lance_spark.refs.refs import check_new, create_branch_at
-from lance_spark.storage import versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_still_there,
-    check_writable,
-    commit_once,
-    left_after,
-    overtaken,
-    own_properties,
-)
+from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, take_target
-from lance_spark.write import pylance
-from lance_spark.write.rules import (
-    Claim,
-    Mode,
-    WriteJob,
-    WritePlan,
-    append_schema,
-    check_names,
-    check_replaces,
-    plan_again,
-    plan_merged,
-    same_schema,
-)
+from lance_spark.write import pylance, rules
+from lance_spark.write.rules import Claim, Mode, WriteJob, WritePlan
 
 
 def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
@@ -99,21 +79,21 @@ def _plan(
 ) -> WritePlan:
     start = _start(location, options)
     if start is None:
-        check_names(frame, new=True)
+        rules.check_names(frame, new=True)
         schema = pylance.storage_schema(frame, options.files.data_storage_version)
         return WritePlan(location, options, "create", schema, None, claim)
     if options.create_table:
         raise AlreadyExists(f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it.")
-    check_names(frame, new=overwrite)
+    rules.check_names(frame, new=overwrite)
     target = pylance.read_target(location, start)
-    check_replaces(target, options)
+    rules.check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
     evolution = None
     if not overwrite:
-        evolution = plan_merged(target.schema, frame) if options.merge_schema else None
+        evolution = rules.plan_merged(target.schema, frame) if options.merge_schema else None
         if evolution is not None:
             check_evolution(location, start, target.data_storage_version, evolution)
-        stored = append_schema(target.schema if evolution is None else evolution.schema, frame)
+        stored = rules.append_schema(target.schema if evolution is None else evolution.schema, frame)
     elif options.merge_schema:
         raise InvalidOption(
             "Option 'merge_schema' is for appends.",
@@ -122,7 +102,7 @@ def _plan(
     elif options.overwrite_schema:
         stored = pylance.storage_schema(frame, target.data_storage_version)
     else:
-        stored = same_schema(target.schema, frame)
+        stored = rules.same_schema(target.schema, frame)
     return WritePlan(location, options, mode, stored, start, evolution=evolution)
 
 
@@ -139,10 +119,10 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     if options.branch is None:
         newest = find_latest(location, None)
         if newest is not None:
-            check_writable(location, None)
+            commits.check_writable(location, None)
         return newest
     try:
-        check_writable(location, options.branch)
+        commits.check_writable(location, options.branch)
     except NotFound as missing:
         raise NotFound(
             missing.message,
@@ -213,7 +193,7 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
     except PermissionDenied as denied:
         if not denied.before_commit:
             raise
-        raise denied.saying(left_after(lambda: _discard(job, fragments), "files that were written")) from None
+        raise denied.saying(commits.left_after(lambda: _discard(job, fragments), "files that were written")) from None
 
 
 def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
@@ -259,26 +239,28 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
     plan, start = job.plan, job.start
     assert start is not None  # a new dataset is created with all columns
     location, branch = plan.location, start.branch
-    rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message) | dict(job.properties or {}))
+    rows = EvolvedRows(
+        plan.schema, fragments, commits.own_properties(plan.options.commit_message) | dict(job.properties or {})
+    )
     casts = CastFiles(location, branch, LocalRunner())
-    check_still_there(location, start)
+    commits.check_still_there(location, start)
     try:
-        for left in attempts():
+        for left in commits.attempts():
             head = pin_latest(location, branch)
             _check_same_columns(location, start, head, plan.schema)
-            evolution = plan_again(open_pinned(location, head).schema, plan.schema)
+            evolution = rules.plan_again(open_pinned(location, head).schema, plan.schema)
             contents = versions.read_contents(location, head)
             _check_little(contents, evolution)
             files = casts.files(head, contents, evolution)
             commit = partial(commit_evolved, location, head, contents, evolution, files, rows)
-            made = commit_once(location, head, rows.properties, left, commit)
+            made = commits.commit_once(location, head, rows.properties, left, commit)
             if made is not None:
                 casts.keep(files)
                 return made.version
     except LanceSparkError as failure:
         casts.discard(failure)
         raise
-    raise overtaken(branch)
+    raise commits.overtaken(branch)
 
 
 def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, rows: pa.Schema) -> None:
