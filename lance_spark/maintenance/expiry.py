@@ -36,15 +36,12 @@ def plan_expiry(
     """
     options = options or expiry_rules.ExpiryOptions()
     table = refs.read_refs(location)
-    ending = [branch for branch in table.branches.values() if branch.lifetime.expire_after is not None]
-    heads = dict(zip([branch.name for branch in ending], each(location, partial(_head, location), ending), strict=True))
+    ending = [branch.name for branch in table.branches.values() if branch.lifetime.expire_after is not None]
+    heads = dict(zip(ending, each(location, partial(find_latest, location), ending), strict=True))
     records = [_of_branch(branch, heads.get(branch.name)) for _, branch in sorted(table.branches.items())]
     records += [_of_tag(tag) for _, tag in sorted(table.tags.items())]
-    due = [
-        record.name
-        for record in records
-        if record.kind == expiry_rules.BRANCH and expiry_rules.is_due(record, now, options)
-    ]
+    branches = [record for record in records if record.kind == expiry_rules.BRANCH]
+    due = [record.name for record in branches if expiry_rules.is_due(record, now, options)]
     unmerged = _unmerged(location, table, due)
     entries = expiry_rules.decide(records, table, unmerged, now, options)
     deleted = expiry_rules.decide_deleted(read_changes(location), table, now, options.undo_window)
@@ -86,7 +83,7 @@ def _warn(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | 
                 refs.replace_metadata(location, name, with_warning(branch.metadata, warned))
         except (KeyError, NotFound):
             why = _CHANGED
-    return _outcome(planned, expiry_rules.STAYED if why else expiry_rules.TOLD, why)
+    return ExpiryOutcome(*planned.key, planned.record.at, expiry_rules.STAYED if why else expiry_rules.TOLD, why)
 
 
 def _delete(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | None) -> ExpiryOutcome:
@@ -101,11 +98,7 @@ def _delete(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry 
                 _delete_branch(location, planned.record)
         except (Refused, NotFound, Conflict) as problem:
             why = problem.message
-    return _outcome(planned, expiry_rules.STAYED if why else expiry_rules.DELETED, why)
-
-
-def _outcome(planned: ExpiryEntry, outcome: str, why: str) -> ExpiryOutcome:
-    return ExpiryOutcome(planned.record.kind, planned.record.name, planned.record.at, outcome, why)
+    return ExpiryOutcome(*planned.key, planned.record.at, expiry_rules.STAYED if why else expiry_rules.DELETED, why)
 
 
 def _difference(planned: ExpiryEntry, fresh: ExpiryEntry | None) -> str:
@@ -142,10 +135,6 @@ def _forget(location: DatasetLocation, record: RefRecord) -> None:
     change = read_change(location, record.identity)
     if change is None or not forget_branch(location, change):
         raise Refused(f"The directory of branch '{record.name}': {_CHANGED}.")
-
-
-def _head(location: DatasetLocation, branch: Branch) -> PinnedVersion | None:
-    return find_latest(location, branch.name)
 
 
 def _of_branch(branch: Branch, head: PinnedVersion | None) -> RefRecord:

@@ -257,27 +257,21 @@ _LOG = logging.getLogger("lance_spark.maintain")
 
 def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord]:
     """Plan the tables, and carry the plans out if requested; returns a record for each, by name."""
-    if not job.options.execute:
-        return sorted(_each(job, tables, lambda table: _planned_table(job, table)), key=lambda record: record.name)
-    if job.options.time_left is None:
+    if not job.options.execute or job.options.time_left is None:
         done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
-        return sorted(done, key=lambda record: record.name)
-    by_name = {table.name: table for table in tables}
-    order = rules.left_first({table.name: table.location.uri for table in tables}, job.options.memory)
-    plans = rules.most_valuable_first(_each(job, [by_name[name] for name in order], lambda table: _in_time(job, table)))
-    done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
+    else:
+        by_name = {table.name: table for table in tables}
+        order = rules.left_first({table.name: table.location.uri for table in tables}, job.options.memory)
+        plans = _each(job, [by_name[name] for name in order], lambda table: _in_time(job, table))
+        plans = rules.most_valuable_first(plans)
+        done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
     return sorted(done, key=lambda record: record.name)
 
 
-def _planned_table(job: Job, table: UpkeepTable) -> TableRecord:
-    record = plan_table(job, table)
-    job.told(record)
-    return record
-
-
-def _ended_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
-    record = carry_out_table(job, table, plan)
-    job.options.ended(record)
+def _ended_table(job: Job, table: UpkeepTable, record: TableRecord) -> TableRecord:
+    if job.options.execute:
+        record = carry_out_table(job, table, record)
+        job.options.ended(record)
     job.told(record)
     return record
 
@@ -431,6 +425,8 @@ class TableSteps:
             rules.EXPIRY: self._plan_expiry,
             rules.CLEANUP: self._plan_cleanup,
         }
+        if step in rules.OF_BRANCHES and branch in self._ending:
+            return Looked(StepRecord(step, branch, rules.NOTHING, _ENDING))
         return plans[step](branch)
 
     def carry_out(self, planned: StepRecord) -> Looked:
@@ -466,12 +462,10 @@ class TableSteps:
     # --- compaction
 
     def _plan_compaction(self, branch: str | None) -> Looked:
-        if branch in self._ending:
-            return Looked(StepRecord(rules.COMPACTION, branch, rules.NOTHING, _ENDING))
         rule = self.policy.for_branch(branch).compaction
         plan = optimize(self._location, branch, _options(rule, dry_run=True), self._engine).plan
-        told = rules.compaction(branch, plan.sources, plan.parts or len(plan.tasks), plan.bytes, rule.small_fragments)
-        return Looked(told)
+        tasks = plan.parts or len(plan.tasks)
+        return Looked(rules.compaction(branch, plan.sources, tasks, plan.bytes, rule.small_fragments))
 
     def _do_compaction(self, planned: StepRecord) -> Looked:
         branch = branch_or_none(str(planned.branch))
@@ -487,8 +481,6 @@ class TableSteps:
     # --- indexes
 
     def _plan_indexes(self, branch: str | None) -> Looked:
-        if branch in self._ending:
-            return Looked(StepRecord(rules.INDEXES, branch, rules.NOTHING, _ENDING))
         rule = self.policy.for_branch(branch).indexes
         infos = list_indexes(self._location, pin_latest(self._location, branch))
         rows = max((info.rows_covered + info.rows_uncovered for info in infos), default=0)
@@ -599,7 +591,8 @@ class TableSteps:
         step = replace(
             planned, state=rules.FAILED if failed else rules.DONE, why=why, error=error, files=files, freed=freed
         )
-        return Looked(step, kinds=_kinds(plan, _freed(report.outcomes)))
+        deleted = _by_kind(row for row in report.outcomes if row["outcome"] == DELETED)
+        return Looked(step, kinds=_kinds(plan, deleted))
 
     def _cleanup(self) -> CleanupPlan:
         return plan_cleanup(self._location, self._cleanup_policy(), self._engine, self._job.now_ns)
@@ -631,21 +624,15 @@ def _planned_step(plan: CleanupPlan) -> StepRecord:
 
 def _kinds(plan: CleanupPlan, freed: Mapping[str, int] | None = None) -> dict[str, KindSize]:
     """Bytes by kind of file: all existing files, and those to delete (or deleted, if given)."""
-    owned: Counter[str] = Counter()
-    goes: Counter[str] = Counter()
-    for row in plan.report().planned:
-        owned[row["kind"]] += row["bytes"]
-        if row["action"] == DELETE:
-            goes[row["kind"]] += row["bytes"]
-    told = goes if freed is None else freed
-    return {kind: KindSize(size, told.get(kind, 0)) for kind, size in sorted(owned.items())}
+    planned = plan.report().planned
+    told = _by_kind(row for row in planned if row["action"] == DELETE) if freed is None else freed
+    return {kind: KindSize(size, told.get(kind, 0)) for kind, size in sorted(_by_kind(planned).items())}
 
 
-def _freed(outcomes: Sequence[Mapping[str, Any]]) -> Counter[str]:
+def _by_kind(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
     sums: Counter[str] = Counter()
-    for row in outcomes:
-        if row["outcome"] == DELETED:
-            sums[row["kind"]] += row["bytes"]
+    for row in rows:
+        sums[row["kind"]] += row["bytes"]
     return sums
 
 

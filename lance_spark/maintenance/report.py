@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, masked, moment, one_line, readable, safe
 from lance_spark.maintenance import rules
-from lance_spark.maintenance.rules import KindSize, Memory, Remembered, StepRecord, TableRecord
+from lance_spark.maintenance.rules import KindSize, Memory, StepRecord, TableRecord
 
 PARTLY = 6
 """Exit code: a step failed or a check found damage; everything else was done."""
@@ -162,17 +162,6 @@ class MaintenanceReport(Shown):
         return f"{'' if self.executed else 'dry run: '}{tables}: {what}, {freed}{left}{bad}"
 
 
-def totals(records: Sequence[TableRecord]) -> Mapping[str, Any]:
-    """Sums over tables, for charts: bytes owned and freed by kind."""
-    owned: Counter[str] = Counter()
-    freed: Counter[str] = Counter()
-    for record in records:
-        for kind, size in record.kinds.items():
-            owned[kind] += size.owned
-            freed[kind] += size.freed
-    return {"owned": owned, "freed": freed}
-
-
 # --- The report as one HTML page
 # Without external resources: no scripts, fonts or images.
 # Pure.
@@ -197,7 +186,7 @@ svg{max-width:100%;height:auto}svg text{font-size:12px;fill:currentColor}svg tex
 def to_html(report: MaintenanceReport) -> str:
     """The page. Names and errors are escaped, and secrets in URIs are hidden."""
     parts = [_head(report), _tiles(report), _problems(report), _chart(report), _left(report), _tables(report)]
-    parts += [_catalog(report), _notes(report)]
+    parts += [_catalog(report), *(f'<p class="faint">note: {safe(note)}</p>' for note in report.notes)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -293,10 +282,6 @@ def _catalog(report: MaintenanceReport) -> str:
     return _section("The catalog itself", ("directory", "kind", "what", ""), rows)
 
 
-def _notes(report: MaintenanceReport) -> str:
-    return "".join(f'<p class="faint">note: {safe(note)}</p>' for note in report.notes)
-
-
 def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
     if not rows:
         return ""
@@ -346,9 +331,11 @@ def bars(records: Sequence[TableRecord]) -> list[Bars]:
     shown = [Bars(record.name, record.kinds) for record in listed[:_MOST_BARS]]
     rest = listed[_MOST_BARS:]
     if rest:
-        sums = totals(rest)
-        kinds = {kind: KindSize(size, sums["freed"][kind]) for kind, size in sorted(sums["owned"].items())}
-        shown.append(Bars(f"{len(rest):,} smaller tables", kinds))
+        sums: dict[str, KindSize] = {}
+        for kind, size in (item for record in rest for item in record.kinds.items()):
+            sofar = sums.get(kind, KindSize(0, 0))
+            sums[kind] = KindSize(sofar.owned + size.owned, sofar.freed + size.freed)
+        shown.append(Bars(f"{len(rest):,} smaller tables", sums))
     return shown
 
 
@@ -370,7 +357,8 @@ def legend(records: Sequence[TableRecord]) -> str:
     """The meaning of the colors."""
     kinds = sorted({kind for each in bars(records) for kind in each.kinds}, key=_place)
     return "".join(
-        f'<span class="key"><span class="dot" style="background:{_colour(kind)}"></span>{escape(kind)}</span>'
+        f'<span class="key"><span class="dot" style="background:{_COLOURS.get(kind, _OTHER)}"></span>'
+        f"{escape(kind)}</span>"
         for kind in kinds
     )
 
@@ -398,7 +386,7 @@ def _bar(sizes: Mapping[str, int], top: int, largest: int, what: str, opacity: f
             told = escape(f"{kind}: {readable(sizes[kind])} {what}")
             drawn.append(
                 f'<rect x="{left:.2f}" y="{top}" width="{max(width, 0.5):.2f}" height="{_THICK}" '
-                f'fill="{_colour(kind)}" fill-opacity="{opacity}"><title>{told}</title></rect>'
+                f'fill="{_COLOURS.get(kind, _OTHER)}" fill-opacity="{opacity}"><title>{told}</title></rect>'
             )
             left += width
     return "".join(drawn)
@@ -409,10 +397,6 @@ def _place(kind: str) -> tuple[int, str]:
     return (order.index(kind) if kind in order else len(order), kind)
 
 
-def _colour(kind: str) -> str:
-    return _COLOURS.get(kind, _OTHER)
-
-
 # --- The report as Prometheus metrics
 # For the textfile collector of a node exporter.
 # Pure.
@@ -420,105 +404,58 @@ def _colour(kind: str) -> str:
 _PREFIX = "lance_maintenance_"
 
 
-class _Sample(NamedTuple):
-    labels: Mapping[str, str]
-    value: float
+_HELP = {
+    "last_run_timestamp_seconds": "When the last maintenance began.",
+    "duration_seconds": "How long it took.",
+    "executed": "1 if it changed tables, 0 for a dry run.",
+    "finished": "1 if it finished, 0 if it is running or was interrupted.",
+    "complete": "1 if nothing failed and no check found damage so far.",
+    "table_problems": "Problems of a table, and steps that a finding stopped.",
+    "table_freed_bytes": "Bytes that the last maintenance freed, or would free.",
+    "table_owned_bytes": "Bytes of a table's files before the cleanup, by kind of file.",
+    "table_steps": "Steps of the last maintenance by state.",
+    "table_runs_left": "Runs in a row that had no time for every step of a table.",
+    "table_checked_timestamp_seconds": "When a table was last checked.",
+    "table_sound": "1 if the last check of a table found no damage.",
+}
+"""The help text of each metric, in their order."""
 
 
 def to_prometheus(report: MaintenanceReport) -> str:
     """All metrics with help and type. Table names are labels; URIs contain no secrets."""
     root = {"root": one_line(report.root)}
-    run = [
-        ("last_run_timestamp_seconds", "When the last maintenance began.", report.started.timestamp()),
-        ("duration_seconds", "How long it took.", report.seconds),
-        ("executed", "1 if it changed tables, 0 for a dry run.", report.executed),
-        ("finished", "1 if it finished, 0 if it is running or was interrupted.", report.finished),
-        ("complete", "1 if nothing failed and no check found damage so far.", not report.problems),
-    ]
-    metrics = [_gauge(name, told, [_Sample(root, value)]) for name, told, value in run]
-    tables = [(_Table({**root, "table": record.name}, record, report)) for record in report.tables]
-    metrics += [
-        _gauge(name, told, [sample for table in tables for sample in samples(table)])
-        for name, told, samples in _OF_TABLES
-    ]
-    return "".join(metrics)
+    samples: dict[str, list[str]] = {name: [] for name in _HELP}
+
+    def add(name: str, labels: Mapping[str, str], value: float) -> None:
+        drawn = ",".join(f'{key}="{_escaped(label, quotes=True)}"' for key, label in labels.items())
+        number = str(int(value)) if value == int(value) else repr(float(value))
+        samples[name].append(f"{_PREFIX}{name}{{{drawn}}} {number}")
+
+    add("last_run_timestamp_seconds", root, report.started.timestamp())
+    add("duration_seconds", root, report.seconds)
+    add("executed", root, report.executed)
+    add("finished", root, report.finished)
+    add("complete", root, not report.problems)
+    for record in report.tables:
+        table, known = {**root, "table": record.name}, report.memory.of(record.uri)
+        add("table_problems", table, len(record.problems))
+        add("table_freed_bytes", table, record.freed)
+        for kind, size in record.kinds.items():
+            add("table_owned_bytes", {**table, "kind": kind}, size.owned)
+        counts = Counter(step.state for step in record.steps)
+        for state in rules.STATES:  # also those without a step: an alert would see a missing series as its last value
+            add("table_steps", {**table, "state": state}, counts[state])
+        add("table_runs_left", table, known.left)
+        if known.checked_s is not None:
+            add("table_checked_timestamp_seconds", table, known.checked_s)
+            add("table_sound", table, known.sound)
+    lines = []
+    for name, drawn in samples.items():
+        if drawn:
+            lines += [f"# HELP {_PREFIX}{name} {_escaped(_HELP[name])}", f"# TYPE {_PREFIX}{name} gauge", *drawn]
+    return "".join(f"{line}\n" for line in lines)
 
 
-class _Table(NamedTuple):
-    labels: Mapping[str, str]
-    record: TableRecord
-    report: MaintenanceReport
-
-    def owned(self) -> Iterator[_Sample]:
-        for kind, size in self.record.kinds.items():
-            yield _Sample({**self.labels, "kind": kind}, size.owned)
-
-    def states(self) -> Iterator[_Sample]:
-        """Every state, even without a step: an alert would see a missing series as its last value."""
-        counts = Counter(step.state for step in self.record.steps)
-        for state in rules.STATES:
-            yield _Sample({**self.labels, "state": state}, counts[state])
-
-    def one(self, value: float) -> Iterator[_Sample]:
-        yield _Sample(self.labels, value)
-
-    @property
-    def known(self) -> Remembered:
-        return self.report.memory.of(self.record.uri)
-
-    def checked(self) -> Iterator[_Sample]:
-        if self.known.checked_s is not None:
-            yield from self.one(self.known.checked_s)
-
-    def sound(self) -> Iterator[_Sample]:
-        if self.known.checked_s is not None:
-            yield from self.one(self.known.sound)
-
-
-_OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] = (
-    (
-        "table_problems",
-        "Problems of a table, and steps that a finding stopped.",
-        lambda table: table.one(len(table.record.problems)),
-    ),
-    (
-        "table_freed_bytes",
-        "Bytes that the last maintenance freed, or would free.",
-        lambda table: table.one(table.record.freed),
-    ),
-    ("table_owned_bytes", "Bytes of a table's files before the cleanup, by kind of file.", _Table.owned),
-    ("table_steps", "Steps of the last maintenance by state.", _Table.states),
-    (
-        "table_runs_left",
-        "Runs in a row that had no time for every step of a table.",
-        lambda table: table.one(table.known.left),
-    ),
-    ("table_checked_timestamp_seconds", "When a table was last checked.", _Table.checked),
-    ("table_sound", "1 if the last check of a table found no damage.", _Table.sound),
-)
-
-
-def _gauge(name: str, told: str, samples: list[_Sample]) -> str:
-    """One metric; empty without samples."""
-    if not samples:
-        return ""
-    whole = _PREFIX + name
-    lines = [f"# HELP {whole} {_help(told)}", f"# TYPE {whole} gauge"]
-    lines += [f"{whole}{_labels(sample.labels)} {_number(sample.value)}" for sample in samples]
-    return "\n".join(lines) + "\n"
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_label(value)}"' for name, value in labels.items()) + "}"
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
+def _escaped(text: str, quotes: bool = False) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quotes else escaped
