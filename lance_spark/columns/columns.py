@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from lance_spark import errors
 from lance_spark.columns import pylance, rules
 from lance_spark.columns.pylance import CastItem
 from lance_spark.columns.rules import BackfillOptions, BackfillResult, ComputedColumns, FilledFile, RecordPlace
@@ -19,16 +20,6 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
 from lance_spark.engine.local import Engine, Work
-from lance_spark.errors import (
-    Conflict,
-    CorruptData,
-    LanceSparkError,
-    NotFound,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-    may_have_happened,
-)
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
 from lance_spark.format.versions import same_deletion
@@ -85,14 +76,14 @@ def alter_columns(
             files = casting.files(head, contents, plan)
             try:
                 made = pylance.commit_columns(location, head, contents, plan, files, message)
-            except Conflict:
+            except errors.Conflict:
                 if not left:
                     raise
                 continue
             casting.keep(files)
             return AlterResult(made, plan)
-    except LanceSparkError as failure:
-        if isinstance(failure, PermissionDenied) and failure.before_commit:
+    except errors.LanceSparkError as failure:
+        if isinstance(failure, errors.PermissionDenied) and failure.before_commit:
             raise failure.saying(left_after(casting.delete, "files of columns")) from None
         casting.discard(failure)
         raise
@@ -102,7 +93,7 @@ def alter_columns(
 def check_format(contents: Contents, plan: Evolution) -> None:
     """Raise Refused for new columns in files of the first format, each of which must hold every column."""
     if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
-        raise Refused(
+        raise errors.Refused(
             "Cannot add a column: the data files have format 0.1, where every file has every column.",
             hint="Write the rows to a new table, which gets a newer format.",
         )
@@ -142,9 +133,9 @@ class CastFiles:
         used = set(files.values())
         self._discard([file for file in self._made.values() if file not in used])
 
-    def discard(self, failure: LanceSparkError) -> None:
+    def discard(self, failure: errors.LanceSparkError) -> None:
         """Delete all files, unless the commit may have succeeded despite its error: then cleanup finds them."""
-        if not may_have_happened(failure):
+        if not errors.may_have_happened(failure):
             self._discard(list(self._made.values()))
 
     def delete(self) -> None:
@@ -152,7 +143,7 @@ class CastFiles:
         pylance.discard_casts(self._location, self._branch, list(self._made.values()))
 
     def _discard(self, files: Sequence[str]) -> None:
-        with suppress(StorageFailure):  # the result, or the first error, is more useful
+        with suppress(errors.StorageFailure):  # the result, or the first error, is more useful
             pylance.discard_casts(self._location, self._branch, files)
 
 
@@ -222,7 +213,7 @@ def fill_columns_by_groups(
                 group = files.of(head, contents, wanted[:size], len(filled), len(wanted[size:]))
                 try:
                     made = pylance.commit_replaced(location, head, names, files.offer(group), files.properties)
-                except Conflict:
+                except errors.Conflict:
                     break
                 filled |= group
                 progressed = True
@@ -246,7 +237,7 @@ def update_filled_columns(
             head, contents = files.look()
             _check_same_types(location, head, values)
             if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
-                raise Refused(
+                raise errors.Refused(
                     "Cannot update a column: the data files have format 0.1, where every file has every column.",
                     hint="Write the rows to a new table, which gets a newer format.",
                 )
@@ -303,7 +294,9 @@ def _check_same_types(location: DatasetLocation, head: PinnedVersion, values: Co
     for field in values.schema:
         at = schema.get_field_index(field.name)
         if at < 0 or schema.field(at).type != field.type:
-            raise Conflict(f"Column '{field.name}' was altered or dropped since the job started.", hint="Run it again.")
+            raise errors.Conflict(
+                f"Column '{field.name}' was altered or dropped since the job started.", hint="Run it again."
+            )
 
 
 # --- The files of a backfill, by fragment
@@ -350,7 +343,9 @@ class FilledFiles:
             self._inputs = inputs
         if inputs != self._inputs:
             changed = sorted(name for name in self._inputs if inputs.get(name) != self._inputs[name])
-            raise Conflict(f"Column '{changed[0]}' was altered or dropped since the job started.", hint="Run it again.")
+            raise errors.Conflict(
+                f"Column '{changed[0]}' was altered or dropped since the job started.", hint="Run it again."
+            )
         return head, contents
 
     def overtaken(self, head: PinnedVersion) -> bool:
@@ -364,7 +359,9 @@ class FilledFiles:
         """
         fragments = [fragment for fragment in contents.fragments() if fragment.rows]
         if any(fragment.has_overlays for fragment in fragments):
-            raise Refused("The table has data overlays, which are experimental in pylance.", hint="Compact it first.")
+            raise errors.Refused(
+                "The table has data overlays, which are experimental in pylance.", hint="Compact it first."
+            )
         ids = frozenset(fragment.id for fragment in fragments)
         if self._first is None:
             self._first = ids
@@ -404,7 +401,7 @@ class FilledFiles:
 
         Unneeded files are deleted, unless they are recorded: another call may be using them.
         """
-        with suppress(StorageFailure):
+        with suppress(errors.StorageFailure):
             if self._call is None:
                 self._discard(self._unused)
             else:
@@ -422,12 +419,12 @@ class FilledFiles:
         """
         try:
             yield
-        except LanceSparkError as failure:
-            if self._call is None and isinstance(failure, PermissionDenied) and failure.before_commit:
+        except errors.LanceSparkError as failure:
+            if self._call is None and isinstance(failure, errors.PermissionDenied) and failure.before_commit:
                 files = [*self._unused, *(made.file for made in self._made.values())]
                 raise failure.saying(left_after(lambda: self._discard(files), "files of columns")) from None
-            if self._call is None and not may_have_happened(failure):
-                with suppress(StorageFailure):
+            if self._call is None and not errors.may_have_happened(failure):
+                with suppress(errors.StorageFailure):
                     self._discard([*self._unused, *(made.file for made in self._made.values())])
             raise
 
@@ -449,11 +446,13 @@ class FilledFiles:
         files = self._values.compute(head, ids, rules.FillOrder(self._place(group), self._options.incremental))
         if sorted(file.fragment for file in files) != sorted(ids):
             missing = sorted({*ids}.difference(file.fragment for file in files))
-            raise CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
+            raise errors.CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
         rows = {fragment.id: fragment.physical_rows for fragment in group}
         for file in files:
             if rows[file.fragment] != file.rows:
-                raise CorruptData(f"The file for fragment {file.fragment} has {file.rows} rows.", hint="Run it again.")
+                raise errors.CorruptData(
+                    f"The file for fragment {file.fragment} has {file.rows} rows.", hint="Run it again."
+                )
         return files
 
     def _place(self, fragments: Sequence[Fragment]) -> RecordPlace | None:
@@ -480,7 +479,7 @@ class FilledFiles:
     def _is_whole(self, file: FilledFile) -> bool:
         try:
             pylance.check_whole(self._location, self._branch, file)
-        except (CorruptData, NotFound):
+        except (errors.CorruptData, errors.NotFound):
             return False
         return True
 
@@ -502,7 +501,7 @@ class FilledFiles:
         try:
             before = versions.read_snapshot(self._location, made.pin)
             then = deleted_offsets(self._location, before, made.fragment)
-        except NotFound:
+        except errors.NotFound:
             return False
         snapshot = versions.snapshot_of(self._location, head, contents)
         return {*then.to_pylist()} <= {*deleted_offsets(self._location, snapshot, now).to_pylist()}

@@ -257,7 +257,6 @@ def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -
 
 
 # --- The columns of a backfill: from typed to stored
-# Pure.
 
 _WORD = re.compile(r"`(?:[^`]|``)*`|\w+")
 _EVERY = re.compile(r"[(,.]\s*\*")
@@ -341,7 +340,6 @@ def _stored(field: pa.Field, length: int | None) -> pa.Field:
 
 
 # --- Keys of computations and of states of fragments
-# Pure.
 
 
 def call_key(identity: str, schema: pa.Schema, tag: str) -> str:

@@ -9,24 +9,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
+from pyspark.sql.types import StructType
 
-from lance_spark.columns.pylance import (
-    CHOSEN,
-    ColumnFunction,
-    FillJob,
-    FunctionItem,
-    fill_by_function,
-    fill_chosen,
-    fill_fragments,
-)
+from lance_spark.columns import pylance
+from lance_spark.columns.pylance import ColumnFunction, FillJob, FunctionItem
 from lance_spark.columns.rules import (
     FILLED,
     BackfillOptions,
+    ComputedColumns,
     FilledFile,
     FillOrder,
     check_read,
@@ -49,12 +45,6 @@ from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, 
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition, batch_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from lance_spark.columns.rules import ComputedColumns
 
 Batches = Iterator[pa.RecordBatch]
 OPERATION = "columns"
@@ -106,7 +96,7 @@ class ColumnTarget:
 
         def write(batches: Batches) -> Batches:
             with plainly():
-                yield from fill_fragments(job, batches)
+                yield from pylance.fill_fragments(job, batches)
 
         return self.files(frame.mapInArrow(write, to_spark(FILLED)))
 
@@ -207,7 +197,9 @@ class FunctionValues:
             return self._where(self.condition, job, fragments)
         items = [FunctionItem(job, fragment, self.columns, self.batch_size) for fragment in fragments]
         runner = self.target.runner
-        return self.target.files(runner.flat_map(_STAGE, items, partial(fill_by_function, self.function), FILLED))
+        return self.target.files(
+            runner.flat_map(_STAGE, items, partial(pylance.fill_by_function, self.function), FILLED)
+        )
 
     def _where(self, condition: RowCondition, job: FillJob, fragments: Sequence[int]) -> list[FilledFile]:
         """Spark selects the rows; tasks read the function's input themselves, in the table's own types."""
@@ -215,10 +207,12 @@ class FunctionValues:
 
         def write(batches: Batches) -> Batches:
             with plainly():
-                yield from fill_chosen(function, lambda number: FunctionItem(job, number, columns, size), batches)
+                yield from pylance.fill_chosen(
+                    function, lambda number: FunctionItem(job, number, columns, size), batches
+                )
 
         rows = self.target.rows(job.pin, fragments, condition.columns)
-        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(CHOSEN))
+        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(pylance.CHOSEN))
         return self.target.files(told.mapInArrow(write, to_spark(FILLED)))
 
 
@@ -258,7 +252,7 @@ class FrameValues:
         )
         same = [quoted(key) == F.col(_KEY.format(place)) for place, key in enumerate(self.keys)]
         if self.condition is not None:
-            rows = rows.withColumn(CHOSEN, self.condition.holds())
+            rows = rows.withColumn(pylance.CHOSEN, self.condition.holds())
         joined = rows.join(theirs, same, "left")
         values = [self._value(place, rows.schema) for place in range(len(names))]
         chosen = joined.select(F.col(ROW_ADDRESS), *values)
@@ -271,7 +265,7 @@ class FrameValues:
         if not self.kept:
             return column
         own = self.schema.names[place]
-        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(CHOSEN)
+        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(pylance.CHOSEN)
         return F.when(hit, column.cast(rows[own].dataType)).otherwise(quoted(own)).alias(name)
 
 

@@ -139,7 +139,6 @@ def _size(size: int | None) -> str:
 
 
 # --- The usage of a catalog's tables
-# Pure.
 
 TABLE_USAGE = pa.schema(
     [

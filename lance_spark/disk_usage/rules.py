@@ -275,7 +275,6 @@ def portions(attributed: pa.Table) -> Iterator[Portion]:
 
 
 # --- The cost of each ref
-# Pure.
 
 NOT_NAMED = "named by no version"
 _ORDER = {kind: at for at, kind in enumerate((BRANCH, OLD, TAG))}

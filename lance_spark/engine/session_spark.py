@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from argparse import _ActionsContainer
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,27 +13,21 @@ from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+from pyspark.sql.types import StructType
 
 from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
 from lance_spark.core.show import Tell, WorkProgress, to_tell, untold
-from lance_spark.engine.local import AutoEngine, Engine, Item, LocalRunner, Work
+from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import own_error, plainly
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.storage.resolving import dataset_at
-
-if TYPE_CHECKING:
-    from argparse import _ActionsContainer
-
-    from pyspark.sql.types import StructType
-
-    from lance_spark.engine.local import Frame
 
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 """Spark's levels, from all messages to none."""

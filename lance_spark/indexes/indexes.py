@@ -11,20 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from lance_spark import errors
 from lance_spark.columns.rules import field_ids
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import Card
 from lance_spark.engine.local import LOCAL, Engine, Runner, Work
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidOption,
-    LanceSparkError,
-    PermissionDenied,
-    Refused,
-    may_have_happened,
-)
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
 from lance_spark.format.versions import columns
@@ -63,7 +55,7 @@ def create_index(location: DatasetLocation, branch: str | None, request: IndexRe
     kind = rules.find_kind(request.kind)
     settings = rules.check_settings(kind, request.settings)
     if not request.index_name or request.index_name.startswith("__"):
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"'{request.index_name}' is not a valid index name.", hint="pylance reserves names with '__'."
         )
     return _changed(location, branch, engine, lambda look: _creation(look, request, kind, settings), request.message)
@@ -93,7 +85,7 @@ def drop_index(location: DatasetLocation, branch: str | None, name: str, message
         segments = look.indexes[found]
         try:
             made = pylance.commit_segments(location, look.pin, [], {segment.uuid for segment in segments}, message)
-        except Conflict:
+        except errors.Conflict:
             if not left:
                 raise
             continue
@@ -125,7 +117,7 @@ def _changed(
                 continue
             try:
                 version = pylance.commit_segments(location, now.pin, made, todo.plan.removed, message)
-            except Conflict:
+            except errors.Conflict:
                 if not left:
                     raise
                 continue
@@ -169,7 +161,9 @@ def _check_column(location: DatasetLocation, now: Look, made: PinnedVersion, tod
     if field_ids(now.contents.fields, (top,)) != field_ids(contents.fields, (top,)):
         uuids = {each.uuid for each in contents.indexes if each.name == todo.name}
         pylance.commit_segments(location, made, [], uuids)
-        raise Conflict(f"Column '{todo.column}' was altered or dropped while it was indexed.", hint="Run it again.")
+        raise errors.Conflict(
+            f"Column '{todo.column}' was altered or dropped while it was indexed.", hint="Run it again."
+        )
 
 
 def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str, Any]) -> _Decision:
@@ -182,7 +176,7 @@ def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str,
     if there and not request.replace:
         return _extended(look, _Decision(name, kind.name, request.column, plan, settings), kind)
     if not plan.fragments:
-        raise Refused("There are no rows to index.", hint="Write rows first.")
+        raise errors.Refused("There are no rows to index.", hint="Write rows first.")
     if kind.is_vector:  # fail before any work
         rules.plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
     return _Decision(name, kind.name, request.column, plan, settings, frozenset(each.uuid for each in there))
@@ -207,7 +201,7 @@ def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
         return _without_build(todo, "its settings are unknown: create it again with replace=True")
     other = sorted(key for key, value in todo.settings.items() if key in told and told[key] != value)
     if other:
-        raise AlreadyExists(
+        raise errors.AlreadyExists(
             f"The index '{todo.name}' has {other[0]} = {told[other[0]]}, not {todo.settings[other[0]]}.",
             hint=f"Omit {other[0]}, or rebuild the index for this branch: replace=True.",
         )
@@ -277,11 +271,11 @@ class SegmentBuilder:
         """On an error, delete uncommitted segments, unless the commit may have succeeded despite its error."""
         try:
             yield
-        except LanceSparkError as failure:
-            if isinstance(failure, PermissionDenied) and failure.before_commit:
+        except errors.LanceSparkError as failure:
+            if isinstance(failure, errors.PermissionDenied) and failure.before_commit:
                 undo = partial(pylance.delete_segments, self._location, self._branch, self._written)
                 raise failure.saying(left_after(undo, "files of the index")) from None
-            if not may_have_happened(failure):
+            if not errors.may_have_happened(failure):
                 pylance.discard_segments(self._location, self._branch, self._written)
             raise
 

@@ -294,7 +294,6 @@ _FITS: Mapping[str, Callable[[pa.DataType], bool]] = {
 
 
 # --- Indexes as values: requests, descriptions and results
-# Pure.
 
 
 @dataclass(frozen=True)
@@ -451,7 +450,6 @@ class IndexResult(ShownInOneLine):
 
 
 # --- The rows that segments cover, and plans for builds
-# Pure.
 
 _INTERNAL = "__"
 """Prefix of the names that pylance reserves for its own indexes."""
@@ -613,7 +611,6 @@ def lost_coverage(
 
 
 # --- Training a vector index
-# Pure.
 
 _SAMPLE_RATE = 256
 _LEAST_RATE = 2
@@ -692,7 +689,6 @@ def _sub_vectors(given: int | None, dimension: int) -> int:
 
 
 # --- The indexes of a version as a card
-# Pure.
 
 _HEADER = ("index", "kind", "columns", "covered", "rows left", "segments", "size")
 

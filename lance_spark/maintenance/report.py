@@ -164,7 +164,6 @@ class MaintenanceReport(Shown):
 
 # --- The report as one HTML page
 # Without external resources: no scripts, fonts or images.
-# Pure.
 
 _MOST = 500
 """Number of tables that are listed: those with problems first, then those that free most. The JSON has all."""
@@ -290,7 +289,6 @@ def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
 
 
 # --- A chart of bytes by kind of file, as inline SVG
-# Pure.
 
 _COLOURS = {
     layout.DATA: "#4477aa",
@@ -399,7 +397,6 @@ def _place(kind: str) -> tuple[int, str]:
 
 # --- The report as Prometheus metrics
 # For the textfile collector of a node exporter.
-# Pure.
 
 _PREFIX = "lance_maintenance_"
 

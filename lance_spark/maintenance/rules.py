@@ -458,7 +458,6 @@ def nothing_freed(kinds: Mapping[str, KindSize]) -> dict[str, KindSize]:
 
 
 # --- Memory between runs
-# Pure.
 
 _FORMAT = 1
 _NS = 10**9
@@ -544,7 +543,6 @@ def remember(before: Memory, records: Iterable[TableRecord], now_ns: int) -> Mem
 
 
 # --- Priorities of tables, and obstacles to steps
-# Pure.
 
 SMALL_FRAGMENT = 4 * 1024**2
 """Value of one small fragment less, in bytes freed: every reader saves a request, in which time a store sends about

@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType, _parse_datatype_json_value
 
 from lance_spark.catalog import lookup, removing, tables
 from lance_spark.catalog.overview import metadata_schema, read_metadata_table
+from lance_spark.catalog.rules import Catalog
 from lance_spark.columns.columns import alter_columns
-from lance_spark.core.ref_expressions import DEFAULT, parse_moment, parse_version_text
-from lance_spark.core.refs import RefSpec
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import DEFAULT, TypedRef, parse_moment, parse_version_text
+from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, InvalidName, LanceSparkError, NotFound, Refused
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn, shown
 from lance_spark.jvm import answers, names
-from lance_spark.jvm.bridge import Spoken, java_error, plain, spark_error
+from lance_spark.jvm.answers import Answer
+from lance_spark.jvm.bridge import Bridge, Spoken, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.native.creating import Creating, shown_properties
-from lance_spark.native.places import PathPlaces, RootPlaces, identifier, parts_of, strings
+from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
 from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
 from lance_spark.native.tables import DeclaredTable, StoredTable
 from lance_spark.scan.read import PinnedRead, blob_names
 from lance_spark.sql.maintenance_procedures import PROCEDURES, find_procedure
+from lance_spark.sql.procedures import Parameter, Procedure
 from lance_spark.storage.resolving import resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lance_spark.catalog.rules import Catalog
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.ref_expressions import TypedRef
-    from lance_spark.core.refs import PinnedVersion
-    from lance_spark.jvm.answers import Answer
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.places import Place, Places
-    from lance_spark.sql.procedures import Parameter, Procedure
 
 # --- Lookups of a statement: each table at one version throughout the statement
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from lance_spark.catalog.staging import TableDefinition, make
+from lance_spark.catalog.staging import Stage, TableDefinition, Way, make
 from lance_spark.core.table_options import parse_write_options
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.jvm import answers, names
-from lance_spark.jvm.bridge import from_java, java_error
+from lance_spark.jvm.answers import Answer
+from lance_spark.jvm.bridge import Bridge, from_java, java_error
 from lance_spark.jvm.proxies import Implementation
-from lance_spark.native.places import parts_of
+from lance_spark.native.places import Place, Places, parts_of
 from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_options
-
-if TYPE_CHECKING:
-    from lance_spark.catalog.staging import Stage, Way
-    from lance_spark.jvm.answers import Answer
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.places import Place, Places
 
 FORMAT = "lance"
 _OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from lance_spark.catalog import staging
 from lance_spark.catalog.entry_rules import readings
@@ -20,11 +20,9 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.jvm import names
+from lance_spark.jvm.bridge import Bridge
 from lance_spark.sql.procedures import Context
 from lance_spark.storage.resolving import dataset_at, read_path_name
-
-if TYPE_CHECKING:
-    from lance_spark.jvm.bridge import Bridge
 
 
 def parts_of(identifier: Any) -> list[str]:

@@ -6,26 +6,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict
 from lance_spark.format.schema import ROW_ADDRESS
 from lance_spark.jvm import names
-from lance_spark.jvm.bridge import plain
+from lance_spark.jvm.bridge import Bridge, plain
 from lance_spark.native.catalog import Branch, branch_of, looking_up
+from lance_spark.native.tables import StoredTable
 from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
 from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
 from lance_spark.write.pylance import kept_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from lance_spark.core.refs import PinnedVersion
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.tables import StoredTable
 
 _VERBS = ("UPDATE", "DELETE", "MERGE")
 _ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
+from pyspark.sql.types import StructField, StructType
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
@@ -28,10 +30,6 @@ from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows,
 from lance_spark.scan.pylance import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
 if TYPE_CHECKING:
     Values = Mapping[str, str | Column]

@@ -12,18 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from lance_spark import errors
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Work
-from lance_spark.errors import (
-    Conflict,
-    InvalidOption,
-    LanceSparkError,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-    may_have_happened,
-)
 from lance_spark.format.contents import Fragment
 from lance_spark.rows import commit_pylance
 from lance_spark.rows.commit_pylance import Added, DeletionItem, Terms
@@ -63,10 +55,10 @@ def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: P
     if change.twice is None:
         return
     row = take_row(location, start, change.twice, key)
-    with suppress(StorageFailure):
+    with suppress(errors.StorageFailure):
         commit_pylance.discard(location, start.branch, [change])
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-    raise Refused(
+    raise errors.Refused(
         f"Several rows of the source match the row with {shown}: the result would depend on their order. "
         "Nothing was changed.",
         hint="Give a source with one row for each key, e.g. source.dropDuplicates([...]).",
@@ -82,15 +74,15 @@ def finish(work: Finish) -> ChangeResult:
     tried: list[Prepared] = [work.change]
     try:
         version, change = _commit(work, tried)
-    except LanceSparkError as failure:
-        if isinstance(failure, PermissionDenied) and failure.before_commit:
+    except errors.LanceSparkError as failure:
+        if isinstance(failure, errors.PermissionDenied) and failure.before_commit:
             undo = partial(commit_pylance.discard, work.location, work.start.branch, tried)
             raise failure.saying(commits.left_after(undo, "files that were written")) from None
-        if not may_have_happened(failure):
-            with suppress(StorageFailure):  # the first error is more useful
+        if not errors.may_have_happened(failure):
+            with suppress(errors.StorageFailure):  # the first error is more useful
                 commit_pylance.discard(work.location, work.start.branch, tried)
         raise
-    with suppress(StorageFailure):
+    with suppress(errors.StorageFailure):
         _discard_replaced(work, tried, change)
     return _result(version, change)
 
@@ -112,12 +104,12 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
             work.check()
         try:
             return commit_pylance.commit_rows(location, head, change, work.terms), change
-        except (Conflict, StorageFailure) as failure:
+        except (errors.Conflict, errors.StorageFailure) as failure:
             # The store may have taken the version and failed to confirm it: a second commit would duplicate its rows.
             found = _look_for(work, head)
             if found is not None:
                 return found, change
-            if isinstance(failure, StorageFailure) or not left:
+            if isinstance(failure, errors.StorageFailure) or not left:
                 raise
     raise commits.overtaken(branch)
 
@@ -131,7 +123,7 @@ def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
     for entry in added:
         looks = work.meets is not None and (work.inserts_by_key or not entry.appended)
         if looks and entry.pin.version > seen and work.meets is not None and work.meets(entry.pin, entry.fragments):
-            raise Conflict(
+            raise errors.Conflict(
                 f"Rows that the change would have met were added, up to version {entry.pin}, while it was computed. "
                 "Nothing was changed.",
                 hint="Run it again, or use retries=3 to recompute it automatically.",
@@ -185,7 +177,9 @@ def delete_where(
     NotFound, Refused and Conflict; then nothing was changed.
     """
     if not predicate.strip():
-        raise InvalidOption("The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate.")
+        raise errors.InvalidOption(
+            "The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate."
+        )
     commits.check_writable(location, branch)
     deleting = _Deleting(location, predicate, engine)
     for left in commits.attempts():
@@ -197,7 +191,7 @@ def delete_where(
         try:
             hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
             return DeleteResult(commit_pylance.commit_deletions(location, head, predicate, hit, message), rows)
-        except Conflict:
+        except errors.Conflict:
             if not left:
                 raise
     raise commits.overtaken(branch)

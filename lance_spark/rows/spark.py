@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
+from pyspark.sql.types import StructType
 
 from lance_spark.columns.columns import update_filled_columns
 from lance_spark.columns.rules import (
     BackfillOptions,
+    ComputedColumns,
     UpdateSize,
     columns_are_cheaper,
     columns_may_be_cheaper,
@@ -48,12 +51,6 @@ from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.write.pylance import PartsJob, kept_columns, read_target
 from lance_spark.write.rules import WriteJob, WritePlan, append_schema, check_names
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from lance_spark.columns.rules import ComputedColumns
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,6 @@ def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[s
 
 
 # --- The column and the index of a search
-# Pure.
 
 DISTANCE, SCORE, RELEVANCE = "_distance", "_score", "_relevance_score"
 QUERY_INDEX = "query_index"
@@ -401,7 +400,6 @@ def _is_text(type: pa.DataType) -> bool:
 
 
 # --- The default column
-# Pure.
 
 
 def the_only(names: Sequence[str], what: str) -> str:
@@ -421,7 +419,6 @@ def those(what: str, names: Sequence[str]) -> str:
 
 
 # --- The tasks of a search
-# Pure.
 #
 # A vector is searched for in segments of an index, which yield candidates with approximate distances, and in groups of
 # fragments that no segment covers, which yield exact ones. pylance does the same in one process; the tasks together

@@ -4,39 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark.catalog import lookup, migrate, removing, tables
 from lance_spark.catalog.lookup import describe_table, list_tables, open_catalog, open_table, table_exists
+from lance_spark.catalog.migrate import Migration
 from lance_spark.catalog.overview import look_at_catalog
-from lance_spark.catalog.rules import identify_table, quoted_view, view_names
+from lance_spark.catalog.removing import Renamed
+from lance_spark.catalog.rules import (
+    Catalog,
+    Identifier,
+    Mode,
+    Name,
+    NamespaceInfo,
+    Page,
+    Removed,
+    TableInfo,
+    identify_table,
+    quoted_view,
+    view_names,
+)
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.datasource.datasource import register
 from lance_spark.disk_usage.lake import catalog_storage
-from lance_spark.engine.session_spark import check_places, engine_of, needed_session, session_or_none
+from lance_spark.disk_usage.report import CatalogStorage
+from lance_spark.engine.session_spark import Where, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
-from lance_spark.maintenance.spark import maintain_tables_of
+from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.maintenance.spark import Policy, maintain_tables_of
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.table import LanceTable
-
-if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lance_spark.catalog.migrate import Migration
-    from lance_spark.catalog.removing import Renamed
-    from lance_spark.catalog.rules import Catalog, Identifier, Mode, Name, NamespaceInfo, Page, Removed, TableInfo
-    from lance_spark.disk_usage.report import CatalogStorage
-    from lance_spark.engine.session_spark import Where
-    from lance_spark.maintenance.report import MaintenanceReport
-    from lance_spark.maintenance.spark import Policy
 
 # --- ``catalog.storage()`` and ``catalog.maintain()``: sizes and upkeep of all tables
 

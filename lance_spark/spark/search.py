@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql.types import ArrayType, NumericType, StructField, StructType
 
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.session_spark import SparkRunner, engine_of, needed_session, plain, with_metadata
 from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
@@ -33,10 +35,6 @@ from lance_spark.search.duplicates_pylance import (
 from lance_spark.search.pylance import JoinWork, join_nearest
 from lance_spark.search.rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
 from lance_spark.search.search import OPERATION, PreparedSearch, carry_out, plan_texts, prepare_join, prepare_search
-
-if TYPE_CHECKING:
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.refs import PinnedVersion
 
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lance_spark import hints
+from lance_spark import errors, hints
 from lance_spark.changes import rules
 from lance_spark.changes.changes import DeletionReader, Held, commit_of, feed_columns, find_moment, known_deletions
 from lance_spark.changes.rules import ColumnTrack, Commit, FeedColumns, FeedOptions, FeedReading, Piece, VersionPieces
@@ -23,16 +23,6 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, missing_version
 from lance_spark.core.show import moment_at
 from lance_spark.core.table_options import LATEST, StreamReadOptions, parse_stream_options, split_stream_options
-from lance_spark.errors import (
-    AlreadyExists,
-    CorruptData,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-    SchemaMismatch,
-    StorageFailure,
-)
 from lance_spark.format.contents import Field
 from lance_spark.format.manifest import decode_head
 from lance_spark.format.operations import match
@@ -78,7 +68,7 @@ def stream_read(options: Mapping[str, str], pinned: PinnedRead | None = None) ->
     read = pinned or pin_read(rest)
     ref = read.options.ref
     if ref != RefSpec(branch=ref.branch):
-        raise InvalidOption(
+        raise errors.InvalidOption(
             "The path names a version after its '@', but a stream does not stop at a version.",
             hint="Name a branch there, and set the start of the stream with option('starting_version', ...).",
         )
@@ -216,7 +206,7 @@ class StreamSource:
             problem = missing_version(asked, branch, [*versions.version_numbers(self._line.location, branch)])
             if asked <= newest:
                 oldest = self._line.oldest(newest)
-                problem = NotFound(
+                problem = errors.NotFound(
                     f"The changes of version {asked} of '{branch or MAIN}' are unknown: versions are gone.",
                     hint=f"Begin with version {source_rules.resume_after_loss(oldest)}, or leave starting_version out "
                     "to begin with a snapshot of the newest version.",
@@ -228,7 +218,7 @@ class StreamSource:
         """The version of a ref, which must be an ancestor of the branch or on it."""
         pin = resolve_expression(self._line.location, ref, self._line.branch)
         if (pin.branch, pin.version) not in {(own.branch, own.version) for own in self._line.pins(pin.version)}:
-            raise Refused(
+            raise errors.Refused(
                 f"'{ref}' is {pin}, which did not lead to branch '{self._line.branch or MAIN}'.",
                 hint="Begin with a version of the branch, or with a version that it descends from.",
             )
@@ -274,11 +264,11 @@ class StreamSource:
         )
         return source_rules.begun(self._line.identity, version, False, self._line.stamp(version - 1), here.losses + 1)
 
-    def _refusal(self, reason: str) -> Refused:
+    def _refusal(self, reason: str) -> errors.Refused:
         kept = "With option('query_id', ...), a tag keeps the versions that a stream still has to read."
         if self._tag:
             kept = f"Cleanups of lance_spark keep the versions after tag '{self._tag}'; those of other tools do not."
-        return Refused(
+        return errors.Refused(
             reason,
             hint="A new query, with its own checkpoint, begins with a snapshot of all existing rows; rows that came "
             "and went meanwhile are lost. To continue with the oldest existing version and skip missing ones, restart "
@@ -408,7 +398,7 @@ class StreamLine:
     def _keep(self, pin: PinnedVersion, content: bytes) -> LineVersion:
         head = decode_head(content)
         if head.version != pin.version:
-            raise CorruptData(
+            raise errors.CorruptData(
                 f"The manifest of version {pin} of {self.location.uri} holds version {head.version}.",
                 hint=hints.of(hints.FSCK, " shows details."),
             )
@@ -486,7 +476,7 @@ class VersionParts(NamedTuple):
 
     version: int
     parts: tuple[Part, ...] = ()
-    problem: LanceSparkError | None = None
+    problem: errors.LanceSparkError | None = None
     """Why the stream cannot pass it."""
     lost: bool = False
     """Whether the reason is that it, or the version before it, is gone."""
@@ -542,7 +532,7 @@ class PartsReader:
                 known = VersionParts(version, self._read(version, whole))
             except _Gone as gone:
                 return VersionParts(version, problem=gone, lost=True)
-            except LanceSparkError as problem:
+            except errors.LanceSparkError as problem:
                 return VersionParts(version, problem=problem)
             self._known[version, whole] = known
             while len(self._known) > _KEPT_PARTS:
@@ -644,7 +634,7 @@ class PartsReader:
         if after.pin.version > self._columns.pin.version:
             for name, known in zip(self._read_names, columns.names, strict=True):
                 if known is None:
-                    raise SchemaMismatch(
+                    raise errors.SchemaMismatch(
                         f"Version {after.pin} no longer has column '{name}', which this stream reads: it was dropped "
                         "or renamed.",
                         hint=_RESTART,
@@ -664,7 +654,7 @@ class PartsReader:
                 else why_not(types.field(known).type, shown.field(name).type, drop_fields=True)
             )
             if reason:
-                raise SchemaMismatch(
+                raise errors.SchemaMismatch(
                     f"Version {after.pin} has column '{known}' as {types.field(known).type}, which this stream cannot "
                     f"read as {shown.field(name).type}: {reason}.",
                     hint=_RESTART,
@@ -679,7 +669,7 @@ _RESTART = (
 )
 
 
-class _Gone(NotFound):
+class _Gone(errors.NotFound):
     """A version no longer exists."""
 
 
@@ -747,9 +737,9 @@ def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) 
         tags = refs.TagWriter(location)
         try:
             tags.move(name, pin) if known is not None else tags.create(name, pin)
-        except (AlreadyExists, NotFound):
+        except (errors.AlreadyExists, errors.NotFound):
             return False
-    except StorageFailure:
+    except errors.StorageFailure:
         return False
     if versions.has_version(location, pin):
         return True

@@ -133,7 +133,6 @@ def _typed(value: Any, kind: type) -> Any:
 
 
 # --- The extent of the next batch
-# Pure.
 
 
 class PartSize(NamedTuple):
@@ -201,7 +200,6 @@ def next_place(start: StreamPlace, versions: Iterable[VersionSize], limits: Limi
 
 
 # --- The meaning of a commit for a stream of appended rows
-# Pure.
 
 _WORDS = {
     "Delete": "deleted rows",
@@ -277,7 +275,6 @@ def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | N
 
 
 # --- Finding the new rows of a version that brought compactions along
-# Pure.
 #
 # A merge takes over the compactions of its branch. Then the same new files hold new rows and old ones, which the stream
 # gave before. So older rows are followed to their new places.

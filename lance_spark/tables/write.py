@@ -12,23 +12,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_spark import hints
+from lance_spark import errors, hints
 from lance_spark.columns.append_pylance import EvolvedRows, commit_evolved
 from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options
 from lance_spark.engine.local import LocalRunner, Work
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
 from lance_spark.refs.refs import check_new, create_branch_at
@@ -83,7 +73,9 @@ def _plan(
         schema = pylance.storage_schema(frame, options.files.data_storage_version)
         return WritePlan(location, options, "create", schema, None, claim)
     if options.create_table:
-        raise AlreadyExists(f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it.")
+        raise errors.AlreadyExists(
+            f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it."
+        )
     rules.check_names(frame, new=overwrite)
     target = pylance.read_target(location, start)
     rules.check_replaces(target, options)
@@ -95,7 +87,7 @@ def _plan(
             check_evolution(location, start, target.data_storage_version, evolution)
         stored = rules.append_schema(target.schema if evolution is None else evolution.schema, frame)
     elif options.merge_schema:
-        raise InvalidOption(
+        raise errors.InvalidOption(
             "Option 'merge_schema' is for appends.",
             hint="An overwrite uses the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
         )
@@ -112,9 +104,9 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
         start = resolve(location, options.create_from)
         try:
             check_new(location, str(options.branch))
-        except AlreadyExists as there:
+        except errors.AlreadyExists as there:
             hint = hints.of("Omit create_branch to write to it. ", there.hint or "")
-            raise AlreadyExists(there.message, hint=hint) from None
+            raise errors.AlreadyExists(there.message, hint=hint) from None
         return start
     if options.branch is None:
         newest = find_latest(location, None)
@@ -123,8 +115,8 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
         return newest
     try:
         commits.check_writable(location, options.branch)
-    except NotFound as missing:
-        raise NotFound(
+    except errors.NotFound as missing:
+        raise errors.NotFound(
             missing.message,
             hint=hints.of(missing.hint or "", " To create a new branch: ", hints.write_new_branch(options.branch), "."),
         ) from None
@@ -158,18 +150,18 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
         return _commit(job, fragments)
     try:
         claim.confirm()
-    except LanceSparkError:
-        with suppress(LanceSparkError):
+    except errors.LanceSparkError:
+        with suppress(errors.LanceSparkError):
             give_up(job, fragments)
         raise
     try:
         version = _commit(job, fragments)
     except BaseException:
-        with suppress(LanceSparkError):
+        with suppress(errors.LanceSparkError):
             claim.withdraw()
         raise
     # The rows are committed. If the store's failure now were reported as an error, they would be written twice.
-    with suppress(StorageFailure):
+    with suppress(errors.StorageFailure):
         claim.confirm()
     return version
 
@@ -182,15 +174,15 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
         if evolves:
             return append_evolved(job, fragments)
         return pylance.commit(job, fragments)
-    except Conflict as conflict:
+    except errors.Conflict as conflict:
         try:
             _discard(job, fragments)
-        except LanceSparkError as failure:
-            raise Conflict(
+        except errors.LanceSparkError as failure:
+            raise errors.Conflict(
                 f"{conflict.message} The cleanup after that failed: {failure.message}", conflict.hint
             ) from failure
         raise
-    except PermissionDenied as denied:
+    except errors.PermissionDenied as denied:
         if not denied.before_commit:
             raise
         raise denied.saying(commits.left_after(lambda: _discard(job, fragments), "files that were written")) from None
@@ -222,7 +214,7 @@ def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_ver
     The committing process writes the converted values, and has no session to compute with.
     """
     if storage_version in FIRST_FORMATS and plan.adds:
-        raise Refused(
+        raise errors.Refused(
             "Cannot add a column: the data files have format 0.1, where every file has every column.",
             hint="Write the rows to a new table, which gets a newer format.",
         )
@@ -257,7 +249,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
             if made is not None:
                 casts.keep(files)
                 return made.version
-    except LanceSparkError as failure:
+    except errors.LanceSparkError as failure:
         casts.discard(failure)
         raise
     raise commits.overtaken(branch)
@@ -272,7 +264,7 @@ def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: P
         if rows.get_field_index(name) < 0 or ids.get(name) == field.id():
             continue
         if name not in ids or now.schema.field(name).type == before.schema.field(name).type:
-            raise Conflict(
+            raise errors.Conflict(
                 f"Column '{name}' of {location.uri} was dropped or replaced since the job started.",
                 hint="Run it again.",
             )
@@ -284,7 +276,7 @@ def _check_little(contents: Contents, plan: Evolution) -> None:
     size = sum(fragment.size for fragment in contents.fragments())
     if not Work(copies=contents.fragment_count, copied_bytes=size).is_little:
         cast = plan.casts[0]
-        raise Refused(
+        raise errors.Refused(
             f"Column '{cast.source}' would have to be rewritten as {cast.type} in {contents.fragment_count} "
             f"fragments, which is too much for {OPERATION!r} inside an append.",
             hint=hints.of("Do it on the executors first: ", hints.widen_column(cast.source, str(cast.type)), "."),
