@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from lance_spark import errors
 from lance_spark.columns import pylance, rules
 from lance_spark.columns.pylance import CastItem
@@ -40,13 +42,15 @@ class AlterResult(ShownInOneLine):
     """The new version; the newest one if there was nothing to do."""
     plan: Evolution
 
+    @property
+    def _changed(self) -> str:
+        return ", ".join(shown(step.path) for step in self.plan.steps)
+
     def __str__(self) -> str:
-        changed = ", ".join(shown(step.path) for step in self.plan.steps) or "nothing"
-        return f"{self.version.branch or MAIN}@{self.version.version}: changed {changed}"
+        return f"{self.version.branch or MAIN}@{self.version.version}: changed {self._changed or 'nothing'}"
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
-        changed = ", ".join(shown(step.path) for step in self.plan.steps)
-        return ("version", str(self.version)), ("columns", changed or "nothing to change")
+        return ("version", str(self.version)), ("columns", self._changed or "nothing to change")
 
 
 def alter_columns(
@@ -92,9 +96,14 @@ def alter_columns(
 
 def check_format(contents: Contents, plan: Evolution) -> None:
     """Raise Refused for new columns in files of the first format, each of which must hold every column."""
-    if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
+    if plan.adds:
+        _check_own_files(contents, "add")
+
+
+def _check_own_files(contents: Contents, verb: str) -> None:
+    if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
         raise errors.Refused(
-            "Cannot add a column: the data files have format 0.1, where every file has every column.",
+            f"Cannot {verb} a column: the data files have format 0.1, where every file has every column.",
             hint="Write the rows to a new table, which gets a newer format.",
         )
 
@@ -103,9 +112,7 @@ class CastFiles:
     """Files with columns in their new types. Files written for one attempt are reused by the next."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
-        self._location = location
-        self._branch = branch
-        self._engine = engine
+        self._location, self._branch, self._engine = location, branch, engine
         self._made: dict[tuple[object, ...], str] = {}
 
     def files(self, head: PinnedVersion, contents: Contents, plan: Evolution) -> Mapping[int, str]:
@@ -153,8 +160,11 @@ class CastFiles:
 
 def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
     """The new columns as steps. Raises AlreadyExists, InvalidName and Refused like ``alter_columns``."""
-    steps = [AddColumn((field.name,), field.type, comment=comment_of(field)) for field in values.schema]
-    return plan_evolution(open_pinned(location, pin).schema, steps)
+    return plan_evolution(open_pinned(location, pin).schema, [_step(field) for field in values.schema])
+
+
+def _step(field: pa.Field) -> AddColumn:
+    return AddColumn((field.name,), field.type, comment=comment_of(field))
 
 
 def add_filled_columns(
@@ -196,7 +206,9 @@ def fill_columns_by_groups(
     """
     check_writable(location, branch)
     files = FilledFiles(location, branch, values, options)
-    _add_empty(location, branch, values, engine, options.message)
+    lacking = [_step(field) for field in _other_columns(location, pin_latest(location, branch), values)]
+    if lacking:
+        alter_columns(location, branch, lacking, engine, options.message)
     names = values.schema.names
     filled: dict[int, FilledFile] = {}
     made = pin_latest(location, branch)
@@ -236,11 +248,7 @@ def update_filled_columns(
         for left in attempts():
             head, contents = files.look()
             _check_same_types(location, head, values)
-            if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
-                raise errors.Refused(
-                    "Cannot update a column: the data files have format 0.1, where every file has every column.",
-                    hint="Write the rows to a new table, which gets a newer format.",
-                )
+            _check_own_files(contents, "update")
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
                 continue  # pylance would combine this with an append, whose rows would keep their values
@@ -252,19 +260,6 @@ def update_filled_columns(
             if made is not None:
                 return files.done(made, filled)
     raise overtaken(branch)
-
-
-def _add_empty(
-    location: DatasetLocation, branch: str | None, values: ComputedColumns, engine: Engine, message: str | None
-) -> None:
-    schema = open_pinned(location, pin_latest(location, branch)).schema
-    wanted = []
-    for field in values.schema:
-        at = schema.get_field_index(field.name)
-        if at < 0 or schema.field(at).type != field.type:
-            wanted.append(AddColumn((field.name,), field.type, comment=comment_of(field)))
-    if wanted:
-        alter_columns(location, branch, wanted, engine, message)
 
 
 def _lacking(
@@ -290,13 +285,19 @@ def _lacking(
 
 
 def _check_same_types(location: DatasetLocation, head: PinnedVersion, values: ComputedColumns) -> None:
-    schema: Any = open_pinned(location, head).schema
-    for field in values.schema:
-        at = schema.get_field_index(field.name)
-        if at < 0 or schema.field(at).type != field.type:
-            raise errors.Conflict(
-                f"Column '{field.name}' was altered or dropped since the job started.", hint="Run it again."
-            )
+    for field in _other_columns(location, head, values):
+        raise _altered(field.name)
+
+
+def _other_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> list[pa.Field]:
+    """The columns that a version lacks, or has with another type."""
+    schema = open_pinned(location, pin).schema
+    types = {field.name: field.type for field in schema}
+    return [field for field in values.schema if types.get(field.name) != field.type]
+
+
+def _altered(column: str) -> errors.Conflict:
+    return errors.Conflict(f"Column '{column}' was altered or dropped since the job started.", hint="Run it again.")
 
 
 # --- The files of a backfill, by fragment
@@ -320,10 +321,8 @@ class FilledFiles:
     def __init__(
         self, location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
     ) -> None:
-        self._location = location
-        self._branch = branch
-        self._values = values
-        self._options = options
+        self._location, self._branch = location, branch
+        self._values, self._options = values, options
         self._made: dict[int, _Made] = {}
         self.properties = own_properties(options.message)
         """Describes all commits of this call."""
@@ -343,9 +342,7 @@ class FilledFiles:
             self._inputs = inputs
         if inputs != self._inputs:
             changed = sorted(name for name in self._inputs if inputs.get(name) != self._inputs[name])
-            raise errors.Conflict(
-                f"Column '{changed[0]}' was altered or dropped since the job started.", hint="Run it again."
-            )
+            raise _altered(changed[0])
         return head, contents
 
     def overtaken(self, head: PinnedVersion) -> bool:
@@ -473,15 +470,10 @@ class FilledFiles:
         found = pylance.read_records(self._location, self._branch, place)
         for fragment in unknown:
             file = found.get(fragment.id)
-            if file is not None and file.rows == fragment.physical_rows and self._is_whole(file):
-                self._put(_Made(file, fragment, head, resumed=True))
-
-    def _is_whole(self, file: FilledFile) -> bool:
-        try:
-            pylance.check_whole(self._location, self._branch, file)
-        except (errors.CorruptData, errors.NotFound):
-            return False
-        return True
+            if file is not None and file.rows == fragment.physical_rows:
+                with suppress(errors.CorruptData, errors.NotFound):  # a broken file is computed again
+                    pylance.check_whole(self._location, self._branch, file)
+                    self._put(_Made(file, fragment, head, resumed=True))
 
     def _put(self, made: _Made) -> None:
         before = self._made.get(made.file.fragment)

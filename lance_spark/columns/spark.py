@@ -30,6 +30,7 @@ from lance_spark.columns.rules import (
     existing_columns,
     function_identity,
     new_columns,
+    quoted_name,
     set_where,
     temporary,
 )
@@ -38,13 +39,14 @@ from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.session_spark import SparkRunner
-from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition, batch_rows
+from lance_spark.session.narrow_query import probe
 
 Batches = Iterator[pa.RecordBatch]
 OPERATION = "columns"
@@ -106,11 +108,22 @@ class ColumnTarget:
 
 
 @dataclass(frozen=True)
-class SqlValues:
-    """Expressions over the columns of the same row."""
+class SparkValues:
+    """What all computations of values on Spark have."""
 
     target: ColumnTarget
     schema: pa.Schema
+
+    @property
+    def parallelism(self) -> int:
+        """Cores of the executors."""
+        return self.target.runner.parallelism
+
+
+@dataclass(frozen=True)
+class SqlValues(SparkValues):
+    """Expressions over the columns of the same row."""
+
     inputs: tuple[str, ...]
     expressions: tuple[str, ...]
     """One for each column."""
@@ -120,11 +133,6 @@ class SqlValues:
     def identity(self) -> str:
         """The expressions, and the settings that they depend on."""
         return json.dumps(["sql", *self.expressions, *_settings(self.target.spark)])
-
-    @property
-    def parallelism(self) -> int:
-        """Cores of the executors."""
-        return self.target.runner.parallelism
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version."""
@@ -158,11 +166,9 @@ class RowCondition:
 
 
 @dataclass(frozen=True)
-class FunctionValues:
+class FunctionValues(SparkValues):
     """A Python function over batches of rows."""
 
-    target: ColumnTarget
-    schema: pa.Schema
     columns: tuple[str, ...]
     """The columns that the function gets."""
     function: ColumnFunction | type
@@ -184,11 +190,6 @@ class FunctionValues:
         if self.condition is not None:
             known += ["where", self.condition.sql, *_settings(self.target.spark)]
         return json.dumps(known)
-
-    @property
-    def parallelism(self) -> int:
-        """Cores of the executors."""
-        return self.target.runner.parallelism
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version."""
@@ -217,11 +218,9 @@ class FunctionValues:
 
 
 @dataclass(frozen=True)
-class FrameValues:
+class FrameValues(SparkValues):
     """Columns of a DataFrame, joined on a key that both sides have."""
 
-    target: ColumnTarget
-    schema: pa.Schema
     keys: tuple[str, ...]
     frame: DataFrame
     kept: bool
@@ -235,11 +234,6 @@ class FrameValues:
         """The keys, the values that stay, and the condition's columns."""
         kept = self.schema.names if self.kept else ()
         return tuple(dict.fromkeys((*self.keys, *kept, *(self.condition.columns if self.condition else ()))))
-
-    @property
-    def parallelism(self) -> int:
-        """Cores of the executors."""
-        return self.target.runner.parallelism
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version, by one join."""
@@ -277,9 +271,9 @@ def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] 
     return None if found is None else {key: found[key] for key in keys}
 
 
-def quoted(name: str) -> Column:
-    """A column by its name, whatever characters it has."""
-    return F.col("`" + name.replace("`", "``") + "`")
+def quoted(name: str, side: str | None = None) -> Column:
+    """A column by its name, whatever characters it has; ``side`` is the alias of its DataFrame."""
+    return F.col(quoted_name(name) if side is None else f"{side}.{quoted_name(name)}")
 
 
 # --- From the arguments of ``add_columns`` and ``update_columns`` to a computation; only checks run
@@ -330,9 +324,6 @@ def _only(asked: Asked, what: str, known: Sequence[str], options: BackfillOption
 
 
 def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
-    from lance_spark.engine.types_spark import to_arrow
-    from lance_spark.session.narrow_query import probe
-
     expressions = dict(asked.values)
     for name, text in expressions.items():
         if not isinstance(text, str) or not text.strip():
@@ -348,8 +339,6 @@ def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
 
 
 def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FrameValues:
-    from lance_spark.engine.types_spark import to_arrow
-
     if not asked.on:
         raise InvalidOption("A DataFrame needs the key that it shares with the table.", hint="on='flight_id'.")
     keys = names_of(asked.on)
@@ -373,9 +362,7 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
 
 
 def _without(schema: StructType, keys: Sequence[str]) -> StructType:
-    from pyspark.sql.types import StructType as Struct
-
-    return Struct([field for field in schema if field.name not in keys])
+    return StructType([field for field in schema if field.name not in keys])
 
 
 def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FunctionValues:
@@ -394,26 +381,18 @@ def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: B
 
 def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCondition | None:
     """Raises InvalidOption unless it is a condition, and Spark's error if Spark cannot analyze it."""
-    from pyspark.sql.functions import expr
-
-    from lance_spark.session.narrow_query import probe
-
     if asked.where is None:
         return None
     read = columns_in((asked.where,), stored_schema(target.location, pin).names)
     found = RowCondition(asked.where, read)
     rows = probe(target.spark, target.seen(pin)).select(*map(quoted, read), ROW_ADDRESS)
-    kind = rows.select(ROW_ADDRESS, expr(asked.where)).schema[1].dataType.simpleString()
+    kind = rows.select(ROW_ADDRESS, F.expr(asked.where)).schema[1].dataType.simpleString()
     if kind != "boolean":
         raise InvalidOption(f"where={asked.where!r} is {kind}, not a condition.", hint='Such as "day > 3".')
     return found
 
 
 def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
-    from pyspark.sql.types import StructType as Struct
-
-    from lance_spark.engine.types_spark import to_arrow
-
     given = asked.schema
     if isinstance(given, pa.Schema):
         return given
@@ -421,7 +400,7 @@ def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
         given = names_of(given)
     if isinstance(given, str):
         given = spark.createDataFrame([], given).schema
-    if isinstance(given, Struct):
+    if isinstance(given, StructType):
         return to_arrow(given)
     if asked.existing and isinstance(given, Sequence) and given:
         return pa.schema([own.field(name) for name in check_read(own, given)])

@@ -25,16 +25,8 @@ from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRo
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-_NO_PART: dict[str, Any] = {
-    "fragment": NEW,
-    "deleted": None,
-    "updated": None,
-    "metadata": None,
-    "operation": None,
-    "rows": 0,
-    "checksum": 0,
-    "twice": None,
-}
+_NO_PART: dict[str, Any] = {"fragment": NEW, "rows": 0, "checksum": 0}
+"""What is missing is null."""
 
 
 def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,13 +58,9 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
                 row_ids.give(written, flat)
         for entry in written:
             part = {"metadata": json.dumps(entry), "operation": operation, "rows": entry["physical_rows"]}
-            yield _parts([{**_NO_PART, **part, "checksum": checksum(total)}])
+            yield pa.RecordBatch.from_pylist([{**_NO_PART, **part, "checksum": checksum(total)}], schema=PARTS)
             total = 0
-    yield _parts(found.parts())
-
-
-def _parts(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=PARTS)
+    yield pa.RecordBatch.from_pylist(found.parts(), schema=PARTS)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -123,13 +111,9 @@ class _Found:
 
     def parts(self) -> list[dict[str, Any]]:
         """PARTS of the fragments of the table."""
-        parts = [
-            {
-                **_NO_PART,
-                "fragment": key,
-                "deleted": self._deleted[key].serialize(),
-                "updated": self._updated[key].serialize(),
-            }
+        maps = {"deleted": self._deleted, "updated": self._updated}
+        parts: list[dict[str, Any]] = [
+            {**_NO_PART, "fragment": key, **{name: found[key].serialize() for name, found in maps.items()}}
             for key in sorted(self._updated)
         ]
         if parts:
@@ -163,7 +147,6 @@ def delete_offsets(location: DatasetLocation, pin: PinnedVersion, parts: pa.Tabl
     outcome = {
         "fragment": key,
         "metadata": metadata,
-        "operation": None,
         "deleted": len(deleted),
         "updated": len(updated),
         "rows": 0,
@@ -184,15 +167,11 @@ def without_rows(location: DatasetLocation, pin: PinnedVersion, fragment: int, o
         left = before.delete_rows(gone)
         live = before.count_rows()
     found = None if left is None else left.to_json()
-    after = 0 if found is None else before.physical_rows - _number_deleted(found)
+    deletion = None if found is None else found["deletion_file"]
+    after = 0 if found is None else before.physical_rows - (deletion["num_deleted_rows"] if deletion else 0)
     if live - after != len(gone):
         raise not_live(location, pin, fragment)
     return None if found is None else json.dumps(found)
-
-
-def _number_deleted(fragment: dict[str, Any]) -> int:
-    deletion = fragment["deletion_file"]
-    return int(deletion["num_deleted_rows"]) if deletion else 0
 
 
 def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, columns: tuple[str, ...]) -> dict[str, Any]:

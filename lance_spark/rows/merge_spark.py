@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
 from pyspark.sql.types import StructField, StructType
 
+from lance_spark.columns.spark import quoted
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.types_spark import wire_schema
@@ -26,7 +27,7 @@ from lance_spark.format.schema import ROW_ADDRESS, row_width
 from lance_spark.rows import rules
 from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
 from lance_spark.rows.rules import Case, ChangeResult, Clause, Found
-from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression, quoted
+from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression
 from lance_spark.scan.pylance import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
@@ -248,7 +249,8 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     width = row_width(
         stored.field(name) if stored.get_field_index(name) >= 0 else given.field(name) for name in given.names
     )
-    size = rules.estimated_bytes(_explained(rows, source))
+    explained = rows.spark.sql("EXPLAIN COST SELECT * FROM {source}", source=source).first()
+    size = None if explained is None else rules.estimated_bytes(str(explained[0]))
     return size is not None and rules.uses_index(Found(known[0], known[1], size, width))
 
 
@@ -258,11 +260,6 @@ def _are_plain(source: Sequence[str], table: Sequence[str]) -> bool:
     return len({*folded}) == len(folded) and {rules.SOURCE, rules.TARGET}.isdisjoint(
         [*folded, *(name.lower() for name in table)]
     )
-
-
-def _explained(rows: TargetRows, source: DataFrame) -> str:
-    row = rows.spark.sql("EXPLAIN COST SELECT * FROM {source}", source=source).first()
-    return "" if row is None else str(row[0])
 
 
 def looked_up(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str, columns: Sequence[str]) -> DataFrame:

@@ -106,16 +106,12 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
             return commit_pylance.commit_rows(location, head, change, work.terms), change
         except (errors.Conflict, errors.StorageFailure) as failure:
             # The store may have taken the version and failed to confirm it: a second commit would duplicate its rows.
-            found = _look_for(work, head)
+            found = commit_pylance.find_commit(location, branch, head.version, work.terms.identity)
             if found is not None:
                 return found, change
             if isinstance(failure, errors.StorageFailure) or not left:
                 raise
     raise commits.overtaken(branch)
-
-
-def _look_for(work: Finish, head: PinnedVersion) -> PinnedVersion | None:
-    return commit_pylance.find_commit(work.location, head.branch, head.version, work.terms.identity)
 
 
 def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
@@ -219,9 +215,7 @@ class _Deleting:
     """Matches by fragment. Fragments that a concurrent commit left unchanged are not searched again."""
 
     def __init__(self, location: DatasetLocation, predicate: str, engine: Engine) -> None:
-        self._location = location
-        self._predicate = predicate
-        self._engine = engine
+        self._location, self._predicate, self._engine = location, predicate, engine
         self._known: dict[Fragment, _Found] = {}
 
     def look(self, head: PinnedVersion) -> Mapping[int, _Found]:

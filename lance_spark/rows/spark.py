@@ -28,7 +28,7 @@ from lance_spark.columns.rules import (
     columns_may_be_cheaper,
     quoted_name,
 )
-from lance_spark.columns.spark import Asked, values_of
+from lance_spark.columns.spark import Asked, quoted, values_of
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -275,7 +275,7 @@ def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
     def actions(pin: PinnedVersion) -> DataFrame:
         return rows.select(pin, lambda target: _deleted(target, where))
 
-    return RowChange(location, branch, rules.DELETING, actions, _meeting(rows, where), predicate=_text(where))
+    return RowChange(location, branch, rules.DELETING, actions, _meeting(rows, where), predicate=str(where))
 
 
 def update(
@@ -349,10 +349,6 @@ def _check_condition(where: Condition) -> None:
         raise InvalidOption("The condition is empty.", hint="Give one such as id > 5; for all rows: 'true'.")
 
 
-def _text(where: Condition) -> str:
-    return where if isinstance(where, str) else str(where)
-
-
 # --- Values for columns, as SQL assigns them: cast to the column's type, or an error for those that do not fit
 
 _FAMILIES: tuple[tuple[type[st.DataType], ...], ...] = (
@@ -367,12 +363,6 @@ _FAMILIES: tuple[tuple[type[st.DataType], ...], ...] = (
 def expression(given: str | Column) -> Column:
     """A Column; text is parsed as SQL."""
     return F.expr(given) if isinstance(given, str) else given
-
-
-def quoted(name: str, side: str | None = None) -> Column:
-    """A column by its name, whatever characters are in it."""
-    whole = "`" + name.replace("`", "``") + "`"
-    return F.col(whole if side is None else f"{side}.{whole}")
 
 
 def assigned(rows: DataFrame, values: Mapping[str, Column], fields: Mapping[str, st.StructField]) -> dict[str, Column]:
@@ -481,10 +471,7 @@ class NarrowUpdate:
         if where is None:
             return sum(fragment.live_rows for fragment in fragment_sizes(self.location, pin))
 
-        def counted(target: DataFrame) -> DataFrame:
-            return target.where(where).agg(F.count("*"))
-
-        (row,) = rows.select(pin, counted).collect()
+        (row,) = rows.select(pin, lambda target: target.where(where).agg(F.count("*"))).collect()
         return int(row[0])
 
 

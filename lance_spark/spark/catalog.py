@@ -33,7 +33,7 @@ from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.datasource.datasource import register
-from lance_spark.disk_usage.lake import catalog_storage
+from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import Where, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error

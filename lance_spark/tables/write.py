@@ -13,8 +13,8 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark import errors, hints
-from lance_spark.columns.append_pylance import EvolvedRows, commit_evolved
 from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
+from lance_spark.columns.pylance import EvolvedRows, commit_evolved
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options

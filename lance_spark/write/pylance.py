@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.evolution import align
 from lance_spark.format.row_ids import read_row_ids
@@ -23,10 +24,17 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
 from lance_spark.scan.rules import batch_rows
 from lance_spark.storage import files
-from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_unprotected, create_dataset
-from lance_spark.storage.datasets import open_latest, open_pinned
+from lance_spark.storage.commits import (
+    check_nothing_missing,
+    check_still_there,
+    check_unprotected,
+    check_writable,
+    create_dataset,
+    overwrite_without_rows,
+)
+from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
-from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
+from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
 if TYPE_CHECKING:
     import lance
@@ -371,3 +379,28 @@ def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
             if file.get("base_id") is None:
                 path = f"data/{file['path']}"
                 files.delete(root, (path, path.removesuffix(".lance")))
+
+
+# --- Datasets and versions with columns but no rows
+
+
+def write_without_rows(
+    location: DatasetLocation, branch: str | None, schema: pa.Schema, options: WriteOptions, new: bool
+) -> None:
+    """Create a dataset; or give a branch (None for main) other columns and no rows, as one version.
+
+    Raises SchemaMismatch; AlreadyExists if a ``new`` dataset exists; and otherwise NotFound, Conflict, and Refused for
+    another file format or other row ids.
+    """
+    check_names(schema, new=True)
+    if new:
+        version = options.files.data_storage_version
+        settings = {"data_storage_version": version, "enable_stable_row_ids": bool(options.enable_stable_row_ids)}
+        create_dataset(location, storage_schema(schema, version), **settings)
+        return
+    check_writable(location, branch)
+    start = pin_latest(location, branch)
+    target = read_target(location, start)
+    check_replaces(target, options)
+    stored = storage_schema(schema, target.data_storage_version)
+    overwrite_without_rows(location, start, stored, options.commit_message)
