@@ -25,7 +25,7 @@ from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
 from lance_spark.storage.refs import drop_branch
-from lance_spark.storage.resolving import Target, resolve, take_target
+from lance_spark.storage.resolving import Target, resolve, settle, take_target
 from lance_spark.write import pylance, rules
 from lance_spark.write.rules import Claim, Mode, WriteJob, WritePlan
 
@@ -53,8 +53,6 @@ def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, Wri
 
     Raises InvalidOption for a branch both there and in the options, Refused for a tag or a version.
     """
-    from lance_spark.storage.resolving import settle
-
     settled = settle(target)
     spec = settled.spec
     if spec is None:
