@@ -47,13 +47,7 @@ def add_log_level(parser: _ActionsContainer) -> None:
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
     """The given session, or the active one if any. Starts none."""
-    if given is not None:
-        return given
-    if "pyspark.sql" not in sys.modules:
-        return None  # importing it would take half a second
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
+    return SparkSession.getActiveSession() if given is None else given
 
 
 def is_connect(session: SparkSession) -> bool:
@@ -377,8 +371,6 @@ def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataF
 
 def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:
     """The DataFrame with column metadata that does not cross to executors, such as the length of vectors."""
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
-
     if not any(field.metadata for field in schema.fields):
         return frame
     named = [
