@@ -6,8 +6,8 @@ Steps, or computations of values, come in. Values go into files first; one commi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,14 @@ from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, com
 from lance_spark.format.versions import same_deletion
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
-from lance_spark.storage.commits import attempts, check_writable, commit_once, left_after, overtaken, own_properties
+from lance_spark.storage.commits import (
+    attempts,
+    check_writable,
+    commit_once,
+    overtaken,
+    own_properties,
+    undone_on_failure,
+)
 from lance_spark.storage.datasets import open_pinned, pin_latest
 
 OPERATION = "alter columns"
@@ -69,7 +76,7 @@ def alter_columns(
     """
     check_writable(location, branch)
     casting = CastFiles(location, branch, engine)
-    try:
+    with undone_on_failure(casting.delete, "files of columns"):
         for left in attempts():
             head = pin_latest(location, branch)
             plan = plan_evolution(open_pinned(location, head).schema, changes)
@@ -86,26 +93,21 @@ def alter_columns(
                 continue
             casting.keep(files)
             return AlterResult(made, plan)
-    except errors.LanceSparkError as failure:
-        if isinstance(failure, errors.PermissionDenied) and failure.before_commit:
-            raise failure.saying(left_after(casting.delete, "files of columns")) from None
-        casting.discard(failure)
-        raise
-    raise overtaken(branch)
+        raise overtaken(branch)
 
 
 def check_format(contents: Contents, plan: Evolution) -> None:
     """Raise Refused for new columns in files of the first format, each of which must hold every column."""
-    if plan.adds:
-        _check_own_files(contents, "add")
+    if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
+        raise refused_first_format("add")
 
 
-def _check_own_files(contents: Contents, verb: str) -> None:
-    if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
-        raise errors.Refused(
-            f"Cannot {verb} a column: the data files have format 0.1, where every file has every column.",
-            hint="Write the rows to a new table, which gets a newer format.",
-        )
+def refused_first_format(verb: str) -> errors.Refused:
+    """The error for a column that cannot be added, or updated, on its own."""
+    return errors.Refused(
+        f"Cannot {verb} a column: the data files have format 0.1, where every file has every column.",
+        hint="Write the rows to a new table, which gets a newer format.",
+    )
 
 
 class CastFiles:
@@ -138,20 +140,13 @@ class CastFiles:
     def keep(self, files: Mapping[int, str]) -> None:
         """Delete the files of fragments that no longer exist; the others are committed."""
         used = set(files.values())
-        self._discard([file for file in self._made.values() if file not in used])
-
-    def discard(self, failure: errors.LanceSparkError) -> None:
-        """Delete all files, unless the commit may have succeeded despite its error: then cleanup finds them."""
-        if not errors.may_have_happened(failure):
-            self._discard(list(self._made.values()))
+        with suppress(errors.StorageFailure):  # the result is more useful
+            unused = [file for file in self._made.values() if file not in used]
+            pylance.discard_casts(self._location, self._branch, unused)
 
     def delete(self) -> None:
         """Delete all files. Raises StorageFailure."""
         pylance.discard_casts(self._location, self._branch, list(self._made.values()))
-
-    def _discard(self, files: Sequence[str]) -> None:
-        with suppress(errors.StorageFailure):  # the result, or the first error, is more useful
-            pylance.discard_casts(self._location, self._branch, files)
 
 
 # --- Columns with values on any branch: new ones, and other values for existing ones
@@ -248,7 +243,8 @@ def update_filled_columns(
         for left in attempts():
             head, contents = files.look()
             _check_same_types(location, head, values)
-            _check_own_files(contents, "update")
+            if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
+                raise refused_first_format("update")
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
                 continue  # pylance would combine this with an append, whose rows would keep their values
@@ -408,22 +404,18 @@ class FilledFiles:
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         return BackfillResult(made, tuple(self._values.schema.names), len(filled), resumed, rows, size)
 
-    @contextmanager
-    def kept_for_later(self) -> Iterator[None]:
+    def kept_for_later(self) -> AbstractContextManager[None]:
         """After a failure, keep the files for the next call of the same kind; if it cannot identify them, delete them.
 
         After a failure of the store they stay: the commit may have succeeded despite its error.
         """
-        try:
-            yield
-        except errors.LanceSparkError as failure:
-            if self._call is None and isinstance(failure, errors.PermissionDenied) and failure.before_commit:
-                files = [*self._unused, *(made.file for made in self._made.values())]
-                raise failure.saying(left_after(lambda: self._discard(files), "files of columns")) from None
-            if self._call is None and not errors.may_have_happened(failure):
-                with suppress(errors.StorageFailure):
-                    self._discard([*self._unused, *(made.file for made in self._made.values())])
-            raise
+        if self._call is not None:
+            return nullcontext()
+
+        def undo() -> None:
+            self._discard([*self._unused, *(made.file for made in self._made.values())])
+
+        return undone_on_failure(undo, "files of columns")
 
     def offer(self, filled: Mapping[int, FilledFile]) -> Mapping[int, FilledFile]:
         """The files, ready for a commit. From here on they are never deleted by this call.

@@ -5,8 +5,7 @@ Requests come in. An engine builds segments; one commit makes them visible, or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from lance_spark.indexes.rules import BuildPlan, IndexInfo, IndexRequest, IndexR
 from lance_spark.log.log import or_why
 from lance_spark.log.rules import unknown_card
 from lance_spark.storage import versions
-from lance_spark.storage.commits import attempts, check_mergeable, left_after, overtaken
+from lance_spark.storage.commits import attempts, check_mergeable, overtaken, undone_on_failure
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.resolving import resolve
 
@@ -103,7 +102,8 @@ def _changed(
 ) -> IndexResult:
     check_mergeable(location, branch)
     builder = SegmentBuilder(location, branch, engine)
-    with builder.discarding():
+    undo = partial(pylance.delete_segments, location, branch, builder.written)
+    with undone_on_failure(undo, "files of the index"):
         for left in attempts():
             look = look_at(location, pin_latest(location, branch))
             todo = decide(look)
@@ -237,11 +237,10 @@ class SegmentBuilder:
     """The segments of one call. A segment is valid as long as its fragments have the values it was built from."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
-        self._location = location
-        self._branch = branch
-        self._engine = engine
+        self._location, self._branch, self._engine = location, branch, engine
         self._made: list[_Built] = []
-        self._written: set[str] = set()
+        self.written: set[str] = set()
+        """Ids of the segments whose files exist and that no version names yet."""
         self._order: SegmentOrder | None = None
         self.ran_on = ""
 
@@ -266,24 +265,11 @@ class SegmentBuilder:
         ids = self._ids(look, column)
         return all(self._fits(built, look, ids) for built in self._made)
 
-    @contextmanager
-    def discarding(self) -> Iterator[None]:
-        """On an error, delete uncommitted segments, unless the commit may have succeeded despite its error."""
-        try:
-            yield
-        except errors.LanceSparkError as failure:
-            if isinstance(failure, errors.PermissionDenied) and failure.before_commit:
-                undo = partial(pylance.delete_segments, self._location, self._branch, self._written)
-                raise failure.saying(left_after(undo, "files of the index")) from None
-            if not errors.may_have_happened(failure):
-                pylance.discard_segments(self._location, self._branch, self._written)
-            raise
-
     def done(self) -> None:
         """Delete the segments that were merged into others or turned out unusable."""
         used = {str(built.segment.uuid) for built in self._made}
-        pylance.discard_segments(self._location, self._branch, self._written - used)
-        self._written.clear()
+        pylance.discard_segments(self._location, self._branch, self.written - used)
+        self.written.clear()
 
     def _build(self, look: Look, order: SegmentOrder, fragments: Sequence[Fragment]) -> list[Any]:
         rows = {fragment.id: look.rows[fragment.id] for fragment in fragments}
@@ -308,7 +294,7 @@ class SegmentBuilder:
     def _run(self, runner: Runner, stage: str, items: Sequence[Any], function: Any) -> list[bytes]:
         frame = runner.flat_map(stage, items, function, pylance.BUILT)
         built: list[bytes] = runner.collect(stage, frame)["segment"].to_pylist()
-        self._written |= {str(pylance.unpack(segment).uuid) for segment in built}
+        self.written |= {str(pylance.unpack(segment).uuid) for segment in built}
         return built
 
     def _trained(self, look: Look, order: SegmentOrder, rows: dict[int, int]) -> SegmentOrder:

@@ -205,7 +205,7 @@ def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
                     f"An index of kind '{kind.name}' has no metric '{value}'.",
                     hint=meant(value, kind.metrics, "It takes"),
                 )
-            settings[name] = _spelled(name, value)
+            settings[name] = _SPELLED[name](value) if name in _SPELLED else value
     return settings
 
 
@@ -219,8 +219,7 @@ def _check_value(name: str, value: Any, expected: type) -> None:
         raise InvalidOption(f"There is no language '{value}'.", hint=meant(value, LANGUAGES))
 
 
-def _spelled(name: str, value: Any) -> Any:
-    return {"metric": str.lower, "language": str.capitalize}.get(name, lambda given: given)(value)
+_SPELLED: Mapping[str, Callable[[str], str]] = {"metric": str.lower, "language": str.capitalize}
 
 
 def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None:

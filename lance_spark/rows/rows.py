@@ -72,16 +72,9 @@ def finish(work: Finish) -> ChangeResult:
     are deleted. After most StorageFailures the outcome is unknown, and the files stay for cleanup.
     """
     tried: list[Prepared] = [work.change]
-    try:
+    undo = partial(commit_pylance.discard, work.location, work.start.branch, tried)
+    with commits.undone_on_failure(undo, "files that were written"):
         version, change = _commit(work, tried)
-    except errors.LanceSparkError as failure:
-        if isinstance(failure, errors.PermissionDenied) and failure.before_commit:
-            undo = partial(commit_pylance.discard, work.location, work.start.branch, tried)
-            raise failure.saying(commits.left_after(undo, "files that were written")) from None
-        if not errors.may_have_happened(failure):
-            with suppress(errors.StorageFailure):  # the first error is more useful
-                commit_pylance.discard(work.location, work.start.branch, tried)
-        raise
     with suppress(errors.StorageFailure):
         _discard_replaced(work, tried, change)
     return _result(version, change)

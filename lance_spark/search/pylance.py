@@ -18,7 +18,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform_column
 from lance_spark.search import rules
 from lance_spark.search.rules import FlatTask, SegmentTask, Task, TextTask, WholeTask
-from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
+from lance_spark.search.text_rules import BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
 from lance_spark.search.vector_rules import QueryVector, Vectors, as_vectors
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -475,12 +475,6 @@ def lance_query(query: TextQuery) -> Any:
         return lance.BoostQuery(
             lance_query(query.positive), lance_query(query.negative), negative_boost=query.negative_boost
         )
-    return _boolean(query)
-
-
-def _boolean(query: BooleanQuery) -> Any:
-    from lance import query as lance
-
     groups = (
         (lance.Occur.MUST, query.must),
         (lance.Occur.SHOULD, query.should),

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark import errors, hints
-from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
+from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles, refused_first_format
 from lance_spark.columns.pylance import EvolvedRows, commit_evolved
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
@@ -212,10 +212,7 @@ def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_ver
     The committing process writes the converted values, and has no session to compute with.
     """
     if storage_version in FIRST_FORMATS and plan.adds:
-        raise errors.Refused(
-            "Cannot add a column: the data files have format 0.1, where every file has every column.",
-            hint="Write the rows to a new table, which gets a newer format.",
-        )
+        raise refused_first_format("add")
     if plan.casts:
         _check_little(versions.read_contents(location, start), plan)
 
@@ -248,7 +245,9 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
                 casts.keep(files)
                 return made.version
     except errors.LanceSparkError as failure:
-        casts.discard(failure)
+        if not errors.may_have_happened(failure):
+            with suppress(errors.StorageFailure):  # the first error is more useful
+                casts.delete()
         raise
     raise commits.overtaken(branch)
 
