@@ -81,11 +81,6 @@ def looking_up(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Lo
             _lookups[thread] = before
 
 
-def current_lookups(bridge: Bridge) -> Lookups | None:
-    """The lookups of the statement that requests a table; None outside such a statement."""
-    return _lookups.get(bridge.thread()) if _lookups else None
-
-
 def branch_of(place: Place) -> Branch:
     """The branch of a place."""
     return place.location.uri, place.spec.branch
@@ -190,6 +185,8 @@ class Altering(Implementation):
     """The part of a catalog that changes tables."""
 
     _places: Places
+    _find: Callable[..., Place]
+    load_table: Callable[..., Any]
 
     def alter_table(self, ident: Any, changes: Any) -> Any:
         """Columns first, all in one version; then properties."""
@@ -208,14 +205,6 @@ class Altering(Implementation):
         put, unset = property_changes(changes)
         if put or unset:
             self._places.alter_properties(place, put, unset)
-
-    def _find(self, ident: Any, *, for_reading: bool) -> Place:
-        """Implemented by the catalog."""
-        raise NotImplementedError
-
-    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
-        """Implemented by the catalog."""
-        raise NotImplementedError
 
 
 def _change(given: Any) -> ColumnChange:
@@ -461,7 +450,7 @@ class NativeCatalog(Creating, Altering, Procedures):
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
     def _table(self, place: Place, name: str, for_reading: bool = True) -> Any:
-        found = current_lookups(self.bridge)
+        found = _lookups.get(self.bridge.thread()) if _lookups else None  # None outside of a statement
         try:
             if found is None:
                 pin = resolve(place.location, place.spec)

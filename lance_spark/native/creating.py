@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ class Creating(Implementation):
 
     _name: str
     _places: Places
+    load_table: Callable[..., Any]
 
     def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table without rows. Columns come in three forms; each Spark converts its known ones to the last."""
@@ -41,10 +42,6 @@ class Creating(Implementation):
     def create_table_like(self, ident: Any, given: Any, _source: Any) -> Any:
         """CREATE TABLE LIKE, since Spark 4.2: columns and properties come from Spark."""
         return self.create_table(ident, given)
-
-    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
-        """Implemented by the catalog."""
-        raise NotImplementedError
 
     def stage_create(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table created together with its rows."""

@@ -26,7 +26,7 @@ from lance_spark.jvm.bridge import Bridge
 from lance_spark.log.log import log
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.places import Place
-from lance_spark.native.row_statements import RowStatement
+from lance_spark.native.row_statements import RowStatement, frame_of
 from lance_spark.native.scan import Source
 from lance_spark.native.session import Room
 from lance_spark.native.tables import NativeTable
@@ -292,12 +292,10 @@ def _behind(args: Args, used: int) -> Any:
 
 def data_frame(bridge: Bridge, source: Source) -> DataFrame:
     """A DataFrame pinned to the version."""
-    from pyspark.sql import DataFrame
-
     table = NativeTable(bridge, source, source.name).java()
     none = bridge.option(None)
     given = [table, none, none, bridge.options({})]
     if bridge.relation_arguments > len(given):
         given.append(none)  # no time travel: the version is in the table
     relation = bridge.find(names.RELATION).create(*given)
-    return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, relation), bridge.spark)
+    return frame_of(bridge, relation)
