@@ -734,9 +734,7 @@ class EvolvedRows:
 
     def __init__(self, schema: pa.Schema, fragments: Sequence[str], properties: Mapping[str, str]) -> None:
         """``schema`` is that of the rows; ``fragments`` are pylance's JSON."""
-        self.schema = schema
-        self.fragments = fragments
-        self.properties = properties
+        self.schema, self.fragments, self.properties = schema, fragments, properties
 
     def numbered(self, schema: LanceSchema, first: int) -> Iterator[Json]:
         """The fragments with ids from ``first`` on, and with the table's field ids."""

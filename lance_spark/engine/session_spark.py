@@ -162,16 +162,17 @@ class SparkRunner:
         self, spark: SparkSession, operation: str, parallelism: int | None = None, tell: Tell = untold
     ) -> None:
         """Runs nothing yet. Arguments are those of SparkEngine; jobs have the ``operation`` in their tags."""
-        self._spark = spark
-        self._operation = operation
-        self._given = parallelism
-        self._tell = tell
+        self._spark, self._operation = spark, operation
+        self._given, self._tell = parallelism, tell
         self._kept: list[DataFrame] = []
 
     @cached_property
     def parallelism(self) -> int:
         """Number of parallel tasks. Unless given, a small job determines it."""
-        return self._given or self._cores()
+        if self._given:
+            return self._given
+        # The executors' cores are the number of partitions that Spark gives a range by default.
+        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
@@ -291,10 +292,6 @@ class SparkRunner:
             raise own_error(str(problem)) or problem from None
         finally:
             self._spark.removeTag(tag)
-
-    def _cores(self) -> int:
-        """Cores of the executors: the number of partitions that Spark gives a range by default."""
-        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
 
 
 def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:

@@ -474,7 +474,9 @@ def ends_of(segments: Iterable[IndexEnds], kind: pa.DataType) -> Ends:
 def beyond(plan: AggregatePlan, ends: Mapping[str, Ends], schema: pa.Schema) -> PushedFilter | None:
     """A filter for the rows at least as far out as the ends, for any of the aggregates; None if an end is unknown."""
     conditions: list[Expression] = []
-    for partial in _extremes(plan):
+    for partial in plan.partials:
+        if partial.function not in _OPERATORS:
+            continue
         name, guess = partial.path[0], _guess(partial, ends)
         kind = filters.spark_name(schema.field(name).type)
         if guess is None or kind is None:
@@ -505,10 +507,6 @@ def settled(
             return None
         columns.append(column.combine_chunks())
     return pa.RecordBatch.from_arrays(columns, schema=plan.output)
-
-
-def _extremes(plan: AggregatePlan) -> list[Partial]:
-    return [partial for partial in plan.partials if partial.function in _OPERATORS]
 
 
 def _guess(partial: Partial, ends: Mapping[str, Ends]) -> int | None:

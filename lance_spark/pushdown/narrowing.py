@@ -222,7 +222,8 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition | None:
     reader = _Reader(text, schema)
     try:
         expression = reader.condition(0)
-        reader.expect_end()
+        if reader.at != len(reader.text):
+            raise _Unclear
     except _Unclear:
         return None
     return Condition(expression, reader.ids, reader.words)
@@ -235,10 +236,6 @@ class _Reader:
     ids: dict[str, str] = field(default_factory=dict)
     words: bool = False
     at: int = 0
-
-    def expect_end(self) -> None:
-        if self.at != len(self.text):
-            raise _Unclear
 
     def condition(self, depth: int) -> Expression:
         part = self._part(depth)

@@ -218,20 +218,14 @@ def read_deletions(location: DatasetLocation, pin: PinnedVersion, deletions: Del
 def parse_deletions(path: str, content: bytes) -> pa.Array:
     """The offsets in a deletion file (uint32, ascending). Raises CorruptData."""
     try:
-        return _bitmap(content) if path.endswith(".bin") else _arrow(content)
+        if path.endswith(".bin"):
+            from pyroaring import BitMap
+
+            return pa.array(BitMap.deserialize(content), pa.uint32())
+        table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+        return table[_OFFSETS].combine_chunks().sort()
     except (pa.ArrowException, ValueError, KeyError) as problem:
         raise CorruptData(f"The deletion file {path} is damaged: {problem}.") from None
-
-
-def _bitmap(content: bytes) -> pa.Array:
-    from pyroaring import BitMap
-
-    return pa.array(BitMap.deserialize(content), pa.uint32())
-
-
-def _arrow(content: bytes) -> pa.Array:
-    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
-    return table[_OFFSETS].combine_chunks().sort()
 
 
 # --- Rows and bytes of all fragments of a version, from its manifest
@@ -314,16 +308,6 @@ def read_rows(source: RowSource, columns: Sequence[str]) -> Iterator[pa.RecordBa
 def _chosen(batch: pa.RecordBatch, fragment: int, offsets: pa.Array) -> pa.RecordBatch:
     addresses = pc.add(offsets.cast(pa.uint64()), pa.scalar(fragment << 32, pa.uint64()))
     return batch.filter(pc.is_in(batch.column(ADDRESS).cast(pa.uint64()), value_set=addresses))
-
-
-def read_columns(
-    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str], fragments: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """Some columns of all rows of some fragments, in any order."""
-    dataset = open_pinned(location, pin)
-    with translated(location, f"reading rows of {pin}"):
-        selected = [dataset.get_fragment(number) for number in fragments]
-        yield from dataset.scanner(columns=list(columns), fragments=selected).to_batches()
 
 
 def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> dict[int, int]:

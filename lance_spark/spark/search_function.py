@@ -80,7 +80,8 @@ def register_search(
     already. A ref may follow after ``@``. The others are the arguments of ``LanceTable.search``, by name, and are
     constants; only ``vector`` may come from each row of a lateral join. One task searches.
     """
-    tables = Tables({**_registered(spark), **_given(catalogs)}, dict(storage_options or {}))
+    given = {name: each.catalog for name, each in (catalogs or {}).items()}
+    tables = Tables({**_registered(spark), **given}, dict(storage_options or {}))
     spark.udtf.register(name, udtf(search_function(tables)))  # type: ignore[arg-type]
 
 
@@ -165,7 +166,3 @@ def _registered(spark: SparkSession) -> dict[str, Catalog]:
     room = session.current(spark)
     known = {} if room is None else room.catalogs
     return {name: found.catalog for name, found in known.items() if hasattr(found, "catalog")}
-
-
-def _given(catalogs: Mapping[str, LanceCatalog] | None) -> dict[str, Catalog]:
-    return {name: each.catalog for name, each in (catalogs or {}).items()}

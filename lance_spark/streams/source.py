@@ -312,8 +312,7 @@ class StreamLine:
     """A branch by name. :meth:`look` finds which branch currently has the name, and its newest version."""
 
     def __init__(self, location: DatasetLocation, branch: str | None) -> None:
-        self.location = location
-        self.branch = branch
+        self.location, self.branch = location, branch
         self.identity = ""
         """Identity of the branch that :meth:`look` found; "" for main."""
         self._branches: Mapping[str, Branch] = {}
@@ -507,7 +506,7 @@ class StreamColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns to read, without those that pylance generates."""
+        """The columns to read, without those that pylance generates. A feed may read the size of a blob by its name."""
         read = self.schema if self.feed is None else self.feed.schema
         return tuple(name for name in read.names if self.feed is not None or name not in ROW_COLUMNS)
 
@@ -518,7 +517,7 @@ class PartsReader:
     def __init__(self, line: StreamLine, columns: StreamColumns, options: StreamReadOptions) -> None:
         self._line, self._columns, self._options = line, columns, options
         self._known: OrderedDict[tuple[int, bool], VersionParts] = OrderedDict()
-        self._tracks: dict[int, ColumnTrack] = {columns.pin.version: rules.track(columns.fields, self._read_names)}
+        self._tracks: dict[int, ColumnTrack] = {columns.pin.version: rules.track(columns.fields, self._columns.names)}
 
     def forget(self) -> None:
         """Discard everything that was read."""
@@ -538,11 +537,6 @@ class PartsReader:
             while len(self._known) > _KEPT_PARTS:
                 self._known.popitem(last=False)
         return known
-
-    @property
-    def _read_names(self) -> tuple[str, ...]:
-        # A feed may read the size of a blob, which has the blob's name.
-        return self._columns.names
 
     def _read(self, version: int, whole: bool) -> tuple[Part, ...]:
         found = self._line.find(version)
@@ -570,7 +564,7 @@ class PartsReader:
     def _changed(
         self, before: Snapshot, after: Snapshot, found: LineVersion, columns: ColumnTrack, commit: Commit
     ) -> tuple[Part, ...]:
-        names, by = self._read_names, found.transaction
+        names, by = self._columns.names, found.transaction
         step = rules.StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)
         if self._columns.feed is not None:
             stable = before.contents.has_stable_row_ids and after.contents.has_stable_row_ids
@@ -609,21 +603,22 @@ class PartsReader:
         if fields == self._columns.fields:
             return self._tracks[self._columns.pin.version]
         if version > self._columns.pin.version:
-            return rules.track(fields, self._read_names)
-        return self._tracks.get(version) or self._track_back(version) or rules.track(fields, self._read_names)
+            return rules.track(fields, self._columns.names)
+        return self._tracks.get(version) or self._track_back(version) or rules.track(fields, self._columns.names)
 
     def _track_back(self, version: int) -> ColumnTrack | None:
         """Trace columns backwards, as one may have been renamed. None if a version in between is gone."""
         newer = min(known for known in self._tracks if known > version)
         here, fields = self._tracks[newer], None if newer != self._columns.pin.version else self._columns.fields
-        replaced = rules.replaces_all(_transaction(self._line.find(newer)))
+        newest = self._line.find(newer)
+        replaced = rules.replaces_all(None if newest is None else newest.transaction)
         for number in range(newer - 1, version - 1, -1):
             found = self._line.find(number)
             if found is None:
                 return None
             older = self._line.snapshot(found).contents.fields
             if older != fields or replaced:
-                here = rules.tracked_to(older, here, self._read_names, replaced)
+                here = rules.tracked_to(older, here, self._columns.names, replaced)
             self._tracks[number], fields, replaced = here, older, rules.replaces_all(found.transaction)
         return here
 
@@ -632,7 +627,7 @@ class PartsReader:
         if after.contents.fields == self._columns.fields:
             return
         if after.pin.version > self._columns.pin.version:
-            for name, known in zip(self._read_names, columns.names, strict=True):
+            for name, known in zip(self._columns.names, columns.names, strict=True):
                 if known is None:
                     raise errors.SchemaMismatch(
                         f"Version {after.pin} no longer has column '{name}', which this stream reads: it was dropped "
@@ -646,13 +641,11 @@ class PartsReader:
         )
         types = pylance.schema_of(self._line.location, after.pin, every)
         shown = self._columns.schema if self._columns.feed is None else self._columns.feed.schema
-        for name, known in zip(self._read_names, columns.names, strict=True):
+        for name, known in zip(self._columns.names, columns.names, strict=True):
             blob = self._columns.feed is not None and name in self._columns.feed.blobs
-            reason = (
-                None
-                if known is None or blob
-                else why_not(types.field(known).type, shown.field(name).type, drop_fields=True)
-            )
+            if known is None or blob:
+                continue
+            reason = why_not(types.field(known).type, shown.field(name).type, drop_fields=True)
             if reason:
                 raise errors.SchemaMismatch(
                     f"Version {after.pin} has column '{known}' as {types.field(known).type}, which this stream cannot "
@@ -699,10 +692,6 @@ def _chosen_parts(added: Iterable[Piece], chosen: Mapping[int, NewRows]) -> Iter
             continue
         size = piece.size * rows.total // max(1, piece.rows)
         yield Part((piece._replace(size=size, rows=rows.total),), rows=rows)
-
-
-def _transaction(found: LineVersion | None) -> Transaction | None:
-    return None if found is None else found.transaction
 
 
 # --- The tag of a reading stream: cleanups keep its version, and ours also the later ones

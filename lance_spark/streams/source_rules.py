@@ -334,21 +334,20 @@ def new_rows(step: MergedStep, added: Collection[int], deleted: Deleted) -> dict
         )
         for entries in (step.before, step.after)
     )
-    if row_ids.overlap(before) or row_ids.overlap(after) or not _same_labels(before, after):
+    if row_ids.overlap(before) or row_ids.overlap(after):
+        return None
+    if len(row_ids.without(before, after)) or len(row_ids.without(after, before)):
         return None
     return {
         entry.id: _chosen(entry, traced.labels_of(entry), known[entry]) for entry in step.after if entry.id in added
     }
 
 
-def _same_labels(one: Runs, other: Runs) -> bool:
-    return not len(row_ids.without(one, other)) and not len(row_ids.without(other, one))
-
-
 def _same_values(step: MergedStep, traced: Traced) -> bool:
     """Whether no column was written in files with older rows: a fragment would then have other files than before."""
     states: dict[str, dict[int, str]] = {}
-    for entry in (*step.before, *step.after, *_of(step.rewrites)):
+    rewritten = (entry for each in step.rewrites for side in (each.old, each.new) for entry in side)
+    for entry in (*step.before, *step.after, *rewritten):
         key = traced.files.key(entry)
         if not len(traced.labels.get(key, NONE)):
             continue
@@ -356,10 +355,6 @@ def _same_values(step: MergedStep, traced: Traced) -> bool:
         if entry.has_overlays or states.setdefault(key, here) != here:
             return False
     return True
-
-
-def _of(rewrites: Sequence[Rewrite]) -> Iterable[Fragment]:
-    return (entry for each in rewrites for side in (each.old, each.new) for entry in side)
 
 
 def _chosen(fragment: Fragment, old: Runs, deleted: Offsets) -> NewRows:

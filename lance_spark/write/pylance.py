@@ -320,7 +320,13 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
     try:
         with translated(plan.location, "committing"):
             if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
-                return _create_empty(plan)
+                return create_dataset(  # a commit can take a chosen file format only from fragments
+                    plan.location,
+                    plan.schema,
+                    data_storage_version=plan.options.files.data_storage_version,
+                    enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
+                    commit_message=plan.options.commit_message,
+                )
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(plan.options.branch),
                 **what,
@@ -358,17 +364,6 @@ def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
 def _ids(field: LanceField) -> tuple[Any, ...]:
     """A field's id and name, with those of its nested fields."""
     return (field.id(), field.name(), tuple(_ids(child) for child in field.children()))
-
-
-def _create_empty(plan: WritePlan) -> int:
-    """A dataset without rows in a chosen file format, which a commit can only take from its fragments."""
-    return create_dataset(
-        plan.location,
-        plan.schema,
-        data_storage_version=plan.options.files.data_storage_version,
-        enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
-        commit_message=plan.options.commit_message,
-    )
 
 
 def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
