@@ -142,11 +142,11 @@ class CastFiles:
         used = set(files.values())
         with suppress(errors.StorageFailure):  # the result is more useful
             unused = [file for file in self._made.values() if file not in used]
-            pylance.discard_casts(self._location, self._branch, unused)
+            pylance.discard_files(self._location, self._branch, unused)
 
     def delete(self) -> None:
         """Delete all files. Raises StorageFailure."""
-        pylance.discard_casts(self._location, self._branch, list(self._made.values()))
+        pylance.discard_files(self._location, self._branch, list(self._made.values()))
 
 
 # --- Columns with values on any branch: new ones, and other values for existing ones
@@ -427,8 +427,8 @@ class FilledFiles:
         return filled
 
     def _discard(self, files: Sequence[FilledFile]) -> None:
-        unused = [file for file in files if file.file not in self._offered]
-        pylance.discard_filled(self._location, self._branch, unused)
+        unused = [file.file for file in files if file.file not in self._offered]
+        pylance.discard_files(self._location, self._branch, unused)
 
     def _computed(self, head: PinnedVersion, group: Sequence[Fragment]) -> Sequence[FilledFile]:
         ids = [fragment.id for fragment in group]

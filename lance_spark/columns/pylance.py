@@ -123,10 +123,10 @@ def commit_columns(
     return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
 
 
-def discard_casts(location: DatasetLocation, branch: str | None, cast_files: Iterable[str]) -> None:
-    """Delete files that were never committed."""
+def discard_files(location: DatasetLocation, branch: str | None, unused: Iterable[str]) -> None:
+    """Delete data files, given as pylance's JSON, that were never committed."""
     root = DatasetLocation(location.branch_uri(branch), location.options)
-    files.delete(root, [f"data/{json.loads(file)['path']}" for file in cast_files])
+    files.delete(root, [f"data/{json.loads(file)['path']}" for file in unused])
 
 
 def changed_fragments(
@@ -136,7 +136,7 @@ def changed_fragments(
     if plan.only_adds:
         return [fragment.metadata for fragment in dataset.get_fragments()]
     ids = {entry.name(): entry.id() for entry in schema.fields()}
-    live = frozenset(_ids(schema))
+    live = _live_ids(schema)
     new_ids = [ids[cast.target] for cast in plan.casts]
     found = []
     for fragment in dataset.get_fragments():
@@ -148,12 +148,8 @@ def changed_fragments(
     return fragments_from(found)
 
 
-def _ids(schema: LanceSchema) -> Iterator[int]:
-    pending = [*schema.fields()]
-    while pending:
-        entry = pending.pop()
-        yield entry.id()
-        pending += entry.children()
+def _live_ids(schema: LanceSchema) -> frozenset[int]:
+    return frozenset(key for column in schema.fields() for key in preorder(column))
 
 
 def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> None:
@@ -236,12 +232,15 @@ def commit_replaced(
     schema = dataset.lance_schema
     ids = _ids_of(schema, names)
     gone = {key for column in ids for key in column}
-    live = frozenset(key for column in schema.fields() for key in preorder(column))
+    live = _live_ids(schema)
     with translated(location, "updating columns"):
         updated, offsets = [], {}
         for number, file in filled.items():
             known: Json = dataset.get_fragment(number).metadata.to_json()
-            kept = [{**each, "fields": [_left(key, gone) for key in each["fields"]]} for each in known["files"]]
+            kept = [
+                {**each, "fields": [_REPLACED if key in gone else key for key in each["fields"]]}
+                for each in known["files"]
+            ]
             known = {**known, "files": [*kept, _numbered(file, ids)]}
             updated.append(without_dead_files(known, live))
             offsets[number] = BitMap(range(file.rows)).serialize()
@@ -252,12 +251,6 @@ def commit_replaced(
             updated_fragment_offsets=offsets if dataset.has_stable_row_ids else None,
         )
     return commit_on(location, pin, operation, properties)
-
-
-def discard_filled(location: DatasetLocation, branch: str | None, unused: Sequence[FilledFile]) -> None:
-    """Delete files that were never committed."""
-    root = DatasetLocation(location.branch_uri(branch), location.options)
-    files.delete(root, [f"data/{json.loads(each.file)['path']}" for each in unused])
 
 
 def _ids_of(schema: LanceSchema, names: Sequence[str]) -> list[list[int]]:
@@ -274,10 +267,6 @@ def _numbered(filled: FilledFile, ids: Sequence[Sequence[int]]) -> Json:
     }
     file: Json = json.loads(filled.file)
     return {**file, "fields": [known[key] for key in file["fields"]]}
-
-
-def _left(key: int, gone: set[int]) -> int:
-    return _REPLACED if key in gone else key
 
 
 # --- Writing the values of new columns into files of their own, by fragment; runs on executors

@@ -62,10 +62,7 @@ def _to_tensor(name: str, column: Any) -> Any:
 
 
 def _missing(name: str) -> Refused:
-    return Refused(
-        f"Column '{name}' has missing values, which a tensor cannot represent.",
-        hint=_LEAVE_OUT,
-    )
+    return Refused(f"Column '{name}' has missing values, which a tensor cannot represent.", hint=_LEAVE_OUT)
 
 
 class FrozenRows(Dataset):  # type: ignore[misc]

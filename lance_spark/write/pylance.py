@@ -37,7 +37,6 @@ from lance_spark.storage.failures import translated
 from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
 if TYPE_CHECKING:
-    import lance
     from lance.fragment import FragmentMetadata
     from lance.schema import LanceField
 
@@ -83,13 +82,15 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
         with translated(plan.location, "writing data files"):
             fragments = _write_fragments(job, reader)
     except AlreadyExists as error:
-        raise Conflict(
-            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
-        ) from error
+        raise _created_elsewhere(plan) from error
     except LanceSparkError as error:
         # pylance wraps the stream's exception into its own text; the original is clearer.
         raise rows.failure or error from None
     return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+
+def _created_elsewhere(plan: WritePlan) -> Conflict:
+    return Conflict(f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again.")
 
 
 def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
@@ -98,7 +99,8 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
     plan, options = job.plan, job.plan.options.files
     sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
     arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
-    destination = _destination(job)
+    # The starting version, so that all tasks use its field ids even if a commit comes in between.
+    destination = plan.location.uri if job.start is None else open_pinned(plan.location, job.start)
     mode, version = str(plan.mode), options.data_storage_version
     if plan.evolution is not None and job.start is not None:
         # As if for a new table, because this one lacks the columns: the commit assigns the table's fields to them.
@@ -113,12 +115,6 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
         **arguments,
     )
     return written
-
-
-def _destination(job: WriteJob) -> lance.LanceDataset | str:
-    """The starting version, so that all tasks use its field ids even if a commit comes in between."""
-    location = job.plan.location
-    return location.uri if job.start is None else open_pinned(location, job.start)
 
 
 class _ConformedBatches(Iterator[pa.RecordBatch]):
@@ -338,9 +334,7 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
         if plan.mode != "create":
             raise
         # The loser of a race to create a dataset gets "already exists", or that version 0 was not found.
-        raise Conflict(
-            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
-        ) from error
+        raise _created_elsewhere(plan) from error
     return int(dataset.version)
 
 
