@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count, groupby, pairwise
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from lance_spark.storage.commits import commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import StableRowIds
+from lance_spark.write.pylance import StableRowIds, cut_where
 
 if TYPE_CHECKING:
     import lance
@@ -315,7 +315,8 @@ def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterat
 
     Raises SchemaMismatch if they do not follow the order of their addresses.
     """
-    for number, parts in groupby(_parts(batches), key=lambda part: part[0]):
+    pieces = cut_where(batches, lambda batch: batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False) >> 32)
+    for number, parts in groupby(pieces, key=lambda part: part[0]):
         yield number, _in_order(number, (part for _, part in parts))
 
 
@@ -398,16 +399,6 @@ class _Values(Iterator[pa.RecordBatch]):
             "values that do, make a DataFrame with a key: add_columns(df, on=key).",
         )
         raise self.failure
-
-
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches cut where another fragment begins."""
-    for batch in batches:
-        fragments = batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False) >> 32
-        cuts = [0, *(np.flatnonzero(np.diff(fragments)) + 1).tolist(), batch.num_rows]
-        for first, end in pairwise(cuts):
-            if end > first:
-                yield int(fragments[first]), batch.slice(first, end - first)
 
 
 def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

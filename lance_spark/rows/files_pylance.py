@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from lance_spark.rows.rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PAR
 from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, not_live, write_rows
+from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, cut_where, not_live, write_rows
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -39,7 +39,8 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     found = _Found()
     row_ids = StableRowIds(job.plan.location, job.start) if task.target.stable_row_ids else None
     kept = KeptColumns(task, row_ids)
-    for operation, run in groupby(_pieces(batches), key=lambda piece: piece[0]):
+    pieces = cut_where(batches, lambda batch: batch.column(OPERATION).to_numpy(zero_copy_only=False))
+    for operation, run in groupby(pieces, key=lambda piece: piece[0]):
         rows = (found.noted(operation, batch) for _, batch in run)
         if operation == DELETE:
             for _ in rows:
@@ -61,16 +62,6 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             yield pa.RecordBatch.from_pylist([{**_NO_PART, **part, "checksum": checksum(total)}], schema=PARTS)
             total = 0
     yield pa.RecordBatch.from_pylist(found.parts(), schema=PARTS)
-
-
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows, cut wherever the operation changes."""
-    for batch in batches:
-        operations = batch.column(OPERATION).to_numpy(zero_copy_only=False)
-        cuts = [0, *(np.flatnonzero(np.diff(operations)) + 1).tolist(), batch.num_rows]
-        for start, end in pairwise(cuts):
-            if end > start:
-                yield int(operations[start]), batch.slice(start, end - start)
 
 
 class _Found:

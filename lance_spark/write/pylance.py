@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -166,6 +166,18 @@ class PartsJob(NamedTuple):
 def kept_columns(schema: pa.Schema, sets: frozenset[str] | None) -> tuple[str, ...]:
     """The columns that a partial update leaves unchanged. Blobs must be passed as bytes."""
     return tuple(field.name for field in schema if sets is not None and field.name not in sets and not is_blob(field))
+
+
+def cut_where(
+    batches: Iterable[pa.RecordBatch], values: Callable[[pa.RecordBatch], npt.NDArray[Any]]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows, cut wherever one of a batch's whole numbers changes; each piece with its number."""
+    for batch in batches:
+        numbers = values(batch)
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(cuts):
+            if end > start:
+                yield int(numbers[start]), batch.slice(start, end - start)
 
 
 class KeptColumns:
