@@ -14,8 +14,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.show import Card, Shown
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.training.order import Order, Progress, Shard, Worker
-from lance_spark.training.reading import Convert, FrozenSplit, open_split
+from lance_spark.training.reading import Convert, FrozenSplit, Order, Progress, Shard, Worker, open_split
 
 try:
     import torch

@@ -3,7 +3,7 @@
 import pytest
 
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.training.order import Order, Progress, Shard, Worker
+from lance_spark.training.reading import Order, Progress, Shard, Worker
 
 EPOCH_1 = [12, 1, 10, 7, 13, 6, 11, 5, 2, 3, 15, 19, 8, 14, 18, 4, 16, 17, 0, 9]
 
