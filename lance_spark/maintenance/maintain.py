@@ -72,7 +72,7 @@ def maintain_dataset(
     name = location.uri.rpartition("/")[2].removesuffix(".lance")
     options.selection.check([name])
     job = _telling(Job(options, engine, now_ns), location.uri, 1, began)
-    records = maintain_tables(job, [UpkeepTable(name, location)])
+    records = maintain_tables(job, [FleetTable(name, location)])
     return _report(location.uri, options, records, now_ns, began)
 
 
@@ -88,7 +88,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
     job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
     job = _telling(job, catalog.uri, len(wanted), began)
-    records = maintain_tables(job, [UpkeepTable(table.name, table.location) for table in wanted])
+    records = maintain_tables(job, wanted)
     records += [
         TableRecord(name, "", error="its row leads to no directory below the catalog", exit_code=CorruptData.exit_code)
         for name in lake.lost
@@ -242,20 +242,12 @@ class Job:
     """Receives the last record of each table, from several threads; also in a dry run."""
 
 
-@dataclass(frozen=True)
-class UpkeepTable:
-    """A table to maintain."""
-
-    name: str
-    location: DatasetLocation
-
-
 # --- Many tables side by side
 
 _LOG = logging.getLogger("lance_spark.maintain")
 
 
-def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord]:
+def maintain_tables(job: Job, tables: Sequence[FleetTable]) -> list[TableRecord]:
     """Plan the tables, and carry the plans out if requested; returns a record for each, by name."""
     if not job.options.execute or job.options.time_left is None:
         done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
@@ -268,7 +260,7 @@ def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord
     return sorted(done, key=lambda record: record.name)
 
 
-def _ended_table(job: Job, table: UpkeepTable, record: TableRecord) -> TableRecord:
+def _ended_table(job: Job, table: FleetTable, record: TableRecord) -> TableRecord:
     if job.options.execute:
         record = carry_out_table(job, table, record)
         job.options.ended(record)
@@ -276,13 +268,13 @@ def _ended_table(job: Job, table: UpkeepTable, record: TableRecord) -> TableReco
     return record
 
 
-def _in_time(job: Job, table: UpkeepTable) -> TableRecord:
+def _in_time(job: Job, table: FleetTable) -> TableRecord:
     """The plan of a table if there is time for it."""
     enough = job.options.time_to_plan
     return plan_table(job, table) if enough is None or enough() else rules.not_looked_at(_record(job, table))
 
 
-def _record(job: Job, table: UpkeepTable) -> TableRecord:
+def _record(job: Job, table: FleetTable) -> TableRecord:
     uri = table.location.uri
     return TableRecord(table.name, uri, left_before=job.options.memory.of(uri).left)
 
@@ -293,7 +285,7 @@ def _each(job: Job, items: Iterable[object], function: Callable[..., TableRecord
         return list(pool.map(function, items))
 
 
-def plan_table(job: Job, table: UpkeepTable) -> TableRecord:
+def plan_table(job: Job, table: FleetTable) -> TableRecord:
     """Plan the steps of a table. Errors are in the record."""
     record = _record(job, table)
     try:
@@ -323,7 +315,7 @@ def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[
     return ended[-1]
 
 
-def carry_out_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
+def carry_out_table(job: Job, table: FleetTable, plan: TableRecord) -> TableRecord:
     """Carry out the plan of a table, step by step. Errors are in the record."""
     if not any(step.state in (rules.WOULD, rules.NOTHING) for step in plan.steps):
         return plan
@@ -401,7 +393,7 @@ class Looked:
 class TableSteps:
     """The steps of one table."""
 
-    def __init__(self, job: Job, table: UpkeepTable) -> None:
+    def __init__(self, job: Job, table: FleetTable) -> None:
         self._job, self._table = job, table
         self._location, self._engine = table.location, job.engine
         self.policy: rules.TablePolicy = job.options.policy.for_table(table.name)
