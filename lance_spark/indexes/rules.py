@@ -266,12 +266,13 @@ def _is_list(type: pa.DataType) -> bool:
     return (pt.is_list(type) or pt.is_large_list(type)) and _is_scalar(type.value_type)
 
 
-def _is_text(type: pa.DataType) -> bool:
+def is_text(type: pa.DataType) -> bool:
+    """Whether a column of that type holds one text per row."""
     return bool(pt.is_string(type) or pt.is_large_string(type))
 
 
 def _is_texts(type: pa.DataType) -> bool:
-    return _is_text(type) or ((pt.is_list(type) or pt.is_large_list(type)) and _is_text(type.value_type))
+    return is_text(type) or ((pt.is_list(type) or pt.is_large_list(type)) and is_text(type.value_type))
 
 
 def is_byte_vector(type: pa.DataType) -> bool:
@@ -286,7 +287,7 @@ def _is_vector(type: pa.DataType) -> bool:
 _FITS: Mapping[str, Callable[[pa.DataType], bool]] = {
     SCALAR: _is_scalar,
     LIST: _is_list,
-    SUBSTRING: _is_text,
+    SUBSTRING: is_text,
     TEXT: _is_texts,
     VECTOR: _is_vector,
 }

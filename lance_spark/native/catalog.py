@@ -184,7 +184,7 @@ _PROPERTIES = ("SetProperty", "RemoveProperty")
 class Altering(Implementation):
     """The part of a catalog that changes tables."""
 
-    _places: Places
+    places: Places
     _find: Callable[..., Place]
     load_table: Callable[..., Any]
 
@@ -204,7 +204,7 @@ class Altering(Implementation):
             alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
         put, unset = property_changes(changes)
         if put or unset:
-            self._places.alter_properties(place, put, unset)
+            self.places.alter_properties(place, put, unset)
 
 
 def _change(given: Any) -> ColumnChange:
@@ -257,13 +257,13 @@ _GETTERS = {"STRING": "getString", "BIGINT": "getLong", "BOOLEAN": "getBoolean"}
 class Procedures(Implementation):
     """The part of a catalog that is Spark's ``ProcedureCatalog``."""
 
-    _places: Places
+    places: Places
     _name: str
 
     def load_procedure(self, ident: Any) -> Any:
         """The procedure of a name; for an unknown name, one that raises the error."""
         try:
-            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places, self._name).java()
+            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self.places, self._name).java()
         except NotFound as missing:
             return MissingProcedure(self.bridge, missing).java()
 
@@ -308,7 +308,7 @@ class NativeProcedure(Implementation):
 
     def __init__(self, bridge: Bridge, procedure: Procedure, places: Places, catalog: str) -> None:
         super().__init__(bridge)
-        self._procedure, self._places, self._catalog = procedure, places, catalog
+        self._procedure, self.places, self._catalog = procedure, places, catalog
         self._table: str | None = None
 
     def spoken(self) -> Spoken:
@@ -347,7 +347,7 @@ class NativeProcedure(Implementation):
             for at, parameter in enumerate(self._procedure.parameters)
         }
         self._table = arguments.get("table")
-        context = self._places.context(engine_of(self.bridge.spark))
+        context = self.places.context(engine_of(self.bridge.spark))
         answer = self._procedure.call(context, arguments)
         results = self.bridge.new("java.util.ArrayList")
         results.add(RowsScan(self.bridge, self._procedure.name, answer.schema, answer.to_batches).java())
@@ -373,13 +373,8 @@ class NativeCatalog(Creating, Altering, Procedures):
 
     def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
-        self._name, self._places = name, places
+        self._name, self.places = name, places
         self._asked: dict[tuple[str, ...], str] = {}
-
-    @property
-    def places(self) -> Places:
-        """The tables' places."""
-        return self._places
 
     def to_string(self) -> str:
         """Java's toString."""
@@ -416,7 +411,7 @@ class NativeCatalog(Creating, Altering, Procedures):
 
     def table_exists(self, wanted: Any) -> bool:
         """Whether there is such a table."""
-        return self._places.exists(parts_of(wanted))
+        return self.places.exists(parts_of(wanted))
 
     def load_changelog(self, wanted: Any, *_range: Any) -> NoReturn:
         """Raises Refused: the counterpart of SQL's CHANGES is the change feed in Python.
@@ -443,9 +438,9 @@ class NativeCatalog(Creating, Altering, Procedures):
         """The place of a name; Spark's own exception if it only has to report a missing table."""
         parts = parts_of(wanted) if parts is None else parts
         try:
-            return self._places.find(parts, travel)
+            return self.places.find(parts, travel)
         except (NotFound, InvalidName) as missing:
-            if self._places.explains(parts, for_reading):
+            if self.places.explains(parts, for_reading):
                 raise
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
@@ -457,7 +452,7 @@ class NativeCatalog(Creating, Altering, Procedures):
             else:
                 pin = found.version(place, lambda: resolve(place.location, place.spec))
         except NotFound:
-            if not self._places.is_declared(place):
+            if not self.places.is_declared(place):
                 raise
             return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
         if place.metadata_table is None:
@@ -473,7 +468,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         ).java()
 
     def _properties(self, place: Place) -> dict[str, str]:
-        return shown_properties(self._places.properties(place), place)
+        return shown_properties(self.places.properties(place), place)
 
 
 class PathCatalog(NativeCatalog):

@@ -28,7 +28,7 @@ class Creating(Implementation):
     """The part of a catalog that is Spark's ``StagingTableCatalog``."""
 
     _name: str
-    _places: Places
+    places: Places
     load_table: Callable[..., Any]
 
     def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
@@ -71,7 +71,7 @@ class Creating(Implementation):
         kept, options = self._settings(dict(properties))
         definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
         with self._spark_says(ident, way):
-            return self._places.stage(parts_of(ident), way, definition)
+            return self.places.stage(parts_of(ident), way, definition)
 
     def _settings(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """The properties to keep, and the options of the write."""
@@ -95,19 +95,19 @@ class Creating(Implementation):
         try:
             yield
         except AlreadyExists as taken:
-            if not self._places.exists(parts_of(ident)):
+            if not self.places.exists(parts_of(ident)):
                 raise  # a namespace has the name
             raise java_error(self.bridge.new(names.TABLE_EXISTS, ident)) from taken
         except NotFound as missing:
             parts = parts_of(ident)
-            if way == "replace" or len(parts) == 1 or self._places.explains(parts, False):
+            if way == "replace" or len(parts) == 1 or self.places.explains(parts, False):
                 raise  # Spark has already checked that a table to replace exists
             raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, ident.namespace())) from missing
 
     def drop_table(self, ident: Any) -> bool:
         """Drop a table with its files."""
         try:
-            self._places.drop(parts_of(ident))
+            self.places.drop(parts_of(ident))
         except NotFound:
             return False
         return True
@@ -122,7 +122,7 @@ class Creating(Implementation):
         if len(parts) > 1 and parts[0] == self._name:
             parts = parts[1:]
         try:
-            self._places.rename(parts_of(old), parts)
+            self.places.rename(parts_of(old), parts)
         except AlreadyExists as taken:
             raise java_error(self.bridge.new(names.TABLE_EXISTS, new)) from taken
 

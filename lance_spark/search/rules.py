@@ -260,11 +260,6 @@ class ColumnIndex:
         return sorted(fragment for fragment, count in rows.items() if count and fragment not in known)
 
 
-def is_plain_text(type: pa.DataType) -> bool:
-    """Whether a column of that type holds one text per row."""
-    return bool(pt.is_string(type) or pt.is_large_string(type))
-
-
 def vector_index(
     indexes: Mapping[str, Sequence[Segment]], settings: Mapping[str, Mapping[str, Any]], column: str, metric: str | None
 ) -> ColumnIndex | None:
@@ -396,7 +391,7 @@ def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Seq
 def _is_text(type: pa.DataType) -> bool:
     if pt.is_list(type) or pt.is_large_list(type):
         return _is_text(type.value_type)
-    return is_plain_text(type)
+    return rules.is_text(type)
 
 
 # --- The default column

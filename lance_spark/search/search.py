@@ -21,7 +21,7 @@ from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
 from lance_spark.indexes.indexes import Look, look_at
 from lance_spark.indexes.pylance import all_details
-from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
+from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, is_text, settings_of
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, ReadPlan, plan_read, read_schema
 from lance_spark.search import rules, vector_rules
@@ -262,7 +262,7 @@ def prepare_duplicates(
     schema = open_pinned(location, pin).schema
     if schema.get_field_index(column) < 0:
         raise unknown_column(column, schema.names)
-    if not rules.is_plain_text(schema.field(column).type):
+    if not is_text(schema.field(column).type):
         raise SchemaMismatch(f"Column '{column}' is {schema.field(column).type} and does not hold text.")
     if where is not None:
         check_filter(Scan(location, pin, ScanColumns(()), where))
