@@ -40,7 +40,7 @@ from lance_spark.indexes.indexes import list_indexes, optimize_indexes
 from lance_spark.maintenance import expiry_rules, rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
-from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport
+from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.maintenance.rules import CompactionRule, KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
@@ -103,12 +103,8 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
         return replace(report, notes=lake.notes)
     fleet = FleetOptions(options.policy.cleanup, options.execute, max_deletes_per_second=options.max_deletes_per_second)
     upkeep, notes = clean_itself(catalog, fleet, engine, moment_at(now_ns))
-    told = tuple(
-        CatalogRecord(each.kind, each.name, each.state, each.files, each.bytes, each.what, each.error)
-        for each in upkeep
-    )
     seconds = round(time.monotonic() - began, 3)
-    return replace(report, catalog=told, notes=(*lake.notes, *notes), seconds=seconds)
+    return replace(report, catalog=tuple(upkeep), notes=(*lake.notes, *notes), seconds=seconds)
 
 
 def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:

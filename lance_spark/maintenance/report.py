@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from html import escape
 from typing import NamedTuple
 
+from lance_spark.cleanup.report import Upkeep
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, masked, moment, one_line, readable, safe
 from lance_spark.maintenance import rules
@@ -19,17 +20,8 @@ PARTLY = 6
 """Exit code: a step failed or a check found damage; everything else was done."""
 
 
-@dataclass(frozen=True)
-class CatalogRecord:
-    """The result for a part of the catalog other than a table."""
-
-    kind: str
-    name: str
-    state: str
-    files: int = 0
-    bytes: int = 0
-    what: str = ""
-    error: str = ""
+_UPKEEP = ("kind", "name", "state", "files", "bytes", "what", "error")
+"""What the JSON has of each part of the catalog other than a table."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +35,7 @@ class MaintenanceReport(Shown):
     """By name."""
     started: datetime = field(default_factory=lambda: datetime.fromtimestamp(0, timezone.utc))
     seconds: float = 0.0
-    catalog: tuple[CatalogRecord, ...] = ()
+    catalog: tuple[Upkeep, ...] = ()
     """The catalog's own table, and directories that no row names."""
     notes: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory, compare=False)
@@ -106,7 +98,7 @@ class MaintenanceReport(Shown):
                 "freed_bytes": self.freed,
                 "left_steps": len(self.left),
                 "tables": [rules.as_json(record) for record in self.tables],
-                "catalog": [vars(each) for each in self.catalog],
+                "catalog": [{name: getattr(each, name) for name in _UPKEEP} for each in self.catalog],
                 "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
                 "notes": list(self.notes),
             },
