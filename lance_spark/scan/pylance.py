@@ -315,9 +315,3 @@ def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence
     dataset = open_pinned(location, pin)
     with translated(location, f"counting rows of {pin}"):
         return {number: int(dataset.get_fragment(number).count_rows()) for number in fragments}
-
-
-def stored_row_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
-    """The Arrow schema of a version, with blobs in their stored form."""
-    schema: pa.Schema = open_pinned(location, pin).schema
-    return schema
