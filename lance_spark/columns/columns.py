@@ -493,7 +493,8 @@ class FilledFiles:
     def _tell(self, done: int, total: int) -> None:
         files = [made.file for made in self._made.values()]
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        progress = rules.BackfillProgress.of(self._values.schema.names, done, total, rows, size)
+        names = tuple(self._values.schema.names)
+        progress = rules.BackfillProgress(", ".join(names), done, total, rows, size, names)
         _LOG.info("%s", progress)
         if self._options.progress is not None:
             self._options.progress(progress)

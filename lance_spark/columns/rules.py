@@ -146,11 +146,6 @@ class BackfillProgress(WorkProgress):
     bytes: int = 0
     columns: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, columns: Sequence[str], done: int, fragments: int, rows: int, size: int) -> BackfillProgress:
-        """The progress for these columns."""
-        return cls(", ".join(columns), done, fragments, rows, size, tuple(columns))
-
     @property
     def fragments(self) -> int:
         """How many fragments get values in all."""

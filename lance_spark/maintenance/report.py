@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from html import escape
-from typing import NamedTuple
 
 from lance_spark.cleanup.report import Upkeep
 from lance_spark.core import layout
@@ -298,34 +297,16 @@ _NAME, _BAR, _VALUE, _ROW, _THICK = 220, 560, 170, 44, 14
 _LONGEST_NAME = 30
 
 
-class Bars(NamedTuple):
-    """One pair of bars."""
-
-    name: str
-    kinds: Mapping[str, KindSize]
-
-    @property
-    def owned(self) -> int:
-        """Bytes of all kinds."""
-        return sum(size.owned for size in self.kinds.values())
-
-    @property
-    def freed(self) -> int:
-        """Bytes that are to be, or were, freed."""
-        return sum(size.freed for size in self.kinds.values())
-
-
-def bars(records: Sequence[TableRecord]) -> list[Bars]:
-    """The largest tables first; the rest as one pair."""
+def bars(records: Sequence[TableRecord]) -> list[TableRecord]:
+    """The largest tables first; the rest as one more."""
     listed = sorted((each for each in records if each.kinds), key=lambda each: (-each.owned, each.name))
-    shown = [Bars(record.name, record.kinds) for record in listed[:_MOST_BARS]]
-    rest = listed[_MOST_BARS:]
+    shown, rest = listed[:_MOST_BARS], listed[_MOST_BARS:]
     if rest:
         sums: dict[str, KindSize] = {}
         for kind, size in (item for record in rest for item in record.kinds.items()):
             sofar = sums.get(kind, KindSize(0, 0))
             sums[kind] = KindSize(sofar.owned + size.owned, sofar.freed + size.freed)
-        shown.append(Bars(f"{len(rest):,} smaller tables", sums))
+        shown.append(TableRecord(f"{len(rest):,} smaller tables", "", kinds=sums))
     return shown
 
 
@@ -353,12 +334,12 @@ def legend(records: Sequence[TableRecord]) -> str:
     )
 
 
-def _pair(each: Bars, top: int, largest: int, executed: bool) -> str:
+def _pair(each: TableRecord, top: int, largest: int, executed: bool) -> str:
     name = one_line(each.name)
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     owned = {kind: size.owned for kind, size in each.kinds.items()}
     freed = {kind: size.freed for kind, size in each.kinds.items()}
-    said = f"{readable(each.freed)} {'freed' if executed else 'to free'}"
+    said = f"{readable(sum(freed.values()))} {'freed' if executed else 'to free'}"
     return (
         f'<text x="{_NAME - 10}" y="{top + 17}" text-anchor="end"><title>{escape(name)}</title>{escape(short)}</text>'
         + _bar(owned, top, largest, "owned", 1.0)

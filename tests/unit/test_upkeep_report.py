@@ -176,7 +176,7 @@ def test_many_tables_are_one_more_pair_of_bars():
     assert [each.name for each in shown[:2]] == ["t000", "t001"]
     assert shown[-1].name == "60 smaller tables"
     assert sum(each.owned for each in shown) == sum(each.owned for each in tables)
-    assert shown[-1].freed == 60
+    assert shown[-1].kinds["data"].freed == 60
 
 
 LINE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (-?[0-9.e+]+)')
