@@ -27,7 +27,7 @@ from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, Refused
 from lance_spark.storage.commits import change_table_metadata, check_writable, read_table_metadata
 from lance_spark.storage.datasets import find_latest
-from lance_spark.write.empty import write_without_rows
+from lance_spark.write.pylance import write_without_rows
 
 
 @dataclass(frozen=True)

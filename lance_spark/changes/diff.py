@@ -53,7 +53,7 @@ from lance_spark.scan.pylance import (
     count_rows,
     deleted_offsets,
     read_rows,
-    stored_row_schema,
+    stored_schema,
 )
 from lance_spark.storage import refs, versions
 from lance_spark.storage.files import THREADS
@@ -439,4 +439,4 @@ def _at(source: RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]
 
 def _column_names(source: RowSource) -> list[str]:
     """All columns of the version."""
-    return list(stored_row_schema(source.location, source.pin).names)
+    return list(stored_schema(source.location, source.pin).names)

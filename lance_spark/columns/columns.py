@@ -6,59 +6,35 @@ Steps, or computations of values, come in. Values go into files first; one commi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from lance_spark.columns import pylance
-from lance_spark.columns.pylance import (
-    CAST_FILES,
-    CastItem,
-    cast_fragment,
-    check_whole,
-    commit_added,
-    commit_columns,
-    commit_replaced,
-    discard_casts,
-    discard_filled,
-    with_nulls,
-)
-from lance_spark.columns.rules import (
-    NULL,
-    BackfillOptions,
-    BackfillProgress,
-    BackfillResult,
-    ComputedColumns,
-    FilledFile,
-    FillOrder,
-    RecordPlace,
-    call_key,
-    field_ids,
-    fragment_key,
-    same_sources,
-)
+import pyarrow as pa
+
+from lance_spark import errors
+from lance_spark.columns import pylance, rules
+from lance_spark.columns.pylance import CastItem
+from lance_spark.columns.rules import BackfillOptions, BackfillResult, ComputedColumns, FilledFile, RecordPlace
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
 from lance_spark.engine.local import Engine, Work
-from lance_spark.errors import (
-    Conflict,
-    CorruptData,
-    LanceSparkError,
-    NotFound,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-    may_have_happened,
-)
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
 from lance_spark.format.versions import same_deletion
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
-from lance_spark.storage.commits import attempts, check_writable, commit_once, left_after, overtaken, own_properties
+from lance_spark.storage.commits import (
+    attempts,
+    check_writable,
+    commit_once,
+    overtaken,
+    own_properties,
+    undone_on_failure,
+)
 from lance_spark.storage.datasets import open_pinned, pin_latest
 
 OPERATION = "alter columns"
@@ -73,13 +49,15 @@ class AlterResult(ShownInOneLine):
     """The new version; the newest one if there was nothing to do."""
     plan: Evolution
 
+    @property
+    def _changed(self) -> str:
+        return ", ".join(shown(step.path) for step in self.plan.steps)
+
     def __str__(self) -> str:
-        changed = ", ".join(shown(step.path) for step in self.plan.steps) or "nothing"
-        return f"{self.version.branch or MAIN}@{self.version.version}: changed {changed}"
+        return f"{self.version.branch or MAIN}@{self.version.version}: changed {self._changed or 'nothing'}"
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
-        changed = ", ".join(shown(step.path) for step in self.plan.steps)
-        return ("version", str(self.version)), ("columns", changed or "nothing to change")
+        return ("version", str(self.version)), ("columns", self._changed or "nothing to change")
 
 
 def alter_columns(
@@ -98,7 +76,7 @@ def alter_columns(
     """
     check_writable(location, branch)
     casting = CastFiles(location, branch, engine)
-    try:
+    with undone_on_failure(casting.delete, "files of columns"):
         for left in attempts():
             head = pin_latest(location, branch)
             plan = plan_evolution(open_pinned(location, head).schema, changes)
@@ -108,37 +86,35 @@ def alter_columns(
             check_format(contents, plan)
             files = casting.files(head, contents, plan)
             try:
-                made = commit_columns(location, head, contents, plan, files, message)
-            except Conflict:
+                made = pylance.commit_columns(location, head, contents, plan, files, message)
+            except errors.Conflict:
                 if not left:
                     raise
                 continue
             casting.keep(files)
             return AlterResult(made, plan)
-    except LanceSparkError as failure:
-        if isinstance(failure, PermissionDenied) and failure.before_commit:
-            raise failure.saying(left_after(casting.delete, "files of columns")) from None
-        casting.discard(failure)
-        raise
-    raise overtaken(branch)
+        raise overtaken(branch)
 
 
 def check_format(contents: Contents, plan: Evolution) -> None:
     """Raise Refused for new columns in files of the first format, each of which must hold every column."""
     if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
-        raise Refused(
-            "Cannot add a column: the data files have format 0.1, where every file has every column.",
-            hint="Write the rows to a new table, which gets a newer format.",
-        )
+        raise refused_first_format("add")
+
+
+def refused_first_format(verb: str) -> errors.Refused:
+    """The error for a column that cannot be added, or updated, on its own."""
+    return errors.Refused(
+        f"Cannot {verb} a column: the data files have format 0.1, where every file has every column.",
+        hint="Write the rows to a new table, which gets a newer format.",
+    )
 
 
 class CastFiles:
     """Files with columns in their new types. Files written for one attempt are reused by the next."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
-        self._location = location
-        self._branch = branch
-        self._engine = engine
+        self._location, self._branch, self._engine = location, branch, engine
         self._made: dict[tuple[object, ...], str] = {}
 
     def files(self, head: PinnedVersion, contents: Contents, plan: Evolution) -> Mapping[int, str]:
@@ -157,27 +133,20 @@ class CastFiles:
         work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
         runner = self._engine.for_work(OPERATION, work)
         items = [CastItem(self._location, head, fragment.id, plan.casts) for fragment in wanted]
-        written = runner.flat_map("write columns", items, cast_fragment, CAST_FILES)
+        written = runner.flat_map("write columns", items, pylance.cast_fragment, pylance.CAST_FILES)
         rows: list[dict[str, Any]] = runner.collect("write columns", written).to_pylist()
         return rows
 
     def keep(self, files: Mapping[int, str]) -> None:
         """Delete the files of fragments that no longer exist; the others are committed."""
         used = set(files.values())
-        self._discard([file for file in self._made.values() if file not in used])
-
-    def discard(self, failure: LanceSparkError) -> None:
-        """Delete all files, unless the commit may have succeeded despite its error: then cleanup finds them."""
-        if not may_have_happened(failure):
-            self._discard(list(self._made.values()))
+        with suppress(errors.StorageFailure):  # the result is more useful
+            unused = [file for file in self._made.values() if file not in used]
+            pylance.discard_files(self._location, self._branch, unused)
 
     def delete(self) -> None:
         """Delete all files. Raises StorageFailure."""
-        discard_casts(self._location, self._branch, list(self._made.values()))
-
-    def _discard(self, files: Sequence[str]) -> None:
-        with suppress(StorageFailure):  # the result, or the first error, is more useful
-            discard_casts(self._location, self._branch, files)
+        pylance.discard_files(self._location, self._branch, list(self._made.values()))
 
 
 # --- Columns with values on any branch: new ones, and other values for existing ones
@@ -186,8 +155,11 @@ class CastFiles:
 
 def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
     """The new columns as steps. Raises AlreadyExists, InvalidName and Refused like ``alter_columns``."""
-    steps = [AddColumn((field.name,), field.type, comment=comment_of(field)) for field in values.schema]
-    return plan_evolution(open_pinned(location, pin).schema, steps)
+    return plan_evolution(open_pinned(location, pin).schema, [_step(field) for field in values.schema])
+
+
+def _step(field: pa.Field) -> AddColumn:
+    return AddColumn((field.name,), field.type, comment=comment_of(field))
 
 
 def add_filled_columns(
@@ -210,7 +182,9 @@ def add_filled_columns(
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
                 continue
-            commit = partial(commit_added, location, head, contents, plan, files.offer(filled), files.properties)
+            commit = partial(
+                pylance.commit_added, location, head, contents, plan, files.offer(filled), files.properties
+            )
             made = commit_once(location, head, files.properties, left, commit)
             if made is not None:
                 return files.done(made, filled)
@@ -227,7 +201,9 @@ def fill_columns_by_groups(
     """
     check_writable(location, branch)
     files = FilledFiles(location, branch, values, options)
-    _add_empty(location, branch, values, engine, options.message)
+    lacking = [_step(field) for field in _other_columns(location, pin_latest(location, branch), values)]
+    if lacking:
+        alter_columns(location, branch, lacking, engine, options.message)
     names = values.schema.names
     filled: dict[int, FilledFile] = {}
     made = pin_latest(location, branch)
@@ -243,8 +219,8 @@ def fill_columns_by_groups(
                 size = files.group_size(len(wanted))
                 group = files.of(head, contents, wanted[:size], len(filled), len(wanted[size:]))
                 try:
-                    made = commit_replaced(location, head, names, files.offer(group), files.properties)
-                except Conflict:
+                    made = pylance.commit_replaced(location, head, names, files.offer(group), files.properties)
+                except errors.Conflict:
                     break
                 filled |= group
                 progressed = True
@@ -268,34 +244,18 @@ def update_filled_columns(
             head, contents = files.look()
             _check_same_types(location, head, values)
             if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
-                raise Refused(
-                    "Cannot update a column: the data files have format 0.1, where every file has every column.",
-                    hint="Write the rows to a new table, which gets a newer format.",
-                )
+                raise refused_first_format("update")
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
                 continue  # pylance would combine this with an append, whose rows would keep their values
             if not filled:
                 return files.done(head, filled)
             names, offered = values.schema.names, files.offer(filled)
-            commit = partial(commit_replaced, location, head, names, offered, files.properties)
+            commit = partial(pylance.commit_replaced, location, head, names, offered, files.properties)
             made = commit_once(location, head, files.properties, left, commit)
             if made is not None:
                 return files.done(made, filled)
     raise overtaken(branch)
-
-
-def _add_empty(
-    location: DatasetLocation, branch: str | None, values: ComputedColumns, engine: Engine, message: str | None
-) -> None:
-    schema = open_pinned(location, pin_latest(location, branch)).schema
-    wanted = []
-    for field in values.schema:
-        at = schema.get_field_index(field.name)
-        if at < 0 or schema.field(at).type != field.type:
-            wanted.append(AddColumn((field.name,), field.type, comment=comment_of(field)))
-    if wanted:
-        alter_columns(location, branch, wanted, engine, message)
 
 
 def _lacking(
@@ -306,13 +266,13 @@ def _lacking(
     A file that has other columns besides these is not one of ours: a compaction or an update of rows ran before they
     had their values, and wrote nulls into it.
     """
-    ids = {key for found in field_ids(contents.fields, names).values() for key in found}
+    ids = {key for found in rules.field_ids(contents.fields, names).values() for key in found}
     mixed = [
         fragment.id
         for fragment in fragments
         if any(not ids.isdisjoint(file.fields) and {*file.fields} - ids - {-2} for file in fragment.files)
     ]
-    nulls = with_nulls(location, head, mixed, names)
+    nulls = pylance.with_nulls(location, head, mixed, names)
     return [
         fragment
         for fragment in fragments
@@ -321,11 +281,19 @@ def _lacking(
 
 
 def _check_same_types(location: DatasetLocation, head: PinnedVersion, values: ComputedColumns) -> None:
-    schema: Any = open_pinned(location, head).schema
-    for field in values.schema:
-        at = schema.get_field_index(field.name)
-        if at < 0 or schema.field(at).type != field.type:
-            raise Conflict(f"Column '{field.name}' was altered or dropped since the job started.", hint="Run it again.")
+    for field in _other_columns(location, head, values):
+        raise _altered(field.name)
+
+
+def _other_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> list[pa.Field]:
+    """The columns that a version lacks, or has with another type."""
+    schema = open_pinned(location, pin).schema
+    types = {field.name: field.type for field in schema}
+    return [field for field in values.schema if types.get(field.name) != field.type]
+
+
+def _altered(column: str) -> errors.Conflict:
+    return errors.Conflict(f"Column '{column}' was altered or dropped since the job started.", hint="Run it again.")
 
 
 # --- The files of a backfill, by fragment
@@ -349,10 +317,8 @@ class FilledFiles:
     def __init__(
         self, location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
     ) -> None:
-        self._location = location
-        self._branch = branch
-        self._values = values
-        self._options = options
+        self._location, self._branch = location, branch
+        self._values, self._options = values, options
         self._made: dict[int, _Made] = {}
         self.properties = own_properties(options.message)
         """Describes all commits of this call."""
@@ -361,18 +327,18 @@ class FilledFiles:
         self._first: frozenset[int] | None = None
         self._inputs: Mapping[str, tuple[int, ...]] | None = None
         known = options.resume is not False and (values.identity is not None or options.tag)
-        self._call = call_key(values.identity or "", values.schema, options.tag) if known else None
+        self._call = rules.call_key(values.identity or "", values.schema, options.tag) if known else None
 
     def look(self) -> tuple[PinnedVersion, Contents]:
         """The newest version. Raises Conflict if an input column of the values was altered or dropped."""
         head = pin_latest(self._location, self._branch)
         contents = versions.read_contents(self._location, head)
-        inputs = field_ids(contents.fields, self._values.inputs)
+        inputs = rules.field_ids(contents.fields, self._values.inputs)
         if self._inputs is None:
             self._inputs = inputs
         if inputs != self._inputs:
             changed = sorted(name for name in self._inputs if inputs.get(name) != self._inputs[name])
-            raise Conflict(f"Column '{changed[0]}' was altered or dropped since the job started.", hint="Run it again.")
+            raise _altered(changed[0])
         return head, contents
 
     def overtaken(self, head: PinnedVersion) -> bool:
@@ -386,11 +352,13 @@ class FilledFiles:
         """
         fragments = [fragment for fragment in contents.fragments() if fragment.rows]
         if any(fragment.has_overlays for fragment in fragments):
-            raise Refused("The table has data overlays, which are experimental in pylance.", hint="Compact it first.")
+            raise errors.Refused(
+                "The table has data overlays, which are experimental in pylance.", hint="Compact it first."
+            )
         ids = frozenset(fragment.id for fragment in fragments)
         if self._first is None:
             self._first = ids
-        if self._options.new_rows == NULL and self._first <= ids:
+        if self._options.new_rows == rules.NULL and self._first <= ids:
             return [fragment for fragment in fragments if fragment.id in self._first]
         return fragments
 
@@ -426,7 +394,7 @@ class FilledFiles:
 
         Unneeded files are deleted, unless they are recorded: another call may be using them.
         """
-        with suppress(StorageFailure):
+        with suppress(errors.StorageFailure):
             if self._call is None:
                 self._discard(self._unused)
             else:
@@ -436,22 +404,18 @@ class FilledFiles:
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         return BackfillResult(made, tuple(self._values.schema.names), len(filled), resumed, rows, size)
 
-    @contextmanager
-    def kept_for_later(self) -> Iterator[None]:
+    def kept_for_later(self) -> AbstractContextManager[None]:
         """After a failure, keep the files for the next call of the same kind; if it cannot identify them, delete them.
 
         After a failure of the store they stay: the commit may have succeeded despite its error.
         """
-        try:
-            yield
-        except LanceSparkError as failure:
-            if self._call is None and isinstance(failure, PermissionDenied) and failure.before_commit:
-                files = [*self._unused, *(made.file for made in self._made.values())]
-                raise failure.saying(left_after(lambda: self._discard(files), "files of columns")) from None
-            if self._call is None and not may_have_happened(failure):
-                with suppress(StorageFailure):
-                    self._discard([*self._unused, *(made.file for made in self._made.values())])
-            raise
+        if self._call is not None:
+            return nullcontext()
+
+        def undo() -> None:
+            self._discard([*self._unused, *(made.file for made in self._made.values())])
+
+        return undone_on_failure(undo, "files of columns")
 
     def offer(self, filled: Mapping[int, FilledFile]) -> Mapping[int, FilledFile]:
         """The files, ready for a commit. From here on they are never deleted by this call.
@@ -463,25 +427,27 @@ class FilledFiles:
         return filled
 
     def _discard(self, files: Sequence[FilledFile]) -> None:
-        unused = [file for file in files if file.file not in self._offered]
-        discard_filled(self._location, self._branch, unused)
+        unused = [file.file for file in files if file.file not in self._offered]
+        pylance.discard_files(self._location, self._branch, unused)
 
     def _computed(self, head: PinnedVersion, group: Sequence[Fragment]) -> Sequence[FilledFile]:
         ids = [fragment.id for fragment in group]
-        files = self._values.compute(head, ids, FillOrder(self._place(group), self._options.incremental))
+        files = self._values.compute(head, ids, rules.FillOrder(self._place(group), self._options.incremental))
         if sorted(file.fragment for file in files) != sorted(ids):
             missing = sorted({*ids}.difference(file.fragment for file in files))
-            raise CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
+            raise errors.CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
         rows = {fragment.id: fragment.physical_rows for fragment in group}
         for file in files:
             if rows[file.fragment] != file.rows:
-                raise CorruptData(f"The file for fragment {file.fragment} has {file.rows} rows.", hint="Run it again.")
+                raise errors.CorruptData(
+                    f"The file for fragment {file.fragment} has {file.rows} rows.", hint="Run it again."
+                )
         return files
 
     def _place(self, fragments: Sequence[Fragment]) -> RecordPlace | None:
         if self._call is None:
             return None
-        return RecordPlace(self._call, {each.id: fragment_key(each, self._input_ids) for each in fragments})
+        return RecordPlace(self._call, {each.id: rules.fragment_key(each, self._input_ids) for each in fragments})
 
     @property
     def _input_ids(self) -> frozenset[int]:
@@ -496,15 +462,10 @@ class FilledFiles:
         found = pylance.read_records(self._location, self._branch, place)
         for fragment in unknown:
             file = found.get(fragment.id)
-            if file is not None and file.rows == fragment.physical_rows and self._is_whole(file):
-                self._put(_Made(file, fragment, head, resumed=True))
-
-    def _is_whole(self, file: FilledFile) -> bool:
-        try:
-            check_whole(self._location, self._branch, file)
-        except (CorruptData, NotFound):
-            return False
-        return True
+            if file is not None and file.rows == fragment.physical_rows:
+                with suppress(errors.CorruptData, errors.NotFound):  # a broken file is computed again
+                    pylance.check_whole(self._location, self._branch, file)
+                    self._put(_Made(file, fragment, head, resumed=True))
 
     def _put(self, made: _Made) -> None:
         before = self._made.get(made.file.fragment)
@@ -515,7 +476,7 @@ class FilledFiles:
     def _fits(self, head: PinnedVersion, contents: Contents, now: Fragment) -> bool:
         """Whether a fragment's file has a value for each of its current rows."""
         made = self._made.get(now.id)
-        if made is None or not same_sources(made.fragment, now, self._input_ids):
+        if made is None or not rules.same_sources(made.fragment, now, self._input_ids):
             return False
         if made.fragment.deletion is None or same_deletion(made.fragment, now):
             return True
@@ -524,7 +485,7 @@ class FilledFiles:
         try:
             before = versions.read_snapshot(self._location, made.pin)
             then = deleted_offsets(self._location, before, made.fragment)
-        except NotFound:
+        except errors.NotFound:
             return False
         snapshot = versions.snapshot_of(self._location, head, contents)
         return {*then.to_pylist()} <= {*deleted_offsets(self._location, snapshot, now).to_pylist()}
@@ -532,7 +493,8 @@ class FilledFiles:
     def _tell(self, done: int, total: int) -> None:
         files = [made.file for made in self._made.values()]
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        progress = BackfillProgress.of(self._values.schema.names, done, total, rows, size)
+        names = tuple(self._values.schema.names)
+        progress = rules.BackfillProgress(", ".join(names), done, total, rows, size, names)
         _LOG.info("%s", progress)
         if self._options.progress is not None:
             self._options.progress(progress)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,20 +22,9 @@ from lance_spark.core.layout import BACKFILL
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
+from lance_spark.format import evolution
 from lance_spark.format.contents import Contents
-from lance_spark.format.evolution import (
-    COMMENT,
-    AddColumn,
-    AlterColumn,
-    ColumnChange,
-    DropColumn,
-    Evolution,
-    RenameColumn,
-    Widened,
-    align,
-    nested,
-    new_field,
-)
+from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, Evolution, RenameColumn
 from lance_spark.format.schema import ROW_ADDRESS, conform_column
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
@@ -45,7 +34,7 @@ from lance_spark.storage.commits import commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import StableRowIds
+from lance_spark.write.pylance import StableRowIds, cut_where
 
 if TYPE_CHECKING:
     import lance
@@ -87,7 +76,7 @@ class CastItem(NamedTuple):
     location: DatasetLocation
     pin: PinnedVersion
     fragment: int
-    casts: tuple[Widened, ...]
+    casts: tuple[evolution.Widened, ...]
 
 
 def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
@@ -134,10 +123,10 @@ def commit_columns(
     return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
 
 
-def discard_casts(location: DatasetLocation, branch: str | None, cast_files: Iterable[str]) -> None:
-    """Delete files that were never committed."""
+def discard_files(location: DatasetLocation, branch: str | None, unused: Iterable[str]) -> None:
+    """Delete data files, given as pylance's JSON, that were never committed."""
     root = DatasetLocation(location.branch_uri(branch), location.options)
-    files.delete(root, [f"data/{json.loads(file)['path']}" for file in cast_files])
+    files.delete(root, [f"data/{json.loads(file)['path']}" for file in unused])
 
 
 def changed_fragments(
@@ -147,7 +136,7 @@ def changed_fragments(
     if plan.only_adds:
         return [fragment.metadata for fragment in dataset.get_fragments()]
     ids = {entry.name(): entry.id() for entry in schema.fields()}
-    live = frozenset(_ids(schema))
+    live = _live_ids(schema)
     new_ids = [ids[cast.target] for cast in plan.casts]
     found = []
     for fragment in dataset.get_fragments():
@@ -159,12 +148,8 @@ def changed_fragments(
     return fragments_from(found)
 
 
-def _ids(schema: LanceSchema) -> Iterator[int]:
-    pending = [*schema.fields()]
-    while pending:
-        entry = pending.pop()
-        yield entry.id()
-        pending += entry.children()
+def _live_ids(schema: LanceSchema) -> frozenset[int]:
+    return frozenset(key for column in schema.fields() for key in preorder(column))
 
 
 def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> None:
@@ -172,7 +157,7 @@ def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> N
     for step in steps:
         path = ".".join(step.path)
         if isinstance(step, AddColumn):
-            scratch.add_columns(pa.schema([nested(step.path, new_field(step))]))
+            scratch.add_columns(pa.schema([evolution.nested(step.path, evolution.new_field(step))]))
         elif isinstance(step, DropColumn):
             scratch.drop_columns([path])
         elif isinstance(step, RenameColumn):
@@ -187,7 +172,7 @@ def _alter(scratch: lance.LanceDataset, path: str, step: AlterColumn) -> None:
     if wanted:
         scratch.alter_columns({"path": path, **wanted})
     if step.comment is not None:
-        scratch.update_field_metadata({path: {COMMENT: step.comment or None}})
+        scratch.update_field_metadata({path: {evolution.COMMENT: step.comment or None}})
 
 
 # --- Committing files with values of whole columns, new or existing
@@ -247,12 +232,15 @@ def commit_replaced(
     schema = dataset.lance_schema
     ids = _ids_of(schema, names)
     gone = {key for column in ids for key in column}
-    live = frozenset(key for column in schema.fields() for key in preorder(column))
+    live = _live_ids(schema)
     with translated(location, "updating columns"):
         updated, offsets = [], {}
         for number, file in filled.items():
             known: Json = dataset.get_fragment(number).metadata.to_json()
-            kept = [{**each, "fields": [_left(key, gone) for key in each["fields"]]} for each in known["files"]]
+            kept = [
+                {**each, "fields": [_REPLACED if key in gone else key for key in each["fields"]]}
+                for each in known["files"]
+            ]
             known = {**known, "files": [*kept, _numbered(file, ids)]}
             updated.append(without_dead_files(known, live))
             offsets[number] = BitMap(range(file.rows)).serialize()
@@ -263,12 +251,6 @@ def commit_replaced(
             updated_fragment_offsets=offsets if dataset.has_stable_row_ids else None,
         )
     return commit_on(location, pin, operation, properties)
-
-
-def discard_filled(location: DatasetLocation, branch: str | None, unused: Sequence[FilledFile]) -> None:
-    """Delete files that were never committed."""
-    root = DatasetLocation(location.branch_uri(branch), location.options)
-    files.delete(root, [f"data/{json.loads(each.file)['path']}" for each in unused])
 
 
 def _ids_of(schema: LanceSchema, names: Sequence[str]) -> list[list[int]]:
@@ -285,10 +267,6 @@ def _numbered(filled: FilledFile, ids: Sequence[Sequence[int]]) -> Json:
     }
     file: Json = json.loads(filled.file)
     return {**file, "fields": [known[key] for key in file["fields"]]}
-
-
-def _left(key: int, gone: set[int]) -> int:
-    return _REPLACED if key in gone else key
 
 
 # --- Writing the values of new columns into files of their own, by fragment; runs on executors
@@ -337,7 +315,8 @@ def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterat
 
     Raises SchemaMismatch if they do not follow the order of their addresses.
     """
-    for number, parts in groupby(_parts(batches), key=lambda part: part[0]):
+    pieces = cut_where(batches, lambda batch: batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False) >> 32)
+    for number, parts in groupby(pieces, key=lambda part: part[0]):
         yield number, _in_order(number, (part for _, part in parts))
 
 
@@ -400,7 +379,7 @@ class _Values(Iterator[pa.RecordBatch]):
             if self._seen > self._rows:
                 self._wrong_count("more than ")
             columns = [conform_column(column, field) for field, column in zip(self._stored, batch.columns, strict=True)]
-            return align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            return evolution.align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
         except StopIteration:
             self.check_end()
             raise
@@ -420,16 +399,6 @@ class _Values(Iterator[pa.RecordBatch]):
             "values that do, make a DataFrame with a key: add_columns(df, on=key).",
         )
         raise self.failure
-
-
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches cut where another fragment begins."""
-    for batch in batches:
-        fragments = batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False) >> 32
-        cuts = [0, *(np.flatnonzero(np.diff(fragments)) + 1).tolist(), batch.num_rows]
-        for first, end in pairwise(cuts):
-            if end > first:
-                yield int(fragments[first]), batch.slice(first, end - first)
 
 
 def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -707,3 +676,51 @@ def _put(old: pa.RecordBatch, mask: npt.NDArray[np.bool_], new: pa.Table, schema
         both = [old.column(place).cast(field.type), *new.column(place).chunks]
         columns.append(pa.concat_arrays(both).take(pa.array(places)))
     return pa.RecordBatch.from_arrays(columns, schema.names)
+
+
+# --- New rows together with the new columns that they bring
+
+
+def commit_evolved(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    contents: Contents,
+    plan: Evolution,
+    cast_files: Mapping[int, str],
+    rows: EvolvedRows,
+) -> PinnedVersion:
+    """Commit rows, and the columns of ``plan``, as one version that follows ``pin``.
+
+    ``cast_files`` is the same as for ``commit_columns``. Any commit since ``pin`` raises Conflict; then nothing was
+    committed.
+    """
+    import lance
+
+    dataset = open_pinned(location, pin)
+    with translated(location, "adding rows and columns"):
+        schema = dataset.lance_schema
+        if plan.steps:
+            schema = composed(schema, contents, lambda scratch: apply_steps(scratch, plan.steps))
+        new = [*rows.numbered(schema, contents.max_fragment_id + 1)]
+        known = changed_fragments(dataset, schema, plan, cast_files)
+        operation = lance.LanceOperation.Merge(
+            [*known, *fragments_from(new)], schema, preserves_nullability=plan.only_adds
+        )
+    return commit_on(location, pin, operation, rows.properties)
+
+
+class EvolvedRows:
+    """Fragments that tasks wrote as if for a new table, with pylance's field numbers from 0."""
+
+    def __init__(self, schema: pa.Schema, fragments: Sequence[str], properties: Mapping[str, str]) -> None:
+        """``schema`` is that of the rows; ``fragments`` are pylance's JSON."""
+        self.schema, self.fragments, self.properties = schema, fragments, properties
+
+    def numbered(self, schema: LanceSchema, first: int) -> Iterator[Json]:
+        """The fragments with ids from ``first`` on, and with the table's field ids."""
+        columns = {column.name(): preorder(column) for column in schema.fields()}
+        ids = dict(zip(count(), [key for name in self.schema.names for key in columns[name]]))
+        for place, text in enumerate(self.fragments):
+            fragment: Json = json.loads(text)
+            files = [{**file, "fields": [ids[key] for key in file["fields"]]} for file in fragment["files"]]
+            yield {**fragment, "id": first + place, "files": files}

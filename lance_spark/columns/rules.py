@@ -146,11 +146,6 @@ class BackfillProgress(WorkProgress):
     bytes: int = 0
     columns: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, columns: Sequence[str], done: int, fragments: int, rows: int, size: int) -> BackfillProgress:
-        """The progress for these columns."""
-        return cls(", ".join(columns), done, fragments, rows, size, tuple(columns))
-
     @property
     def fragments(self) -> int:
         """How many fragments get values in all."""
@@ -257,7 +252,6 @@ def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -
 
 
 # --- The columns of a backfill: from typed to stored
-# Pure.
 
 _WORD = re.compile(r"`(?:[^`]|``)*`|\w+")
 _EVERY = re.compile(r"[(,.]\s*\*")
@@ -341,7 +335,6 @@ def _stored(field: pa.Field, length: int | None) -> pa.Field:
 
 
 # --- Keys of computations and of states of fragments
-# Pure.
 
 
 def call_key(identity: str, schema: pa.Schema, tag: str) -> str:

@@ -9,24 +9,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
+from pyspark.sql.types import StructType
 
-from lance_spark.columns.pylance import (
-    CHOSEN,
-    ColumnFunction,
-    FillJob,
-    FunctionItem,
-    fill_by_function,
-    fill_chosen,
-    fill_fragments,
-)
+from lance_spark.columns import pylance
+from lance_spark.columns.pylance import ColumnFunction, FillJob, FunctionItem
 from lance_spark.columns.rules import (
     FILLED,
     BackfillOptions,
+    ComputedColumns,
     FilledFile,
     FillOrder,
     check_read,
@@ -34,6 +30,7 @@ from lance_spark.columns.rules import (
     existing_columns,
     function_identity,
     new_columns,
+    quoted_name,
     set_where,
     temporary,
 )
@@ -42,19 +39,14 @@ from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.session_spark import SparkRunner
-from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition, batch_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from lance_spark.columns.rules import ComputedColumns
+from lance_spark.session.narrow_query import probe
 
 Batches = Iterator[pa.RecordBatch]
 OPERATION = "columns"
@@ -106,7 +98,7 @@ class ColumnTarget:
 
         def write(batches: Batches) -> Batches:
             with plainly():
-                yield from fill_fragments(job, batches)
+                yield from pylance.fill_fragments(job, batches)
 
         return self.files(frame.mapInArrow(write, to_spark(FILLED)))
 
@@ -116,11 +108,22 @@ class ColumnTarget:
 
 
 @dataclass(frozen=True)
-class SqlValues:
-    """Expressions over the columns of the same row."""
+class SparkValues:
+    """What all computations of values on Spark have."""
 
     target: ColumnTarget
     schema: pa.Schema
+
+    @property
+    def parallelism(self) -> int:
+        """Cores of the executors."""
+        return self.target.runner.parallelism
+
+
+@dataclass(frozen=True)
+class SqlValues(SparkValues):
+    """Expressions over the columns of the same row."""
+
     inputs: tuple[str, ...]
     expressions: tuple[str, ...]
     """One for each column."""
@@ -130,11 +133,6 @@ class SqlValues:
     def identity(self) -> str:
         """The expressions, and the settings that they depend on."""
         return json.dumps(["sql", *self.expressions, *_settings(self.target.spark)])
-
-    @property
-    def parallelism(self) -> int:
-        """Cores of the executors."""
-        return self.target.runner.parallelism
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version."""
@@ -168,11 +166,9 @@ class RowCondition:
 
 
 @dataclass(frozen=True)
-class FunctionValues:
+class FunctionValues(SparkValues):
     """A Python function over batches of rows."""
 
-    target: ColumnTarget
-    schema: pa.Schema
     columns: tuple[str, ...]
     """The columns that the function gets."""
     function: ColumnFunction | type
@@ -195,11 +191,6 @@ class FunctionValues:
             known += ["where", self.condition.sql, *_settings(self.target.spark)]
         return json.dumps(known)
 
-    @property
-    def parallelism(self) -> int:
-        """Cores of the executors."""
-        return self.target.runner.parallelism
-
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version."""
         job = FillJob(self.target.location, pin, self.schema, order)
@@ -207,7 +198,9 @@ class FunctionValues:
             return self._where(self.condition, job, fragments)
         items = [FunctionItem(job, fragment, self.columns, self.batch_size) for fragment in fragments]
         runner = self.target.runner
-        return self.target.files(runner.flat_map(_STAGE, items, partial(fill_by_function, self.function), FILLED))
+        return self.target.files(
+            runner.flat_map(_STAGE, items, partial(pylance.fill_by_function, self.function), FILLED)
+        )
 
     def _where(self, condition: RowCondition, job: FillJob, fragments: Sequence[int]) -> list[FilledFile]:
         """Spark selects the rows; tasks read the function's input themselves, in the table's own types."""
@@ -215,19 +208,19 @@ class FunctionValues:
 
         def write(batches: Batches) -> Batches:
             with plainly():
-                yield from fill_chosen(function, lambda number: FunctionItem(job, number, columns, size), batches)
+                yield from pylance.fill_chosen(
+                    function, lambda number: FunctionItem(job, number, columns, size), batches
+                )
 
         rows = self.target.rows(job.pin, fragments, condition.columns)
-        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(CHOSEN))
+        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(pylance.CHOSEN))
         return self.target.files(told.mapInArrow(write, to_spark(FILLED)))
 
 
 @dataclass(frozen=True)
-class FrameValues:
+class FrameValues(SparkValues):
     """Columns of a DataFrame, joined on a key that both sides have."""
 
-    target: ColumnTarget
-    schema: pa.Schema
     keys: tuple[str, ...]
     frame: DataFrame
     kept: bool
@@ -242,11 +235,6 @@ class FrameValues:
         kept = self.schema.names if self.kept else ()
         return tuple(dict.fromkeys((*self.keys, *kept, *(self.condition.columns if self.condition else ()))))
 
-    @property
-    def parallelism(self) -> int:
-        """Cores of the executors."""
-        return self.target.runner.parallelism
-
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version, by one join."""
         rows = self.target.rows(pin, fragments, self.inputs)
@@ -258,7 +246,7 @@ class FrameValues:
         )
         same = [quoted(key) == F.col(_KEY.format(place)) for place, key in enumerate(self.keys)]
         if self.condition is not None:
-            rows = rows.withColumn(CHOSEN, self.condition.holds())
+            rows = rows.withColumn(pylance.CHOSEN, self.condition.holds())
         joined = rows.join(theirs, same, "left")
         values = [self._value(place, rows.schema) for place in range(len(names))]
         chosen = joined.select(F.col(ROW_ADDRESS), *values)
@@ -271,7 +259,7 @@ class FrameValues:
         if not self.kept:
             return column
         own = self.schema.names[place]
-        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(CHOSEN)
+        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(pylance.CHOSEN)
         return F.when(hit, column.cast(rows[own].dataType)).otherwise(quoted(own)).alias(name)
 
 
@@ -283,9 +271,9 @@ def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] 
     return None if found is None else {key: found[key] for key in keys}
 
 
-def quoted(name: str) -> Column:
-    """A column by its name, whatever characters it has."""
-    return F.col("`" + name.replace("`", "``") + "`")
+def quoted(name: str, side: str | None = None) -> Column:
+    """A column by its name, whatever characters it has; ``side`` is the alias of its DataFrame."""
+    return F.col(quoted_name(name) if side is None else f"{side}.{quoted_name(name)}")
 
 
 # --- From the arguments of ``add_columns`` and ``update_columns`` to a computation; only checks run
@@ -336,9 +324,6 @@ def _only(asked: Asked, what: str, known: Sequence[str], options: BackfillOption
 
 
 def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
-    from lance_spark.engine.types_spark import to_arrow
-    from lance_spark.session.narrow_query import probe
-
     expressions = dict(asked.values)
     for name, text in expressions.items():
         if not isinstance(text, str) or not text.strip():
@@ -354,8 +339,6 @@ def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
 
 
 def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FrameValues:
-    from lance_spark.engine.types_spark import to_arrow
-
     if not asked.on:
         raise InvalidOption("A DataFrame needs the key that it shares with the table.", hint="on='flight_id'.")
     keys = names_of(asked.on)
@@ -379,9 +362,7 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
 
 
 def _without(schema: StructType, keys: Sequence[str]) -> StructType:
-    from pyspark.sql.types import StructType as Struct
-
-    return Struct([field for field in schema if field.name not in keys])
+    return StructType([field for field in schema if field.name not in keys])
 
 
 def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FunctionValues:
@@ -400,26 +381,18 @@ def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: B
 
 def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCondition | None:
     """Raises InvalidOption unless it is a condition, and Spark's error if Spark cannot analyze it."""
-    from pyspark.sql.functions import expr
-
-    from lance_spark.session.narrow_query import probe
-
     if asked.where is None:
         return None
     read = columns_in((asked.where,), stored_schema(target.location, pin).names)
     found = RowCondition(asked.where, read)
     rows = probe(target.spark, target.seen(pin)).select(*map(quoted, read), ROW_ADDRESS)
-    kind = rows.select(ROW_ADDRESS, expr(asked.where)).schema[1].dataType.simpleString()
+    kind = rows.select(ROW_ADDRESS, F.expr(asked.where)).schema[1].dataType.simpleString()
     if kind != "boolean":
         raise InvalidOption(f"where={asked.where!r} is {kind}, not a condition.", hint='Such as "day > 3".')
     return found
 
 
 def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
-    from pyspark.sql.types import StructType as Struct
-
-    from lance_spark.engine.types_spark import to_arrow
-
     given = asked.schema
     if isinstance(given, pa.Schema):
         return given
@@ -427,7 +400,7 @@ def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
         given = names_of(given)
     if isinstance(given, str):
         given = spark.createDataFrame([], given).schema
-    if isinstance(given, Struct):
+    if isinstance(given, StructType):
         return to_arrow(given)
     if asked.existing and isinstance(given, Sequence) and given:
         return pa.schema([own.field(name) for name in check_read(own, given)])

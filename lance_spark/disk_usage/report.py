@@ -81,8 +81,7 @@ class StorageReport(Shown):
             (r.ref, r.kind, r.needed, r.owned, r.shared, r.freed, r.freed_files, list(r.by_kind.items()), r.obstacle)
             for r in self.refs
         ]
-        columns = zip(*rows, strict=True) if rows else ((),) * len(USAGE)
-        return pa.table([pa.array(c, f.type) for c, f in zip(columns, USAGE, strict=True)], schema=USAGE)
+        return pa.Table.from_pylist([dict(zip(USAGE.names, row, strict=True)) for row in rows], USAGE)
 
     def to_df(self) -> Any:
         """``refs`` as a DataFrame, or as an Arrow table without a session."""
@@ -139,7 +138,6 @@ def _size(size: int | None) -> str:
 
 
 # --- The usage of a catalog's tables
-# Pure.
 
 TABLE_USAGE = pa.schema(
     [

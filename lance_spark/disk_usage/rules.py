@@ -7,9 +7,10 @@ files that no other holder needs.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -90,25 +91,19 @@ class Holders:
         ]
 
 
-class _Numbers:
-    """Numbers holders in the order of first mention."""
-
-    def __init__(self) -> None:
-        self.known: dict[Holder, int] = {}
-
-    def __call__(self, kind: str, ref: str) -> int:
-        return self.known.setdefault(Holder(kind, ref), len(self.known))
+_Numbers = defaultdict[Holder, int]
+"""The number of each holder, in the order of first mention."""
 
 
 def holders_of(survey: Survey) -> Holders:
     """The holders of a surveyed dataset."""
-    numbers = _Numbers()
+    numbers: _Numbers = defaultdict(count().__next__)
     for _, chain in survey.owned():
-        numbers(BRANCH if chain.has_ref else NO_REF, chain.name)
+        numbers[Holder(BRANCH if chain.has_ref else NO_REF, chain.name)]
     chains = tuple(_chain(survey, chain, numbers) for chain in survey.chains)
     files = _ref_files(survey, numbers)  # before "all": the tag of a missing clone is also a holder
     return Holders(
-        all=tuple(numbers.known),
+        all=tuple(numbers),
         chains=chains,
         manifests=tuple(_places(chain) if chain.repository == 0 else {} for chain in survey.chains),
         ref_files=files,
@@ -117,23 +112,23 @@ def holders_of(survey: Survey) -> Holders:
 
 def _chain(survey: Survey, chain: Chain, numbers: _Numbers) -> ChainHolders:
     if chain.repository:
-        clone = numbers(CLONE, survey.repositories[chain.repository].uri)
+        clone = numbers[Holder(CLONE, survey.repositories[chain.repository].uri)]
         return ChainHolders(clone, clone)
     if not chain.has_ref:
-        left = numbers(NO_REF, chain.name)
+        left = numbers[Holder(NO_REF, chain.name)]
         return ChainHolders(left, left)
     held: dict[int, set[int]] = {}
     places = {manifest.version: at for at, manifest in enumerate(chain.versions)}
     for version, holder in _pins(survey, chain, numbers):
         if version in places:
             held.setdefault(places[version], set()).add(holder)
-    branch = numbers(BRANCH, chain.name)
+    branch = numbers[Holder(BRANCH, chain.name)]
     if chain.versions:
         held.setdefault(len(chain.versions) - 1, set()).add(branch)
     for at in range(len(chain.versions), len(chain.files)):
-        held[at] = {numbers(DETACHED, chain.name)}
+        held[at] = {numbers[Holder(DETACHED, chain.name)]}
     positions = tuple(sorted(held))
-    old = numbers(OLD, chain.name)
+    old = numbers[Holder(OLD, chain.name)]
     return ChainHolders(old, branch, positions, tuple(frozenset(held[at]) for at in positions))
 
 
@@ -148,7 +143,7 @@ def _pins(survey: Survey, chain: Chain, numbers: _Numbers) -> list[tuple[int, in
         versions = list(merge_bases(survey, chain, [branch]))
         if branch.parent_branch == chain.branch:
             versions.append(branch.parent_version)
-        pins += [(version, numbers(BRANCH, branch.name)) for version in versions]
+        pins += [(version, numbers[Holder(BRANCH, branch.name)]) for version in versions]
     return pins
 
 
@@ -156,7 +151,7 @@ def _of_tag(survey: Survey, tag: str, numbers: _Numbers) -> int:
     """The tag, or the clone that it protects if the survey found that clone."""
     recorded = survey.recorded_clones.get(tag)
     clones = {location.uri for location in survey.repositories[1:]}
-    return numbers(CLONE, recorded) if recorded in clones else numbers(TAG, tag)
+    return numbers[Holder(CLONE, recorded)] if recorded in clones else numbers[Holder(TAG, tag)]
 
 
 def _places(chain: Chain) -> dict[tuple[bool, int], int]:
@@ -165,7 +160,7 @@ def _places(chain: Chain) -> dict[tuple[bool, int], int]:
 
 
 def _ref_files(survey: Survey, numbers: _Numbers) -> dict[str, int]:
-    found = {ref_file(BRANCHES, name): numbers(BRANCH, name) for name in survey.refs.branches}
+    found = {ref_file(BRANCHES, name): numbers[Holder(BRANCH, name)] for name in survey.refs.branches}
     for name in survey.refs.tags:
         found[ref_file(TAGS, name)] = _of_tag(survey, name, numbers)
     for tag in survey.recorded_clones:
@@ -220,10 +215,8 @@ def attribute(files: pa.Table, marks: pa.Table, holders: Holders, roots: Sequenc
         total = sums.setdefault((kind, chain, text), [0, 0])
         total[0] += 1
         total[1] += size
-    rows = [(*group, *total) for group, total in sums.items()]
-    arrays = zip(*rows, strict=True) if rows else ((),) * len(ATTRIBUTED)
-    columns_ = [pa.array(values, field.type) for values, field in zip(arrays, ATTRIBUTED, strict=True)]
-    return pa.table(columns_, schema=ATTRIBUTED)
+    rows = [dict(zip(ATTRIBUTED.names, (*group, *total), strict=True)) for group, total in sums.items()]
+    return pa.Table.from_pylist(rows, ATTRIBUTED)
 
 
 def _needed(marks: pa.Table, holders: Holders) -> dict[str, Ids]:
@@ -275,7 +268,6 @@ def portions(attributed: pa.Table) -> Iterator[Portion]:
 
 
 # --- The cost of each ref
-# Pure.
 
 NOT_NAMED = "named by no version"
 _ORDER = {kind: at for at, kind in enumerate((BRANCH, OLD, TAG))}
@@ -313,7 +305,9 @@ class Costs:
         self._portions = tuple(portions)
         self._families = holders.families()
         self._old = frozenset(at for at, holder in enumerate(holders.all) if holder.kind == OLD)
-        self._directories = dict(self._with_directories())
+        chains = {(chain.name, chain.has_ref): at for at, chain in survey.owned()}
+        with_directories = [(at, each) for at, each in enumerate(holders.all) if each.kind in (BRANCH, NO_REF)]
+        self._directories = {at: chains[each.ref, each.kind == BRANCH] for at, each in with_directories}
         """Chain by its holder."""
         deletable = {at for at, chain in survey.owned() if chain.branch is not None and chain.has_ref}
         self._roots = {chain: one for one, chain in self._directories.items() if chain in deletable}
@@ -387,12 +381,6 @@ class Costs:
         """
         rest = ids - gone
         return not rest or (rest <= self._old and not ids & gone <= self._old)
-
-    def _with_directories(self) -> Iterator[tuple[int, int]]:
-        chains = {(chain.name, chain.has_ref): at for at, chain in self._survey.owned()}
-        for one, holder in enumerate(self._holders.all):
-            if holder.kind in (BRANCH, NO_REF):
-                yield one, chains[holder.ref, holder.kind == BRANCH]
 
     def _record(
         self, one: int, needed: Mapping[str, int], shared: int, owned: Mapping[int, int], freed: Sequence[int]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lance_spark.core.show import Tell, WorkProgress, untold
 
 Item = TypeVar("Item")
+Batches = Iterator[pa.RecordBatch]
 Frame = Any
 """A table in the runner's form: a Spark DataFrame, or an Arrow table."""
 
@@ -46,28 +47,16 @@ class Runner(Protocol):
         ...
 
     def flat_map(
-        self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
+        self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
     ) -> Frame:
         """All batches of all items. ``stage`` is displayed while it runs."""
         ...
 
-    def map(
-        self,
-        stage: str,
-        frame: Frame,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: pa.Schema,
-    ) -> Frame:
+    def map(self, stage: str, frame: Frame, function: Callable[[Batches], Batches], schema: pa.Schema) -> Frame:
         """The function's batches for every partition of a frame."""
         ...
 
-    def reduce(
-        self,
-        stage: str,
-        frame: Frame,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: pa.Schema,
-    ) -> Frame:
+    def reduce(self, stage: str, frame: Frame, function: Callable[[Batches], Batches], schema: pa.Schema) -> Frame:
         """The function's batches, in order, for all batches of a frame, which must fit into memory."""
         ...
 
@@ -89,7 +78,7 @@ class Runner(Protocol):
         self,
         stage: str,
         frame: Frame,
-        function: Callable[[Iterator[bytes]], Iterator[pa.RecordBatch]],
+        function: Callable[[Iterator[bytes]], Batches],
         schema: pa.Schema,
         parts: int,
     ) -> Frame:
@@ -194,19 +183,13 @@ class LocalRunner:
         return self
 
     def flat_map(
-        self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
+        self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
     ) -> pa.Table:
         """All batches of all items, in order."""
         results = self._each(stage, lambda item: list(function(item)), items)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
-    def map(
-        self,
-        stage: str,
-        frame: pa.Table,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: pa.Schema,
-    ) -> pa.Table:
+    def map(self, stage: str, frame: pa.Table, function: Callable[[Batches], Batches], schema: pa.Schema) -> pa.Table:
         """The function's batches for slices of the table: storing and deleting candidates uses the same slices."""
         count = min(self.parallelism if self._waits else 1, frame.num_rows // _SLICE_ROWS) or 1
         size = max(1, -(-frame.num_rows // (count * _SLICE_ROWS))) * _SLICE_ROWS
@@ -215,11 +198,7 @@ class LocalRunner:
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def reduce(
-        self,
-        stage: str,
-        frame: pa.Table,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: pa.Schema,
+        self, stage: str, frame: pa.Table, function: Callable[[Batches], Batches], schema: pa.Schema
     ) -> pa.Table:
         """The function's batches for the whole table."""
         self.tell(WorkProgress(stage))
@@ -241,7 +220,7 @@ class LocalRunner:
         self,
         stage: str,
         frame: pa.Table,
-        function: Callable[[Iterator[bytes]], Iterator[pa.RecordBatch]],
+        function: Callable[[Iterator[bytes]], Batches],
         schema: pa.Schema,
         parts: int,  # noqa: ARG002 - those that there are
     ) -> pa.Table:

@@ -12,25 +12,21 @@ from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+from pyspark.sql.types import StructType
 
 from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
 from lance_spark.core.show import Tell, WorkProgress, to_tell, untold
-from lance_spark.engine.local import AutoEngine, Engine, Item, LocalRunner, Work
+from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import own_error, plainly
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.storage.resolving import dataset_at
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-    from lance_spark.engine.local import Frame
 
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 """Spark's levels, from all messages to none."""
@@ -38,13 +34,7 @@ LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
     """The given session, or the active one if any. Starts none."""
-    if given is not None:
-        return given
-    if "pyspark.sql" not in sys.modules:
-        return None  # importing it would take half a second
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
+    return SparkSession.getActiveSession() if given is None else given
 
 
 def is_connect(session: SparkSession) -> bool:
@@ -159,16 +149,17 @@ class SparkRunner:
         self, spark: SparkSession, operation: str, parallelism: int | None = None, tell: Tell = untold
     ) -> None:
         """Runs nothing yet. Arguments are those of SparkEngine; jobs have the ``operation`` in their tags."""
-        self._spark = spark
-        self._operation = operation
-        self._given = parallelism
-        self._tell = tell
+        self._spark, self._operation = spark, operation
+        self._given, self._tell = parallelism, tell
         self._kept: list[DataFrame] = []
 
     @cached_property
     def parallelism(self) -> int:
         """Number of parallel tasks. Unless given, a small job determines it."""
-        return self._given or self._cores()
+        if self._given:
+            return self._given
+        # The executors' cores are the number of partitions that Spark gives a range by default.
+        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
@@ -289,10 +280,6 @@ class SparkRunner:
         finally:
             self._spark.removeTag(tag)
 
-    def _cores(self) -> int:
-        """Cores of the executors: the number of partitions that Spark gives a range by default."""
-        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
-
 
 def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:
     """The part and the rows of each row."""
@@ -357,8 +344,6 @@ def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataF
 
 def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:
     """The DataFrame with column metadata that does not cross to executors, such as the length of vectors."""
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
-
     if not any(field.metadata for field in schema.fields):
         return frame
     named = [

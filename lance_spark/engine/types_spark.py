@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -57,9 +57,11 @@ def _spark_field(field: pa.Field, path: str, is_blob: bool = False) -> st.Struct
 def _spark_type(kind: pa.DataType, path: str) -> st.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return _spark_type(kind.storage_type, path)
-    for applies, spark in _SIMPLE:
-        if applies(kind):
+    for spark, kinds in _SIMPLE.items():
+        if any(applies(kind) for applies in kinds):
             return spark()
+    if pt.is_uint64(kind):
+        return st.DecimalType(20, 0)
     if pt.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MAX_DECIMAL:
         return st.DecimalType(kind.precision, kind.scale)
     if pt.is_timestamp(kind):
@@ -89,30 +91,22 @@ def _nested_type(kind: pa.DataType, path: str) -> st.DataType:
     )
 
 
-_SIMPLE = (
-    (pt.is_boolean, st.BooleanType),
-    (pt.is_int8, st.ByteType),
-    (pt.is_int16, st.ShortType),
-    (pt.is_uint8, st.ShortType),
-    (pt.is_int32, st.IntegerType),
-    (pt.is_uint16, st.IntegerType),
-    (pt.is_int64, st.LongType),
-    (pt.is_uint32, st.LongType),
-    (pt.is_uint64, lambda: st.DecimalType(20, 0)),
-    (pt.is_float16, st.FloatType),
-    (pt.is_float32, st.FloatType),
-    (pt.is_float64, st.DoubleType),
-    (pt.is_string, st.StringType),
-    (pt.is_large_string, st.StringType),
-    (pt.is_string_view, st.StringType),
-    (pt.is_binary, st.BinaryType),
-    (pt.is_large_binary, st.BinaryType),
-    (pt.is_fixed_size_binary, st.BinaryType),
-    (pt.is_binary_view, st.BinaryType),
-    (pt.is_date, st.DateType),
-    (pt.is_duration, st.DayTimeIntervalType),
-    (pt.is_null, st.NullType),
-)
+_SIMPLE: Mapping[type[st.DataType], tuple[Callable[[pa.DataType], bool], ...]] = {
+    st.BooleanType: (pt.is_boolean,),
+    st.ByteType: (pt.is_int8,),
+    st.ShortType: (pt.is_int16, pt.is_uint8),
+    st.IntegerType: (pt.is_int32, pt.is_uint16),
+    st.LongType: (pt.is_int64, pt.is_uint32),
+    st.FloatType: (pt.is_float32, pt.is_float16),
+    st.DoubleType: (pt.is_float64,),
+    st.StringType: (pt.is_string, pt.is_large_string, pt.is_string_view),
+    st.BinaryType: (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view),
+    st.DateType: (pt.is_date,),
+    st.DayTimeIntervalType: (pt.is_duration,),
+    st.NullType: (pt.is_null,),
+}
+"""Spark's types without parameters, and the types of Arrow that are read as them."""
+_WRITABLE = frozenset({*_SIMPLE, st.DecimalType, st.TimestampType, st.TimestampNTZType})
 
 
 def _arrow_field(field: st.StructField, path: str) -> pa.Field:
@@ -154,27 +148,6 @@ def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
 def _inner_field(name: str, kind: st.DataType, nullable: bool, path: str) -> pa.Field:
     # Spark's array() holds never-null elements of no type; Arrow has no such field.
     return pa.field(name, _arrow_type(kind, path), nullable or isinstance(kind, st.NullType))
-
-
-_WRITABLE = frozenset(
-    {
-        st.BooleanType,
-        st.ByteType,
-        st.ShortType,
-        st.IntegerType,
-        st.LongType,
-        st.FloatType,
-        st.DoubleType,
-        st.DecimalType,
-        st.StringType,
-        st.BinaryType,
-        st.DateType,
-        st.TimestampType,
-        st.TimestampNTZType,
-        st.DayTimeIntervalType,
-        st.NullType,
-    }
-)
 
 
 def _decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:

@@ -5,76 +5,27 @@ Requests come in. An engine builds segments; one commit makes them visible, or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from lance_spark import errors
 from lance_spark.columns.rules import field_ids
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import Card
 from lance_spark.engine.local import LOCAL, Engine, Runner, Work
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidOption,
-    LanceSparkError,
-    PermissionDenied,
-    Refused,
-    may_have_happened,
-)
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
 from lance_spark.format.versions import columns
-from lance_spark.indexes.pylance import (
-    BUILT,
-    SegmentOrder,
-    build_segment,
-    commit_segments,
-    delete_segments,
-    describe_segments,
-    discard_segments,
-    index_details,
-    merge_built,
-    train,
-    unpack,
-)
-from lance_spark.indexes.rules import (
-    BuildPlan,
-    IndexInfo,
-    IndexRequest,
-    IndexResult,
-    IndexStats,
-    Kind,
-    Rows,
-    SegmentInfo,
-    by_name,
-    check_settings,
-    check_type,
-    covered,
-    described_kind,
-    find_column,
-    find_index,
-    find_kind,
-    indexes_card,
-    info,
-    least_rows,
-    merge_groups,
-    plan_create,
-    plan_optimize,
-    plan_training,
-    settings_for,
-    settings_of,
-    task_count,
-    task_groups,
-    whole,
-)
+from lance_spark.indexes import pylance, rules
+from lance_spark.indexes.pylance import SegmentOrder
+from lance_spark.indexes.rules import BuildPlan, IndexInfo, IndexRequest, IndexResult, IndexStats, Kind, Rows
 from lance_spark.log.log import or_why
 from lance_spark.log.rules import unknown_card
 from lance_spark.storage import versions
-from lance_spark.storage.commits import attempts, check_mergeable, left_after, overtaken
+from lance_spark.storage.commits import attempts, check_mergeable, overtaken, undone_on_failure
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.resolving import resolve
 
@@ -100,10 +51,10 @@ def create_index(location: DatasetLocation, branch: str | None, request: IndexRe
     AlreadyExists if the name is taken, Refused if there is nothing to index or too few rows to train on, and Conflict;
     then nothing was changed.
     """
-    kind = find_kind(request.kind)
-    settings = check_settings(kind, request.settings)
+    kind = rules.find_kind(request.kind)
+    settings = rules.check_settings(kind, request.settings)
     if not request.index_name or request.index_name.startswith("__"):
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"'{request.index_name}' is not a valid index name.", hint="pylance reserves names with '__'."
         )
     return _changed(location, branch, engine, lambda look: _creation(look, request, kind, settings), request.message)
@@ -117,7 +68,7 @@ def optimize_indexes(
     Inherited segments are never read. Raises NotFound for an unknown name, and Conflict.
     """
     look = look_at(location, pin_latest(location, branch))
-    names = [*look.indexes] if name is None else [find_index(look.indexes, name)]
+    names = [*look.indexes] if name is None else [rules.find_index(look.indexes, name)]
     return [
         _changed(location, branch, engine, lambda look, each=each: _optimization(look, each), message)  # type: ignore[misc]
         for each in names
@@ -129,15 +80,15 @@ def drop_index(location: DatasetLocation, branch: str | None, name: str, message
     check_mergeable(location, branch)
     for left in attempts():
         look = look_at(location, pin_latest(location, branch))
-        found = find_index(look.indexes, name)
+        found = rules.find_index(look.indexes, name)
         segments = look.indexes[found]
         try:
-            made = commit_segments(location, look.pin, [], {segment.uuid for segment in segments}, message)
-        except Conflict:
+            made = pylance.commit_segments(location, look.pin, [], {segment.uuid for segment in segments}, message)
+        except errors.Conflict:
             if not left:
                 raise
             continue
-        kind = described_kind(segments[0].index_type)
+        kind = rules.described_kind(segments[0].index_type)
         return IndexResult(made, found, kind.name if kind else segments[0].index_type, replaced=len(segments))
     raise overtaken(branch)
 
@@ -151,7 +102,8 @@ def _changed(
 ) -> IndexResult:
     check_mergeable(location, branch)
     builder = SegmentBuilder(location, branch, engine)
-    with builder.discarding():
+    undo = partial(pylance.delete_segments, location, branch, builder.written)
+    with undone_on_failure(undo, "files of the index"):
         for left in attempts():
             look = look_at(location, pin_latest(location, branch))
             todo = decide(look)
@@ -164,8 +116,8 @@ def _changed(
             if now.pin != look.pin and not _still_right(now, todo, builder):
                 continue
             try:
-                version = commit_segments(location, now.pin, made, todo.plan.removed, message)
-            except Conflict:
+                version = pylance.commit_segments(location, now.pin, made, todo.plan.removed, message)
+            except errors.Conflict:
                 if not left:
                     raise
                 continue
@@ -192,7 +144,7 @@ def _still_right(now: Look, todo: _Decision, builder: SegmentBuilder) -> bool:
     return (
         builder.still_fit(now, todo.column)
         and todo.plan.removed <= there
-        and not covered(kept) & todo.plan.fragments
+        and not rules.covered(kept) & todo.plan.fragments
         and todo.known >= {each.uuid for each in kept}
     )
 
@@ -208,33 +160,35 @@ def _check_column(location: DatasetLocation, now: Look, made: PinnedVersion, tod
     top = todo.column if now.schema.get_field_index(todo.column) >= 0 else todo.column.split(".")[0]
     if field_ids(now.contents.fields, (top,)) != field_ids(contents.fields, (top,)):
         uuids = {each.uuid for each in contents.indexes if each.name == todo.name}
-        commit_segments(location, made, [], uuids)
-        raise Conflict(f"Column '{todo.column}' was altered or dropped while it was indexed.", hint="Run it again.")
+        pylance.commit_segments(location, made, [], uuids)
+        raise errors.Conflict(
+            f"Column '{todo.column}' was altered or dropped while it was indexed.", hint="Run it again."
+        )
 
 
 def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str, Any]) -> _Decision:
-    field = find_column(look.schema, request.column)
-    check_type(kind, request.column, field.type)
-    settings = settings_for(kind, request.column, field.type, settings)
+    field = rules.find_column(look.schema, request.column)
+    rules.check_type(kind, request.column, field.type)
+    settings = rules.settings_for(kind, request.column, field.type, settings)
     name = request.index_name
     there = look.indexes.get(name, ())
-    plan = plan_create(request, kind.name, there, look.rows)
+    plan = rules.plan_create(request, kind.name, there, look.rows)
     if there and not request.replace:
         return _extended(look, _Decision(name, kind.name, request.column, plan, settings), kind)
     if not plan.fragments:
-        raise Refused("There are no rows to index.", hint="Write rows first.")
+        raise errors.Refused("There are no rows to index.", hint="Write rows first.")
     if kind.is_vector:  # fail before any work
-        plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
+        rules.plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
     return _Decision(name, kind.name, request.column, plan, settings, frozenset(each.uuid for each in there))
 
 
 def _optimization(look: Look, name: str) -> _Decision:
-    there = look.indexes[find_index(look.indexes, name)]
-    kind, column = described_kind(there[0].index_type), ", ".join(there[0].columns)
+    there = look.indexes[rules.find_index(look.indexes, name)]
+    kind, column = rules.described_kind(there[0].index_type), ", ".join(there[0].columns)
     if kind is None or len(there[0].columns) != 1:
         left = "this package does not build this kind: use pylance's optimize_indices()"
         return _Decision(name, there[0].index_type, column, BuildPlan(frozenset()), {}, left=left)
-    return _extended(look, _Decision(name, kind.name, column, plan_optimize(there, look.rows), {}), kind)
+    return _extended(look, _Decision(name, kind.name, column, rules.plan_optimize(there, look.rows), {}), kind)
 
 
 def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
@@ -247,18 +201,16 @@ def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
         return _without_build(todo, "its settings are unknown: create it again with replace=True")
     other = sorted(key for key, value in todo.settings.items() if key in told and told[key] != value)
     if other:
-        raise AlreadyExists(
+        raise errors.AlreadyExists(
             f"The index '{todo.name}' has {other[0]} = {told[other[0]]}, not {todo.settings[other[0]]}.",
             hint=f"Omit {other[0]}, or rebuild the index for this branch: replace=True.",
         )
     if kind.mixes_up_updates and look.contents.has_stable_row_ids:
-        todo = todo._replace(plan=whole(todo.plan, look.indexes[todo.name], look.rows))
+        todo = todo._replace(plan=rules.whole(todo.plan, look.indexes[todo.name], look.rows))
     rows = sum(look.rows[fragment] for fragment in todo.plan.fragments)
-    if kind.is_vector and rows < least_rows(kind, told):
-        few = (
-            f"too few rows to train on ({rows:,}, of at least {least_rows(kind, told):,}): they are compared one by one"
-        )
-        return _without_build(todo, few)
+    if kind.is_vector and rows < rules.least_rows(kind, told):
+        few = f"too few rows to train on ({rows:,}, of at least {rules.least_rows(kind, told):,})"
+        return _without_build(todo, f"{few}: they are compared one by one")
     return todo._replace(settings={**todo.settings, **told})
 
 
@@ -285,11 +237,10 @@ class SegmentBuilder:
     """The segments of one call. A segment is valid as long as its fragments have the values it was built from."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
-        self._location = location
-        self._branch = branch
-        self._engine = engine
+        self._location, self._branch, self._engine = location, branch, engine
         self._made: list[_Built] = []
-        self._written: set[str] = set()
+        self.written: set[str] = set()
+        """Ids of the segments whose files exist and that no version names yet."""
         self._order: SegmentOrder | None = None
         self.ran_on = ""
 
@@ -314,24 +265,11 @@ class SegmentBuilder:
         ids = self._ids(look, column)
         return all(self._fits(built, look, ids) for built in self._made)
 
-    @contextmanager
-    def discarding(self) -> Iterator[None]:
-        """On an error, delete uncommitted segments, unless the commit may have succeeded despite its error."""
-        try:
-            yield
-        except LanceSparkError as failure:
-            if isinstance(failure, PermissionDenied) and failure.before_commit:
-                undo = partial(delete_segments, self._location, self._branch, self._written)
-                raise failure.saying(left_after(undo, "files of the index")) from None
-            if not may_have_happened(failure):
-                discard_segments(self._location, self._branch, self._written)
-            raise
-
     def done(self) -> None:
         """Delete the segments that were merged into others or turned out unusable."""
         used = {str(built.segment.uuid) for built in self._made}
-        discard_segments(self._location, self._branch, self._written - used)
-        self._written.clear()
+        pylance.discard_segments(self._location, self._branch, self.written - used)
+        self.written.clear()
 
     def _build(self, look: Look, order: SegmentOrder, fragments: Sequence[Fragment]) -> list[Any]:
         rows = {fragment.id: look.rows[fragment.id] for fragment in fragments}
@@ -342,31 +280,31 @@ class SegmentBuilder:
         asked = order.settings.get("num_segments")
         # On one machine pylance uses all cores itself, for one segment at a time.
         side_by_side = 1 if runner.name == LOCAL else runner.parallelism
-        groups = task_groups(rows, rows, task_count(rows, rows, side_by_side, asked))
-        places = merge_groups(len(groups), asked)
+        groups = rules.task_groups(rows, rows, rules.task_count(rows, rows, side_by_side, asked))
+        places = rules.merge_groups(len(groups), asked)
         whole = len(places) == len(groups)
-        built = self._run(runner, "build segments", groups, partial(build_segment, order, whole=whole))
+        built = self._run(runner, "build segments", groups, partial(pylance.build_segment, order, whole=whole))
         if not whole:
             parts = [tuple(built[at] for at in place) for place in places]
-            ready = [] if find_kind(order.kind).is_staged else [part[0] for part in parts if len(part) == 1]
+            ready = [] if rules.find_kind(order.kind).is_staged else [part[0] for part in parts if len(part) == 1]
             left = [part for part in parts if part[0] not in ready]
-            built = ready + self._run(runner, "merge segments", left, partial(merge_built, order))
-        return [unpack(segment) for segment in built]
+            built = ready + self._run(runner, "merge segments", left, partial(pylance.merge_built, order))
+        return [pylance.unpack(segment) for segment in built]
 
     def _run(self, runner: Runner, stage: str, items: Sequence[Any], function: Any) -> list[bytes]:
-        frame = runner.flat_map(stage, items, function, BUILT)
+        frame = runner.flat_map(stage, items, function, pylance.BUILT)
         built: list[bytes] = runner.collect(stage, frame)["segment"].to_pylist()
-        self._written |= {str(unpack(segment).uuid) for segment in built}
+        self.written |= {str(pylance.unpack(segment).uuid) for segment in built}
         return built
 
     def _trained(self, look: Look, order: SegmentOrder, rows: dict[int, int]) -> SegmentOrder:
-        kind = find_kind(order.kind)
+        kind = rules.find_kind(order.kind)
         if not kind.is_vector:
             return order
         if self._order is None:
-            dimension = find_column(look.schema, order.column).type.list_size
-            training = plan_training(kind, order.settings, dimension, sum(rows.values()))
-            self._order = order._replace(model=train(order, training, rows))
+            dimension = rules.find_column(look.schema, order.column).type.list_size
+            training = rules.plan_training(kind, order.settings, dimension, sum(rows.values()))
+            self._order = order._replace(model=pylance.train(order, training, rows))
         return order._replace(model=self._order.model)
 
     def _fits(self, built: _Built, look: Look, ids: frozenset[int]) -> bool:
@@ -404,8 +342,8 @@ class Look:
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """The settings an index was built with; None if an old writer recorded none, or for kinds not built here."""
-        kind = described_kind(self.indexes[name][0].index_type)
-        return None if kind is None else settings_of(kind, index_details(self.location, self.pin, name))
+        kind = rules.described_kind(self.indexes[name][0].index_type)
+        return None if kind is None else rules.settings_of(kind, pylance.index_details(self.location, self.pin, name))
 
 
 def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
@@ -415,22 +353,22 @@ def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
         rows = {fragment.id: fragment.rows for fragment in contents.fragments()}
     else:
         rows = {each.fragment_id: each.count_rows() for each in open_pinned(location, pin).get_fragments()}
-    return Look(location, pin, contents, rows, by_name(describe_segments(location, pin)))
+    return Look(location, pin, contents, rows, rules.by_name(pylance.describe_segments(location, pin)))
 
 
 def list_indexes(location: DatasetLocation, pin: PinnedVersion) -> list[IndexInfo]:
     """The indexes of a version, by name."""
     look = look_at(location, pin)
-    return [info(segments, look.rows) for segments in look.indexes.values()]
+    return [rules.info(segments, look.rows) for segments in look.indexes.values()]
 
 
 def index_stats(location: DatasetLocation, pin: PinnedVersion, name: str) -> IndexStats:
     """One index in detail, by its name or column. Raises NotFound."""
     look = look_at(location, pin)
-    found = find_index(look.indexes, name)
+    found = rules.find_index(look.indexes, name)
     segments = look.indexes[found]
     told = tuple(
-        SegmentInfo(
+        rules.SegmentInfo(
             uuid=segment.uuid,
             rows=sum(count for fragment, count in look.rows.items() if fragment in segment.fragments),
             fragments=tuple(sorted(segment.fragments)),
@@ -440,7 +378,7 @@ def index_stats(location: DatasetLocation, pin: PinnedVersion, name: str) -> Ind
         )
         for segment in segments
     )
-    return IndexStats(info(segments, look.rows), look.settings(found) or {}, told)
+    return IndexStats(rules.info(segments, look.rows), look.settings(found) or {}, told)
 
 
 def look_at_indexes(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
@@ -448,6 +386,6 @@ def look_at_indexes(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
 
     def look() -> Card:
         pin = resolve(location, ref)
-        return indexes_card(what, location.uri, str(pin), list_indexes(location, pin))
+        return rules.indexes_card(what, location.uri, str(pin), list_indexes(location, pin))
 
     return or_why(look, lambda why: unknown_card(what, location.uri, why, ref))

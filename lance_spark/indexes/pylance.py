@@ -155,7 +155,8 @@ def commit_segments(
 
     The files of removed segments stay: older versions and other branches read them. Raises Conflict.
     """
-    gone = [as_index(record) for record in _records(location, head) if record.uuid in removed]
+    known = decode_indexes(read_manifest(location, head))
+    gone = [as_index(record) for record in known if record.uuid in removed]
     return _commit(location, head, list(new), gone, {MESSAGE: message} if message else {})
 
 
@@ -213,10 +214,6 @@ def as_index(record: IndexRecord) -> Any:
         index_details=record.details,
         covering_fields=list(record.covering_fields),
     )
-
-
-def _records(location: DatasetLocation, pin: PinnedVersion) -> tuple[IndexRecord, ...]:
-    return decode_indexes(read_manifest(location, pin))
 
 
 # --- Descriptions of the indexes of a version

@@ -214,7 +214,7 @@ def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
                     f"An index of kind '{kind.name}' has no metric '{value}'.",
                     hint=meant(value, kind.metrics, "It takes"),
                 )
-            settings[name] = _spelled(name, value)
+            settings[name] = _SPELLED[name](value) if name in _SPELLED else value
     return settings
 
 
@@ -228,8 +228,7 @@ def _check_value(name: str, value: Any, expected: type) -> None:
         raise InvalidOption(f"There is no language '{value}'.", hint=meant(value, LANGUAGES))
 
 
-def _spelled(name: str, value: Any) -> Any:
-    return {"metric": str.lower, "language": str.capitalize}.get(name, lambda given: given)(value)
+_SPELLED: Mapping[str, Callable[[str], str]] = {"metric": str.lower, "language": str.capitalize}
 
 
 def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -276,12 +275,13 @@ def _is_list(type: pa.DataType) -> bool:
     return (pt.is_list(type) or pt.is_large_list(type)) and _is_scalar(type.value_type)
 
 
-def _is_text(type: pa.DataType) -> bool:
+def is_text(type: pa.DataType) -> bool:
+    """Whether a column of that type holds one text per row."""
     return bool(pt.is_string(type) or pt.is_large_string(type))
 
 
 def _is_texts(type: pa.DataType) -> bool:
-    return _is_text(type) or ((pt.is_list(type) or pt.is_large_list(type)) and _is_text(type.value_type))
+    return is_text(type) or ((pt.is_list(type) or pt.is_large_list(type)) and is_text(type.value_type))
 
 
 def is_byte_vector(type: pa.DataType) -> bool:
@@ -296,14 +296,13 @@ def _is_vector(type: pa.DataType) -> bool:
 _FITS: Mapping[str, Callable[[pa.DataType], bool]] = {
     SCALAR: _is_scalar,
     LIST: _is_list,
-    SUBSTRING: _is_text,
+    SUBSTRING: is_text,
     TEXT: _is_texts,
     VECTOR: _is_vector,
 }
 
 
 # --- Indexes as values: requests, descriptions and results
-# Pure.
 
 
 @dataclass(frozen=True)
@@ -460,7 +459,6 @@ class IndexResult(ShownInOneLine):
 
 
 # --- The rows that segments cover, and plans for builds
-# Pure.
 
 _INTERNAL = "__"
 """Prefix of the names that pylance reserves for its own indexes."""
@@ -622,7 +620,6 @@ def lost_coverage(
 
 
 # --- Training a vector index
-# Pure.
 
 _SAMPLE_RATE = 256
 _LEAST_RATE = 2
@@ -701,7 +698,6 @@ def _sub_vectors(given: int | None, dimension: int) -> int:
 
 
 # --- The indexes of a version as a card
-# Pure.
 
 _HEADER = ("index", "kind", "columns", "covered", "rows left", "segments", "size")
 

@@ -11,24 +11,8 @@ from lance_spark.core.show import moment_at
 from lance_spark.core.tracking import read_follows
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.versions import RESTORE, REVERT, read_trace
-from lance_spark.maintenance.expiry_rules import (
-    BRANCH,
-    DELETED,
-    DELETED_BRANCH,
-    STAYED,
-    TAG,
-    TOLD,
-    ExpiryEntry,
-    ExpiryOptions,
-    ExpiryOutcome,
-    ExpiryPlan,
-    ExpiryReport,
-    RefRecord,
-    decide,
-    decide_deleted,
-    is_due,
-    warning,
-)
+from lance_spark.maintenance import expiry_rules
+from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryOutcome, ExpiryPlan, ExpiryReport, RefRecord
 from lance_spark.merge.ancestry import Graph
 from lance_spark.refs.reflog import forget_branch, prune
 from lance_spark.refs.refs import check_unneeded, delete_tag
@@ -43,21 +27,24 @@ from lance_spark.workspace.status import changes_since
 _CHANGED = "it was changed since the plan"
 
 
-def plan_expiry(location: DatasetLocation, now: datetime, options: ExpiryOptions | None = None) -> ExpiryPlan:
+def plan_expiry(
+    location: DatasetLocation, now: datetime, options: expiry_rules.ExpiryOptions | None = None
+) -> ExpiryPlan:
     """Decide about all branches and tags by a given time (UTC). Changes and records nothing.
 
     Raises NotFound, CorruptData for an unreadable ref file, StorageFailure.
     """
-    options = options or ExpiryOptions()
+    options = options or expiry_rules.ExpiryOptions()
     table = refs.read_refs(location)
-    ending = [branch for branch in table.branches.values() if branch.lifetime.expire_after is not None]
-    heads = dict(zip([branch.name for branch in ending], each(location, partial(_head, location), ending), strict=True))
+    ending = [branch.name for branch in table.branches.values() if branch.lifetime.expire_after is not None]
+    heads = dict(zip(ending, each(location, partial(find_latest, location), ending), strict=True))
     records = [_of_branch(branch, heads.get(branch.name)) for _, branch in sorted(table.branches.items())]
     records += [_of_tag(tag) for _, tag in sorted(table.tags.items())]
-    due = [record.name for record in records if record.kind == BRANCH and is_due(record, now, options)]
+    branches = [record for record in records if record.kind == expiry_rules.BRANCH]
+    due = [record.name for record in branches if expiry_rules.is_due(record, now, options)]
     unmerged = _unmerged(location, table, due)
-    entries = decide(records, table, unmerged, now, options)
-    deleted = decide_deleted(read_changes(location), table, now, options.undo_window)
+    entries = expiry_rules.decide(records, table, unmerged, now, options)
+    deleted = expiry_rules.decide_deleted(read_changes(location), table, now, options.undo_window)
     return ExpiryPlan(location.uri, now, (*entries, *deleted), options)
 
 
@@ -86,9 +73,9 @@ def carry_out(location: DatasetLocation, plan: ExpiryPlan, now: datetime) -> Exp
 def _warn(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | None, now: datetime) -> ExpiryOutcome:
     why = _difference(planned, fresh)
     if not why:
-        name, warned = planned.record.name, warning(planned, now)
+        name, warned = planned.record.name, expiry_rules.warning(planned, now)
         try:
-            if planned.record.kind == TAG:
+            if planned.record.kind == expiry_rules.TAG:
                 tag = refs.read_tags(location, [name])[name]
                 refs.replace_tag_metadata(location, name, with_warning(tag.metadata, warned))
             else:
@@ -96,26 +83,22 @@ def _warn(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | 
                 refs.replace_metadata(location, name, with_warning(branch.metadata, warned))
         except (KeyError, NotFound):
             why = _CHANGED
-    return _outcome(planned, STAYED if why else TOLD, why)
+    return ExpiryOutcome(*planned.key, planned.record.at, expiry_rules.STAYED if why else expiry_rules.TOLD, why)
 
 
 def _delete(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | None) -> ExpiryOutcome:
     why = _difference(planned, fresh)
     if not why:
         try:
-            if planned.record.kind == TAG:
+            if planned.record.kind == expiry_rules.TAG:
                 _delete_tag(location, planned.record)
-            elif planned.record.kind == DELETED_BRANCH:
+            elif planned.record.kind == expiry_rules.DELETED_BRANCH:
                 _forget(location, planned.record)
             else:
                 _delete_branch(location, planned.record)
         except (Refused, NotFound, Conflict) as problem:
             why = problem.message
-    return _outcome(planned, STAYED if why else DELETED, why)
-
-
-def _outcome(planned: ExpiryEntry, outcome: str, why: str) -> ExpiryOutcome:
-    return ExpiryOutcome(planned.record.kind, planned.record.name, planned.record.at, outcome, why)
+    return ExpiryOutcome(*planned.key, planned.record.at, expiry_rules.STAYED if why else expiry_rules.DELETED, why)
 
 
 def _difference(planned: ExpiryEntry, fresh: ExpiryEntry | None) -> str:
@@ -154,10 +137,6 @@ def _forget(location: DatasetLocation, record: RefRecord) -> None:
         raise Refused(f"The directory of branch '{record.name}': {_CHANGED}.")
 
 
-def _head(location: DatasetLocation, branch: Branch) -> PinnedVersion | None:
-    return find_latest(location, branch.name)
-
-
 def _of_branch(branch: Branch, head: PinnedVersion | None) -> RefRecord:
     follows = read_follows(branch)
     moment = None
@@ -165,7 +144,7 @@ def _of_branch(branch: Branch, head: PinnedVersion | None) -> RefRecord:
         # A branch without versions of its own begins with a copy of a version that may be old.
         moment = max(branch.created_at, moment_at(head.stamp))
     return RefRecord(
-        kind=BRANCH,
+        kind=expiry_rules.BRANCH,
         name=branch.name,
         at="" if head is None else str(head),
         moment=moment,
@@ -176,7 +155,7 @@ def _of_branch(branch: Branch, head: PinnedVersion | None) -> RefRecord:
 
 
 def _of_tag(tag: Tag) -> RefRecord:
-    return RefRecord(TAG, tag.name, str(tag.target), tag.changed_at, tag.lifetime)
+    return RefRecord(expiry_rules.TAG, tag.name, str(tag.target), tag.changed_at, tag.lifetime)
 
 
 def _unmerged(location: DatasetLocation, table: RefTable, names: list[str]) -> dict[str, str]:

@@ -161,7 +161,6 @@ def _after(when: datetime, span: timedelta) -> datetime:
 
 
 # --- Plans and reports of an expiry, as values that can be stored
-# Pure.
 
 BRANCH, TAG, DELETED_BRANCH = "branch", "tag", "deleted branch"
 """Kinds. The files of a deleted branch are kept for a while, so that it can be restored."""

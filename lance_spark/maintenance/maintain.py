@@ -37,54 +37,11 @@ from lance_spark.fsck.fsck import fsck as run_fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.rules import CheckFinding
 from lance_spark.indexes.indexes import list_indexes, optimize_indexes
-from lance_spark.maintenance import rules
+from lance_spark.maintenance import expiry_rules, rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
-from lance_spark.maintenance.expiry_rules import (
-    BRANCH,
-    EXPIRED,
-    STAYED,
-    TAG,
-    UNMERGED,
-    WARN,
-    WARNED,
-    ExpiryEntry,
-    ExpiryPlan,
-)
-from lance_spark.maintenance.expiry_rules import (
-    DELETED as REF_DELETED,
-)
-from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport
-from lance_spark.maintenance.rules import (
-    CLEANUP,
-    COMPACTION,
-    DONE,
-    EXPIRY,
-    FAILED,
-    FSCK,
-    INDEXES,
-    LEFT,
-    NOTHING,
-    OF_BRANCHES,
-    STEPS,
-    STOPPED,
-    WOULD,
-    KindSize,
-    MaintenancePolicy,
-    Memory,
-    StepRecord,
-    TablePolicy,
-    TableRecord,
-    check_due,
-    in_safe_order,
-    left_first,
-    most_valuable_first,
-    not_looked_at,
-    nothing_freed,
-    obstacle,
-    read_memory,
-    remember,
-    worth_again,
-)
+from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
+from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.maintenance.rules import KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.optimize.optimize import optimize
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import following
@@ -114,7 +71,7 @@ def maintain_dataset(
     name = location.uri.rpartition("/")[2].removesuffix(".lance")
     options.selection.check([name])
     job = _telling(Job(options, engine, now_ns), location.uri, 1, began)
-    records = maintain_tables(job, [UpkeepTable(name, location)])
+    records = maintain_tables(job, [FleetTable(name, location)])
     return _report(location.uri, options, records, now_ns, began)
 
 
@@ -130,7 +87,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
     job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
     job = _telling(job, catalog.uri, len(wanted), began)
-    records = maintain_tables(job, [UpkeepTable(table.name, table.location) for table in wanted])
+    records = maintain_tables(job, wanted)
     records += [
         TableRecord(name, "", error="its row leads to no directory below the catalog", exit_code=CorruptData.exit_code)
         for name in lake.lost
@@ -138,19 +95,15 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     ]
     report = _report(catalog.uri, options, records, now_ns, began)
     steps = options.selection.steps - options.policy.everywhere.skip
-    whole = len(wanted) == len(lake.tables) and CLEANUP in steps
+    whole = len(wanted) == len(lake.tables) and rules.CLEANUP in steps
     if job.held_back:
         return replace(report, notes=(*lake.notes, f"nothing was deleted: every table is {job.held_back}"))
     if not whole or (options.time_left is not None and not options.time_left()):
         return replace(report, notes=lake.notes)
     fleet = FleetOptions(options.policy.cleanup, options.execute, max_deletes_per_second=options.max_deletes_per_second)
     upkeep, notes = clean_itself(catalog, fleet, engine, moment_at(now_ns))
-    told = tuple(
-        CatalogRecord(each.kind, each.name, each.state, each.files, each.bytes, each.what, each.error)
-        for each in upkeep
-    )
     seconds = round(time.monotonic() - began, 3)
-    return replace(report, catalog=told, notes=(*lake.notes, *notes), seconds=seconds)
+    return replace(report, catalog=tuple(upkeep), notes=(*lake.notes, *notes), seconds=seconds)
 
 
 def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:
@@ -184,7 +137,7 @@ def _report(
         tables=tuple(records),
         started=moment_at(now_ns),
         seconds=round(time.monotonic() - began, 3),
-        memory=remember(options.memory, records, now_ns) if options.execute else options.memory,
+        memory=rules.remember(options.memory, records, now_ns) if options.execute else options.memory,
     )
 
 
@@ -209,13 +162,13 @@ class Selection:
 
     def __post_init__(self) -> None:
         for step in sorted(self.only | self.skip):
-            if step not in STEPS:
-                raise InvalidOption(f"There is no step '{step}'.", hint=f"There are {', '.join(STEPS)}.")
+            if step not in rules.STEPS:
+                raise InvalidOption(f"There is no step '{step}'.", hint=f"There are {', '.join(rules.STEPS)}.")
 
     @property
     def steps(self) -> frozenset[str]:
         """The selected steps."""
-        return (self.only or frozenset(STEPS)) - self.skip
+        return (self.only or frozenset(rules.STEPS)) - self.skip
 
     def check(self, tables: Sequence[str]) -> None:
         """Raise NotFound if there are tables but none is selected: a misspelled name would make a job do nothing."""
@@ -284,53 +237,39 @@ class Job:
     """Receives the last record of each table, from several threads; also in a dry run."""
 
 
-@dataclass(frozen=True)
-class UpkeepTable:
-    """A table to maintain."""
-
-    name: str
-    location: DatasetLocation
-
-
 # --- Many tables side by side
 
 _LOG = logging.getLogger("lance_spark.maintain")
 
 
-def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord]:
+def maintain_tables(job: Job, tables: Sequence[FleetTable]) -> list[TableRecord]:
     """Plan the tables, and carry the plans out if requested; returns a record for each, by name."""
-    if not job.options.execute:
-        return sorted(_each(job, tables, lambda table: _planned_table(job, table)), key=lambda record: record.name)
-    if job.options.time_left is None:
+    if not job.options.execute or job.options.time_left is None:
         done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
-        return sorted(done, key=lambda record: record.name)
-    by_name = {table.name: table for table in tables}
-    order = left_first({table.name: table.location.uri for table in tables}, job.options.memory)
-    plans = most_valuable_first(_each(job, [by_name[name] for name in order], lambda table: _in_time(job, table)))
-    done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
+    else:
+        by_name = {table.name: table for table in tables}
+        order = rules.left_first({table.name: table.location.uri for table in tables}, job.options.memory)
+        plans = _each(job, [by_name[name] for name in order], lambda table: _in_time(job, table))
+        plans = rules.most_valuable_first(plans)
+        done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
     return sorted(done, key=lambda record: record.name)
 
 
-def _planned_table(job: Job, table: UpkeepTable) -> TableRecord:
-    record = plan_table(job, table)
+def _ended_table(job: Job, table: FleetTable, record: TableRecord) -> TableRecord:
+    if job.options.execute:
+        record = carry_out_table(job, table, record)
+        job.options.ended(record)
     job.told(record)
     return record
 
 
-def _ended_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
-    record = carry_out_table(job, table, plan)
-    job.options.ended(record)
-    job.told(record)
-    return record
-
-
-def _in_time(job: Job, table: UpkeepTable) -> TableRecord:
+def _in_time(job: Job, table: FleetTable) -> TableRecord:
     """The plan of a table if there is time for it."""
     enough = job.options.time_to_plan
-    return plan_table(job, table) if enough is None or enough() else not_looked_at(_record(job, table))
+    return plan_table(job, table) if enough is None or enough() else rules.not_looked_at(_record(job, table))
 
 
-def _record(job: Job, table: UpkeepTable) -> TableRecord:
+def _record(job: Job, table: FleetTable) -> TableRecord:
     uri = table.location.uri
     return TableRecord(table.name, uri, left_before=job.options.memory.of(uri).left)
 
@@ -341,7 +280,7 @@ def _each(job: Job, items: Iterable[object], function: Callable[..., TableRecord
         return list(pool.map(function, items))
 
 
-def plan_table(job: Job, table: UpkeepTable) -> TableRecord:
+def plan_table(job: Job, table: FleetTable) -> TableRecord:
     """Plan the steps of a table. Errors are in the record."""
     record = _record(job, table)
     try:
@@ -352,48 +291,48 @@ def plan_table(job: Job, table: UpkeepTable) -> TableRecord:
     except LanceSparkError as problem:
         return replace(record, error=problem.message, exit_code=problem.exit_code)
     wanted = job.options.selection.steps - steps.policy.skip
-    for step in STEPS:
-        for branch in branches if step in OF_BRANCHES else [None]:
+    for step in rules.STEPS:
+        for branch in branches if step in rules.OF_BRANCHES else [None]:
             if step in wanted and step not in steps.policy.for_branch(branch).skip:
                 record = _with(record, _planned(steps, step, branch, record.steps, job))
     return record
 
 
 def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[StepRecord], job: Job) -> Looked:
-    with _failing(StepRecord(step, (branch or MAIN) if step in OF_BRANCHES else None)) as ended:
+    with _failing(StepRecord(step, (branch or MAIN) if step in rules.OF_BRANCHES else None)) as ended:
         looked = steps.plan(step, branch)
-        if looked.step.state == WOULD and not job.options.execute:
-            reason = obstacle(looked.step, before, steps.remembered, job.held_back)
+        if looked.step.state == rules.WOULD and not job.options.execute:
+            reason = rules.obstacle(looked.step, before, steps.remembered, job.held_back)
             # A check that is due comes first, and may find everything sound by now.
-            if reason and not any(each.state == WOULD and each.step == FSCK for each in before):
-                looked = replace(looked, step=looked.step.undone(STOPPED, reason))
+            if reason and not any(each.state == rules.WOULD and each.step == rules.FSCK for each in before):
+                looked = replace(looked, step=looked.step.undone(rules.STOPPED, reason))
         ended.append(looked)
     return ended[-1]
 
 
-def carry_out_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
+def carry_out_table(job: Job, table: FleetTable, plan: TableRecord) -> TableRecord:
     """Carry out the plan of a table, step by step. Errors are in the record."""
-    if not any(step.state in (WOULD, NOTHING) for step in plan.steps):
+    if not any(step.state in (rules.WOULD, rules.NOTHING) for step in plan.steps):
         return plan
     steps = TableSteps(job, table)
-    record = replace(plan, steps=(), kinds=nothing_freed(plan.kinds), told=())
-    for planned in in_safe_order(plan.steps):
+    record = replace(plan, steps=(), kinds=rules.nothing_freed(plan.kinds), told=())
+    for planned in rules.in_safe_order(plan.steps):
         record = _with(record, _ended(job, steps, planned, record.steps))
     job.options.say(f"{table.name}: {record.state}")
     return record
 
 
 def _ended(job: Job, steps: TableSteps, planned: StepRecord, before: Sequence[StepRecord]) -> Looked:
-    if planned.state == NOTHING and not worth_again(planned, before):
+    if planned.state == rules.NOTHING and not rules.worth_again(planned, before):
         return Looked(planned)
-    if planned.state not in (WOULD, NOTHING):
+    if planned.state not in (rules.WOULD, rules.NOTHING):
         return Looked(planned)
-    reason = obstacle(planned, before, steps.remembered, job.held_back)
+    reason = rules.obstacle(planned, before, steps.remembered, job.held_back)
     if reason:
-        return Looked(planned.undone(STOPPED, reason))
+        return Looked(planned.undone(rules.STOPPED, reason))
     time_left = job.options.time_left
     if time_left is not None and not time_left():
-        return Looked(planned.undone(LEFT))
+        return Looked(planned.undone(rules.LEFT))
     began = time.monotonic()
     with _failing(planned) as ended:
         ended.append(steps.carry_out(planned))
@@ -408,11 +347,11 @@ def _failing(step: StepRecord) -> Iterator[list[Looked]]:
     try:
         yield ended
     except LanceSparkError as problem:
-        ended.append(Looked(step.undone(FAILED, error=problem.message, exit_code=problem.exit_code)))
+        ended.append(Looked(step.undone(rules.FAILED, error=problem.message, exit_code=problem.exit_code)))
     except Exception as problem:  # noqa: BLE001 - one table's failure is reported and must not stop the others
         _LOG.exception("%s failed", step.name)
         error = f"{type(problem).__name__}: {problem}"
-        ended.append(Looked(step.undone(FAILED, error=error, exit_code=LanceSparkError.exit_code)))
+        ended.append(Looked(step.undone(rules.FAILED, error=error, exit_code=LanceSparkError.exit_code)))
 
 
 def _with(record: TableRecord, looked: Looked) -> TableRecord:
@@ -429,7 +368,7 @@ def _with(record: TableRecord, looked: Looked) -> TableRecord:
 
 _EXAMPLES = 3
 """Number of findings that a report shows for a table."""
-_ABOUT_TO_GO = (WARN, WARNED, EXPIRED, UNMERGED)
+_ABOUT_TO_GO = (expiry_rules.WARN, expiry_rules.WARNED, expiry_rules.EXPIRED, expiry_rules.UNMERGED)
 _ENDING = "it expires soon, and a commit would prolong its life"
 _STOPPING = frozenset({ERROR, UNREACHABLE})
 """Severities of findings that block every deletion in a table."""
@@ -449,10 +388,10 @@ class Looked:
 class TableSteps:
     """The steps of one table."""
 
-    def __init__(self, job: Job, table: UpkeepTable) -> None:
+    def __init__(self, job: Job, table: FleetTable) -> None:
         self._job, self._table = job, table
         self._location, self._engine = table.location, job.engine
-        self.policy: TablePolicy = job.options.policy.for_table(table.name)
+        self.policy: rules.TablePolicy = job.options.policy.for_table(table.name)
         self.remembered = job.options.memory.of(table.location.uri)
 
     def branches(self) -> list[str | None]:
@@ -467,29 +406,31 @@ class TableSteps:
     def plan(self, step: str, branch: str | None) -> Looked:
         """Plan a step. Raises what the verb raises."""
         plans: dict[str, Callable[[str | None], Looked]] = {
-            FSCK: self._plan_fsck,
-            COMPACTION: self._plan_compaction,
-            INDEXES: self._plan_indexes,
-            EXPIRY: self._plan_expiry,
-            CLEANUP: self._plan_cleanup,
+            rules.FSCK: self._plan_fsck,
+            rules.COMPACTION: self._plan_compaction,
+            rules.INDEXES: self._plan_indexes,
+            rules.EXPIRY: self._plan_expiry,
+            rules.CLEANUP: self._plan_cleanup,
         }
+        if step in rules.OF_BRANCHES and branch in self._ending:
+            return Looked(StepRecord(step, branch, rules.NOTHING, _ENDING))
         return plans[step](branch)
 
     def carry_out(self, planned: StepRecord) -> Looked:
         """Carry out a step. Raises what the verb raises; everything else goes into the record."""
         verbs: dict[str, Callable[[StepRecord], Looked]] = {
-            FSCK: self._do_fsck,
-            COMPACTION: self._do_compaction,
-            INDEXES: self._do_indexes,
-            EXPIRY: self._do_expiry,
-            CLEANUP: self._do_cleanup,
+            rules.FSCK: self._do_fsck,
+            rules.COMPACTION: self._do_compaction,
+            rules.INDEXES: self._do_indexes,
+            rules.EXPIRY: self._do_expiry,
+            rules.CLEANUP: self._do_cleanup,
         }
         return verbs[planned.step](planned)
 
     # --- fsck
 
     def _plan_fsck(self, _: str | None) -> Looked:
-        return Looked(rules.fsck(check_due(self.remembered, self.policy.fsck, self._job.now_ns)))
+        return Looked(rules.fsck(rules.check_due(self.remembered, self.policy.fsck, self._job.now_ns)))
 
     def _do_fsck(self, planned: StepRecord) -> Looked:
         cleanup = self._cleanup_policy()
@@ -497,7 +438,7 @@ class TableSteps:
         report = run_fsck(self._location, options, self._engine, self._job.now_ns)
         findings = [finding for finding in report.findings if not _is_known(finding, cleanup)]
         stopping = [finding for finding in findings if finding.severity in _STOPPING]
-        state = STOPPED if stopping else DONE
+        state = rules.STOPPED if stopping else rules.DONE
         why = f"{stopping[0].path}: {stopping[0].says}" if stopping else report.summary()
         if len(stopping) > 1:
             why += f" And {len(stopping) - 1:,} more."
@@ -508,12 +449,10 @@ class TableSteps:
     # --- compaction
 
     def _plan_compaction(self, branch: str | None) -> Looked:
-        if branch in self._ending:
-            return Looked(StepRecord(COMPACTION, branch, NOTHING, _ENDING))
         rule = self.policy.for_branch(branch).compaction
         plan = optimize(self._location, branch, replace(rule, dry_run=True), self._engine).plan
-        told = rules.compaction(branch, plan.sources, plan.parts or len(plan.tasks), plan.bytes, rule.small_fragments)
-        return Looked(told)
+        tasks = plan.parts or len(plan.tasks)
+        return Looked(rules.compaction(branch, plan.sources, tasks, plan.bytes, rule.small_fragments))
 
     def _do_compaction(self, planned: StepRecord) -> Looked:
         branch = branch_or_none(str(planned.branch))
@@ -522,13 +461,13 @@ class TableSteps:
         made = f"{counted(result.fragments_removed, 'fragment')} became {result.fragments_added:,}"
         if result.conflicts:
             made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, left for next time"
-        return Looked(replace(planned, state=DONE, why=made, fragments=result.fragments_removed, written=result.bytes))
+        return Looked(
+            replace(planned, state=rules.DONE, why=made, fragments=result.fragments_removed, written=result.bytes)
+        )
 
     # --- indexes
 
     def _plan_indexes(self, branch: str | None) -> Looked:
-        if branch in self._ending:
-            return Looked(StepRecord(INDEXES, branch, NOTHING, _ENDING))
         rule = self.policy.for_branch(branch).indexes
         infos = list_indexes(self._location, pin_latest(self._location, branch))
         rows = max((info.rows_covered + info.rows_uncovered for info in infos), default=0)
@@ -553,7 +492,9 @@ class TableSteps:
         changed = any(result.changed for result in results)
         written = sum(result.bytes for result in results)
         rows = sum(result.rows for result in results)
-        return Looked(replace(planned, state=DONE if changed else NOTHING, why=why, rows=rows, written=written))
+        return Looked(
+            replace(planned, state=rules.DONE if changed else rules.NOTHING, why=why, rows=rows, written=written)
+        )
 
     # --- expiry
 
@@ -564,7 +505,9 @@ class TableSteps:
     @cached_property
     def _ending(self) -> frozenset[str]:
         """Branches that will expire soon. Any commit, even one without row changes, would prolong their lives."""
-        return frozenset(entry.record.name for entry in self._expiry.of(*_ABOUT_TO_GO) if entry.record.kind == BRANCH)
+        return frozenset(
+            entry.record.name for entry in self._expiry.of(*_ABOUT_TO_GO) if entry.record.kind == expiry_rules.BRANCH
+        )
 
     @property
     def _now(self) -> datetime:
@@ -573,21 +516,24 @@ class TableSteps:
     def _plan_expiry(self, _: str | None) -> Looked:
         plan = self._expiry
         told = tuple(
-            f"{entry.record.kind} {entry.record.name} expired but stays: {entry.why}" for entry in plan.of(UNMERGED)
+            f"{entry.record.kind} {entry.record.name} expired but stays: {entry.why}"
+            for entry in plan.of(expiry_rules.UNMERGED)
         )
         return Looked(rules.expiry(_names(plan.expired), _names(plan.to_warn)), told=told)
 
     def _do_expiry(self, planned: StepRecord) -> Looked:
         plan = plan_expiry(self._location, self._now, self.policy.expiry)
         read = self._read_by_clones() if plan.expired else frozenset()
-        held = [entry for entry in plan.expired if entry.record.kind != TAG and entry.record.name in read]
+        held = [entry for entry in plan.expired if entry.record.kind != expiry_rules.TAG and entry.record.name in read]
         plan = replace(plan, entries=tuple(entry for entry in plan.entries if entry not in held))
         report = carry_out(self._location, plan, self._now)
         told = [f"{entry.record.kind} {entry.record.name} expired but stays: a clone reads its files" for entry in held]
-        told += [f"{each.kind} {each.name} stays: {each.why}" for each in report.of(STAYED)]
-        told += [f"branch {entry.record.name} expired but stays: {entry.why}" for entry in plan.of(UNMERGED)]
-        deleted = report.of(REF_DELETED)
-        return Looked(replace(planned, state=DONE, why=report.summary, refs=len(deleted)), told=tuple(told))
+        told += [f"{each.kind} {each.name} stays: {each.why}" for each in report.of(expiry_rules.STAYED)]
+        told += [
+            f"branch {entry.record.name} expired but stays: {entry.why}" for entry in plan.of(expiry_rules.UNMERGED)
+        ]
+        deleted = report.of(expiry_rules.DELETED)
+        return Looked(replace(planned, state=rules.DONE, why=report.summary, refs=len(deleted)), told=tuple(told))
 
     def _read_by_clones(self) -> frozenset[str]:
         """Branches with files that a clone reads, be it recorded, named by the policy, or a table of the lake."""
@@ -608,7 +554,7 @@ class TableSteps:
 
     def _plan_cleanup(self, _: str | None) -> Looked:
         if not self._job.options.estimates:
-            return Looked(StepRecord(CLEANUP, why="what no version or ref needs"))
+            return Looked(StepRecord(rules.CLEANUP, why="what no version or ref needs"))
         plan = self._cleanup()
         try:
             return Looked(_planned_step(plan), kinds=_kinds(plan))
@@ -619,18 +565,21 @@ class TableSteps:
         plan = self._cleanup()
         try:
             would = _planned_step(plan)
-            if would.state == NOTHING:
+            if would.state == rules.NOTHING:
                 return Looked(would, kinds=_kinds(plan))
             options = self._job.options
             share = options.max_deletes_per_second
             report = plan.apply(None if share is None else share / options.side_by_side)
         finally:
             plan.runner.release()
-        (files, freed), (failed, _) = report.count(DELETED), report.count(FAILED)
+        (files, freed), (failed, _) = report.count(DELETED), report.count(rules.FAILED)
         why = f"{counted(files, 'file')}, {readable(freed)} freed"
         error = f"{counted(failed, 'file')} could not be deleted; the next run finishes" if failed else ""
-        step = replace(planned, state=FAILED if failed else DONE, why=why, error=error, files=files, freed=freed)
-        return Looked(step, kinds=_kinds(plan, _freed(report.outcomes)))
+        step = replace(
+            planned, state=rules.FAILED if failed else rules.DONE, why=why, error=error, files=files, freed=freed
+        )
+        deleted = _by_kind(row for row in report.outcomes if row["outcome"] == DELETED)
+        return Looked(step, kinds=_kinds(plan, deleted))
 
     def _cleanup(self) -> CleanupPlan:
         return plan_cleanup(self._location, self._cleanup_policy(), self._engine, self._job.now_ns)
@@ -658,21 +607,15 @@ def _planned_step(plan: CleanupPlan) -> StepRecord:
 
 def _kinds(plan: CleanupPlan, freed: Mapping[str, int] | None = None) -> dict[str, KindSize]:
     """Bytes by kind of file: all existing files, and those to delete (or deleted, if given)."""
-    owned: Counter[str] = Counter()
-    goes: Counter[str] = Counter()
-    for row in plan.report().planned:
-        owned[row["kind"]] += row["bytes"]
-        if row["action"] == DELETE:
-            goes[row["kind"]] += row["bytes"]
-    told = goes if freed is None else freed
-    return {kind: KindSize(size, told.get(kind, 0)) for kind, size in sorted(owned.items())}
+    planned = plan.report().planned
+    told = _by_kind(row for row in planned if row["action"] == DELETE) if freed is None else freed
+    return {kind: KindSize(size, told.get(kind, 0)) for kind, size in sorted(_by_kind(planned).items())}
 
 
-def _freed(outcomes: Sequence[Mapping[str, Any]]) -> Counter[str]:
+def _by_kind(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
     sums: Counter[str] = Counter()
-    for row in outcomes:
-        if row["outcome"] == DELETED:
-            sums[row["kind"]] += row["bytes"]
+    for row in rows:
+        sums[row["kind"]] += row["bytes"]
     return sums
 
 
@@ -733,7 +676,7 @@ class StateFile:
     def load(self) -> Memory:
         """The state of the last run, empty without a file. Raises CorruptData, StorageFailure."""
         text = read_report(self._path, self._storage)
-        return Memory() if text is None else read_memory(text)
+        return Memory() if text is None else rules.read_memory(text)
 
     def add(self, record: TableRecord) -> None:
         """Remember how a table ended, for the next write. A failing store is not an error here."""
@@ -754,7 +697,7 @@ class StateFile:
 
     def _write(self) -> None:
         """Write on top of the current file: a run on other tables may have written meanwhile."""
-        memory = remember(self.load(), self._ended, self._now_ns)
+        memory = rules.remember(self.load(), self._ended, self._now_ns)
         write_report(self._path, memory.to_json(), self._storage)
         self._ended.clear()
         self._next = time.monotonic() + _PAUSE

@@ -4,42 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from html import escape
-from typing import Any, NamedTuple
 
+from lance_spark.cleanup.report import Upkeep
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, masked, moment, one_line, readable, safe
-from lance_spark.maintenance.rules import (
-    DONE,
-    NOTHING,
-    STATES,
-    WOULD,
-    KindSize,
-    Memory,
-    Remembered,
-    StepRecord,
-    TableRecord,
-    as_json,
-)
+from lance_spark.maintenance import rules
+from lance_spark.maintenance.rules import KindSize, Memory, StepRecord, TableRecord
 
 PARTLY = 6
 """Exit code: a step failed or a check found damage; everything else was done."""
 
 
-@dataclass(frozen=True)
-class CatalogRecord:
-    """The result for a part of the catalog other than a table."""
-
-    kind: str
-    name: str
-    state: str
-    files: int = 0
-    bytes: int = 0
-    what: str = ""
-    error: str = ""
+_UPKEEP = ("kind", "name", "state", "files", "bytes", "what", "error")
+"""What the JSON has of each part of the catalog other than a table."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +34,7 @@ class MaintenanceReport(Shown):
     """By name."""
     started: datetime = field(default_factory=lambda: datetime.fromtimestamp(0, timezone.utc))
     seconds: float = 0.0
-    catalog: tuple[CatalogRecord, ...] = ()
+    catalog: tuple[Upkeep, ...] = ()
     """The catalog's own table, and directories that no row names."""
     notes: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory, compare=False)
@@ -115,8 +96,8 @@ class MaintenanceReport(Shown):
                 "exit_code": self.exit_code,
                 "freed_bytes": self.freed,
                 "left_steps": len(self.left),
-                "tables": [as_json(record) for record in self.tables],
-                "catalog": [vars(each) for each in self.catalog],
+                "tables": [rules.as_json(record) for record in self.tables],
+                "catalog": [{name: getattr(each, name) for name in _UPKEEP} for each in self.catalog],
                 "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
                 "notes": list(self.notes),
             },
@@ -144,7 +125,7 @@ class MaintenanceReport(Shown):
             (record.name, step.step, step.branch or "", step.text())
             for record in self.tables
             for step in record.steps
-            if step.state != NOTHING
+            if step.state != rules.NOTHING
         )
         return Grid(("table", "step", "branch", "what"), rows)
 
@@ -158,7 +139,11 @@ class MaintenanceReport(Shown):
     def summary(self) -> str:
         """A one-line summary."""
         counts: Counter[str] = Counter(step.state for record in self.tables for step in record.steps)
-        what = f"{counted(counts[DONE], 'step')} done" if self.executed else f"{counted(counts[WOULD], 'step')} to do"
+        what = (
+            f"{counted(counts[rules.DONE], 'step')} done"
+            if self.executed
+            else f"{counted(counts[rules.WOULD], 'step')} to do"
+        )
         freed = f"{readable(self.freed)} {'freed' if self.executed else 'would be freed'}"
         left = f"; {counted(len(self.left), 'step')} left for next time" if self.left else ""
         bad = f"; {counted(len(self.problems), 'problem')}" if self.problems else ""
@@ -168,20 +153,8 @@ class MaintenanceReport(Shown):
         return f"{'' if self.executed else 'dry run: '}{tables}: {what}, {freed}{left}{bad}"
 
 
-def totals(records: Sequence[TableRecord]) -> Mapping[str, Any]:
-    """Sums over tables, for charts: bytes owned and freed by kind."""
-    owned: Counter[str] = Counter()
-    freed: Counter[str] = Counter()
-    for record in records:
-        for kind, size in record.kinds.items():
-            owned[kind] += size.owned
-            freed[kind] += size.freed
-    return {"owned": owned, "freed": freed}
-
-
 # --- The report as one HTML page
 # Without external resources: no scripts, fonts or images.
-# Pure.
 
 _MOST = 500
 """Number of tables that are listed: those with problems first, then those that free most. The JSON has all."""
@@ -203,7 +176,7 @@ svg{max-width:100%;height:auto}svg text{font-size:12px;fill:currentColor}svg tex
 def to_html(report: MaintenanceReport) -> str:
     """The page. Names and errors are escaped, and secrets in URIs are hidden."""
     parts = [_head(report), _tiles(report), _problems(report), _chart(report), _left(report), _tables(report)]
-    parts += [_catalog(report), _notes(report)]
+    parts += [_catalog(report), *(f'<p class="faint">note: {safe(note)}</p>' for note in report.notes)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -274,7 +247,7 @@ def _tables(report: MaintenanceReport) -> str:
 
 
 def _rows(record: TableRecord) -> Iterable[str]:
-    shown: list[StepRecord | None] = [step for step in record.steps if step.state != NOTHING]
+    shown: list[StepRecord | None] = [step for step in record.steps if step.state != rules.NOTHING]
     for at, step in enumerate(shown or [None]):
         name, owned, freed = (
             (record.name, readable(record.owned) if record.kinds else "", readable(record.freed))
@@ -299,10 +272,6 @@ def _catalog(report: MaintenanceReport) -> str:
     return _section("The catalog itself", ("directory", "kind", "what", ""), rows)
 
 
-def _notes(report: MaintenanceReport) -> str:
-    return "".join(f'<p class="faint">note: {safe(note)}</p>' for note in report.notes)
-
-
 def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
     if not rows:
         return ""
@@ -311,7 +280,6 @@ def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
 
 
 # --- A chart of bytes by kind of file, as inline SVG
-# Pure.
 
 _COLOURS = {
     layout.DATA: "#4477aa",
@@ -329,32 +297,16 @@ _NAME, _BAR, _VALUE, _ROW, _THICK = 220, 560, 170, 44, 14
 _LONGEST_NAME = 30
 
 
-class Bars(NamedTuple):
-    """One pair of bars."""
-
-    name: str
-    kinds: Mapping[str, KindSize]
-
-    @property
-    def owned(self) -> int:
-        """Bytes of all kinds."""
-        return sum(size.owned for size in self.kinds.values())
-
-    @property
-    def freed(self) -> int:
-        """Bytes that are to be, or were, freed."""
-        return sum(size.freed for size in self.kinds.values())
-
-
-def bars(records: Sequence[TableRecord]) -> list[Bars]:
-    """The largest tables first; the rest as one pair."""
+def bars(records: Sequence[TableRecord]) -> list[TableRecord]:
+    """The largest tables first; the rest as one more."""
     listed = sorted((each for each in records if each.kinds), key=lambda each: (-each.owned, each.name))
-    shown = [Bars(record.name, record.kinds) for record in listed[:_MOST_BARS]]
-    rest = listed[_MOST_BARS:]
+    shown, rest = listed[:_MOST_BARS], listed[_MOST_BARS:]
     if rest:
-        sums = totals(rest)
-        kinds = {kind: KindSize(size, sums["freed"][kind]) for kind, size in sorted(sums["owned"].items())}
-        shown.append(Bars(f"{len(rest):,} smaller tables", kinds))
+        sums: dict[str, KindSize] = {}
+        for kind, size in (item for record in rest for item in record.kinds.items()):
+            sofar = sums.get(kind, KindSize(0, 0))
+            sums[kind] = KindSize(sofar.owned + size.owned, sofar.freed + size.freed)
+        shown.append(TableRecord(f"{len(rest):,} smaller tables", "", kinds=sums))
     return shown
 
 
@@ -376,17 +328,18 @@ def legend(records: Sequence[TableRecord]) -> str:
     """The meaning of the colors."""
     kinds = sorted({kind for each in bars(records) for kind in each.kinds}, key=_place)
     return "".join(
-        f'<span class="key"><span class="dot" style="background:{_colour(kind)}"></span>{escape(kind)}</span>'
+        f'<span class="key"><span class="dot" style="background:{_COLOURS.get(kind, _OTHER)}"></span>'
+        f"{escape(kind)}</span>"
         for kind in kinds
     )
 
 
-def _pair(each: Bars, top: int, largest: int, executed: bool) -> str:
+def _pair(each: TableRecord, top: int, largest: int, executed: bool) -> str:
     name = one_line(each.name)
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     owned = {kind: size.owned for kind, size in each.kinds.items()}
     freed = {kind: size.freed for kind, size in each.kinds.items()}
-    said = f"{readable(each.freed)} {'freed' if executed else 'to free'}"
+    said = f"{readable(sum(freed.values()))} {'freed' if executed else 'to free'}"
     return (
         f'<text x="{_NAME - 10}" y="{top + 17}" text-anchor="end"><title>{escape(name)}</title>{escape(short)}</text>'
         + _bar(owned, top, largest, "owned", 1.0)
@@ -404,7 +357,7 @@ def _bar(sizes: Mapping[str, int], top: int, largest: int, what: str, opacity: f
             told = escape(f"{kind}: {readable(sizes[kind])} {what}")
             drawn.append(
                 f'<rect x="{left:.2f}" y="{top}" width="{max(width, 0.5):.2f}" height="{_THICK}" '
-                f'fill="{_colour(kind)}" fill-opacity="{opacity}"><title>{told}</title></rect>'
+                f'fill="{_COLOURS.get(kind, _OTHER)}" fill-opacity="{opacity}"><title>{told}</title></rect>'
             )
             left += width
     return "".join(drawn)
@@ -415,116 +368,64 @@ def _place(kind: str) -> tuple[int, str]:
     return (order.index(kind) if kind in order else len(order), kind)
 
 
-def _colour(kind: str) -> str:
-    return _COLOURS.get(kind, _OTHER)
-
-
 # --- The report as Prometheus metrics
 # For the textfile collector of a node exporter.
-# Pure.
 
 _PREFIX = "lance_maintenance_"
 
 
-class _Sample(NamedTuple):
-    labels: Mapping[str, str]
-    value: float
+_HELP = {
+    "last_run_timestamp_seconds": "When the last maintenance began.",
+    "duration_seconds": "How long it took.",
+    "executed": "1 if it changed tables, 0 for a dry run.",
+    "finished": "1 if it finished, 0 if it is running or was interrupted.",
+    "complete": "1 if nothing failed and no check found damage so far.",
+    "table_problems": "Problems of a table, and steps that a finding stopped.",
+    "table_freed_bytes": "Bytes that the last maintenance freed, or would free.",
+    "table_owned_bytes": "Bytes of a table's files before the cleanup, by kind of file.",
+    "table_steps": "Steps of the last maintenance by state.",
+    "table_runs_left": "Runs in a row that had no time for every step of a table.",
+    "table_checked_timestamp_seconds": "When a table was last checked.",
+    "table_sound": "1 if the last check of a table found no damage.",
+}
+"""The help text of each metric, in their order."""
 
 
 def to_prometheus(report: MaintenanceReport) -> str:
     """All metrics with help and type. Table names are labels; URIs contain no secrets."""
     root = {"root": one_line(report.root)}
-    run = [
-        ("last_run_timestamp_seconds", "When the last maintenance began.", report.started.timestamp()),
-        ("duration_seconds", "How long it took.", report.seconds),
-        ("executed", "1 if it changed tables, 0 for a dry run.", report.executed),
-        ("finished", "1 if it finished, 0 if it is running or was interrupted.", report.finished),
-        ("complete", "1 if nothing failed and no check found damage so far.", not report.problems),
-    ]
-    metrics = [_gauge(name, told, [_Sample(root, value)]) for name, told, value in run]
-    tables = [(_Table({**root, "table": record.name}, record, report)) for record in report.tables]
-    metrics += [
-        _gauge(name, told, [sample for table in tables for sample in samples(table)])
-        for name, told, samples in _OF_TABLES
-    ]
-    return "".join(metrics)
+    samples: dict[str, list[str]] = {name: [] for name in _HELP}
+
+    def add(name: str, labels: Mapping[str, str], value: float) -> None:
+        drawn = ",".join(f'{key}="{_escaped(label, quotes=True)}"' for key, label in labels.items())
+        number = str(int(value)) if value == int(value) else repr(float(value))
+        samples[name].append(f"{_PREFIX}{name}{{{drawn}}} {number}")
+
+    add("last_run_timestamp_seconds", root, report.started.timestamp())
+    add("duration_seconds", root, report.seconds)
+    add("executed", root, report.executed)
+    add("finished", root, report.finished)
+    add("complete", root, not report.problems)
+    for record in report.tables:
+        table, known = {**root, "table": record.name}, report.memory.of(record.uri)
+        add("table_problems", table, len(record.problems))
+        add("table_freed_bytes", table, record.freed)
+        for kind, size in record.kinds.items():
+            add("table_owned_bytes", {**table, "kind": kind}, size.owned)
+        counts = Counter(step.state for step in record.steps)
+        for state in rules.STATES:  # also those without a step: an alert would see a missing series as its last value
+            add("table_steps", {**table, "state": state}, counts[state])
+        add("table_runs_left", table, known.left)
+        if known.checked_s is not None:
+            add("table_checked_timestamp_seconds", table, known.checked_s)
+            add("table_sound", table, known.sound)
+    lines = []
+    for name, drawn in samples.items():
+        if drawn:
+            lines += [f"# HELP {_PREFIX}{name} {_escaped(_HELP[name])}", f"# TYPE {_PREFIX}{name} gauge", *drawn]
+    return "".join(f"{line}\n" for line in lines)
 
 
-class _Table(NamedTuple):
-    labels: Mapping[str, str]
-    record: TableRecord
-    report: MaintenanceReport
-
-    def owned(self) -> Iterator[_Sample]:
-        for kind, size in self.record.kinds.items():
-            yield _Sample({**self.labels, "kind": kind}, size.owned)
-
-    def states(self) -> Iterator[_Sample]:
-        """Every state, even without a step: an alert would see a missing series as its last value."""
-        counts = Counter(step.state for step in self.record.steps)
-        for state in STATES:
-            yield _Sample({**self.labels, "state": state}, counts[state])
-
-    def one(self, value: float) -> Iterator[_Sample]:
-        yield _Sample(self.labels, value)
-
-    @property
-    def known(self) -> Remembered:
-        return self.report.memory.of(self.record.uri)
-
-    def checked(self) -> Iterator[_Sample]:
-        if self.known.checked_s is not None:
-            yield from self.one(self.known.checked_s)
-
-    def sound(self) -> Iterator[_Sample]:
-        if self.known.checked_s is not None:
-            yield from self.one(self.known.sound)
-
-
-_OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] = (
-    (
-        "table_problems",
-        "Problems of a table, and steps that a finding stopped.",
-        lambda table: table.one(len(table.record.problems)),
-    ),
-    (
-        "table_freed_bytes",
-        "Bytes that the last maintenance freed, or would free.",
-        lambda table: table.one(table.record.freed),
-    ),
-    ("table_owned_bytes", "Bytes of a table's files before the cleanup, by kind of file.", _Table.owned),
-    ("table_steps", "Steps of the last maintenance by state.", _Table.states),
-    (
-        "table_runs_left",
-        "Runs in a row that had no time for every step of a table.",
-        lambda table: table.one(table.known.left),
-    ),
-    ("table_checked_timestamp_seconds", "When a table was last checked.", _Table.checked),
-    ("table_sound", "1 if the last check of a table found no damage.", _Table.sound),
-)
-
-
-def _gauge(name: str, told: str, samples: list[_Sample]) -> str:
-    """One metric; empty without samples."""
-    if not samples:
-        return ""
-    whole = _PREFIX + name
-    lines = [f"# HELP {whole} {_help(told)}", f"# TYPE {whole} gauge"]
-    lines += [f"{whole}{_labels(sample.labels)} {_number(sample.value)}" for sample in samples]
-    return "\n".join(lines) + "\n"
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_label(value)}"' for name, value in labels.items()) + "}"
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
+def _escaped(text: str, quotes: bool = False) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quotes else escaped

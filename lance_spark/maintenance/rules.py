@@ -385,16 +385,14 @@ class TableRecord:
         return next((state for state in (FAILED, STOPPED, LEFT, WOULD, DONE) if state in states), NOTHING)
 
 
-def compaction(
-    branch: str | None, sources: int, tasks: int, written: int, least: int, state: str = WOULD
-) -> StepRecord:
+def compaction(branch: str | None, sources: int, tasks: int, written: int, least: int) -> StepRecord:
     """The plan of a compaction."""
     name = branch or MAIN
     if sources < max(least, 1):
         why = f"{counted(sources, 'small fragment')}, fewer than {least:,}" if sources else "no small fragments"
         return StepRecord(COMPACTION, name, NOTHING, why)
     why = f"{counted(sources, 'fragment')} become about {tasks:,}, {readable(written)}"
-    return StepRecord(COMPACTION, name, state, why, fragments=sources, written=written)
+    return StepRecord(COMPACTION, name, WOULD, why, fragments=sources, written=written)
 
 
 def indexes(branch: str | None, stale: Mapping[str, int], rows: int, least: int, percent: int) -> StepRecord:
@@ -459,7 +457,6 @@ def nothing_freed(kinds: Mapping[str, KindSize]) -> dict[str, KindSize]:
 
 
 # --- Memory between runs
-# Pure.
 
 _FORMAT = 1
 _NS = 10**9
@@ -545,7 +542,6 @@ def remember(before: Memory, records: Iterable[TableRecord], now_ns: int) -> Mem
 
 
 # --- Priorities of tables, and obstacles to steps
-# Pure.
 
 SMALL_FRAGMENT = 4 * 1024**2
 """Value of one small fragment less, in bytes freed: every reader saves a request, in which time a store sends about

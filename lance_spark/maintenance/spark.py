@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lance_spark.core.show import Tell, to_span, untold
+from lance_spark.core.show import to_span
 from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
 from lance_spark.maintenance.rules import MaintenancePolicy, maintenance_policy
@@ -72,12 +72,7 @@ def clocks(limit: str | timedelta | None) -> Clocks:
     return {"time_left": lambda: time.monotonic() < end, "time_to_plan": lambda: time.monotonic() < half}
 
 
-def shared_engine(
-    where: Where,
-    session: Callable[[], SparkSession],
-    parallelism: int | None = None,
-    tell: Tell = untold,
-) -> Engine:
+def shared_engine(where: Where, session: Callable[[], SparkSession], parallelism: int | None = None) -> Engine:
     """The engine of a job whose threads share a session.
 
     A thread does not see the active session of another one. It would mistake the existing session for its own and stop
@@ -89,4 +84,4 @@ def shared_engine(
         with lock:
             return session() if active is None else active
 
-    return engine_for(where, shared, parallelism, tell)
+    return engine_for(where, shared, parallelism)

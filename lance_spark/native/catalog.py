@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType, _parse_datatype_json_value
 
 from lance_spark.catalog import lookup, removing, tables
 from lance_spark.catalog.overview import metadata_schema, read_metadata_table
+from lance_spark.catalog.rules import Catalog
 from lance_spark.columns.columns import alter_columns
-from lance_spark.core.ref_expressions import DEFAULT, parse_moment, parse_version_text
-from lance_spark.core.refs import RefSpec
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import DEFAULT, TypedRef, parse_moment, parse_version_text
+from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, InvalidName, LanceSparkError, NotFound, Refused
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn, shown
 from lance_spark.jvm import answers, names
-from lance_spark.jvm.bridge import Spoken, java_error, plain, spark_error
+from lance_spark.jvm.answers import Answer
+from lance_spark.jvm.bridge import Bridge, Spoken, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.native.creating import Creating, shown_properties
-from lance_spark.native.places import PathPlaces, RootPlaces, identifier, parts_of, strings
+from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
 from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
 from lance_spark.native.tables import DeclaredTable, StoredTable
 from lance_spark.scan.read import PinnedRead, blob_names
 from lance_spark.sql.maintenance_procedures import PROCEDURES, find_procedure
+from lance_spark.sql.procedures import Parameter, Procedure
 from lance_spark.storage.resolving import resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lance_spark.catalog.rules import Catalog
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.ref_expressions import TypedRef
-    from lance_spark.core.refs import PinnedVersion
-    from lance_spark.jvm.answers import Answer
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.places import Place, Places
-    from lance_spark.sql.procedures import Parameter, Procedure
 
 # --- Lookups of a statement: each table at one version throughout the statement
 
@@ -87,11 +79,6 @@ def looking_up(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Lo
             _lookups.pop(thread, None)
         else:
             _lookups[thread] = before
-
-
-def current_lookups(bridge: Bridge) -> Lookups | None:
-    """The lookups of the statement that requests a table; None outside such a statement."""
-    return _lookups.get(bridge.thread()) if _lookups else None
 
 
 def branch_of(place: Place) -> Branch:
@@ -197,7 +184,9 @@ _PROPERTIES = ("SetProperty", "RemoveProperty")
 class Altering(Implementation):
     """The part of a catalog that changes tables."""
 
-    _places: Places
+    places: Places
+    _find: Callable[..., Place]
+    load_table: Callable[..., Any]
 
     def alter_table(self, ident: Any, changes: Any) -> Any:
         """Columns first, all in one version; then properties."""
@@ -215,15 +204,7 @@ class Altering(Implementation):
             alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
         put, unset = property_changes(changes)
         if put or unset:
-            self._places.alter_properties(place, put, unset)
-
-    def _find(self, ident: Any, *, for_reading: bool) -> Place:
-        """Implemented by the catalog."""
-        raise NotImplementedError
-
-    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
-        """Implemented by the catalog."""
-        raise NotImplementedError
+            self.places.alter_properties(place, put, unset)
 
 
 def _change(given: Any) -> ColumnChange:
@@ -276,13 +257,13 @@ _GETTERS = {"STRING": "getString", "BIGINT": "getLong", "BOOLEAN": "getBoolean"}
 class Procedures(Implementation):
     """The part of a catalog that is Spark's ``ProcedureCatalog``."""
 
-    _places: Places
+    places: Places
     _name: str
 
     def load_procedure(self, ident: Any) -> Any:
         """The procedure of a name; for an unknown name, one that raises the error."""
         try:
-            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places, self._name).java()
+            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self.places, self._name).java()
         except NotFound as missing:
             return MissingProcedure(self.bridge, missing).java()
 
@@ -327,7 +308,7 @@ class NativeProcedure(Implementation):
 
     def __init__(self, bridge: Bridge, procedure: Procedure, places: Places, catalog: str) -> None:
         super().__init__(bridge)
-        self._procedure, self._places, self._catalog = procedure, places, catalog
+        self._procedure, self.places, self._catalog = procedure, places, catalog
         self._table: str | None = None
 
     def spoken(self) -> Spoken:
@@ -366,7 +347,7 @@ class NativeProcedure(Implementation):
             for at, parameter in enumerate(self._procedure.parameters)
         }
         self._table = arguments.get("table")
-        context = self._places.context(engine_of(self.bridge.spark))
+        context = self.places.context(engine_of(self.bridge.spark))
         answer = self._procedure.call(context, arguments)
         results = self.bridge.new("java.util.ArrayList")
         results.add(RowsScan(self.bridge, self._procedure.name, answer.schema, answer.to_batches).java())
@@ -392,13 +373,8 @@ class NativeCatalog(Creating, Altering, Procedures):
 
     def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
-        self._name, self._places = name, places
+        self._name, self.places = name, places
         self._asked: dict[tuple[str, ...], str] = {}
-
-    @property
-    def places(self) -> Places:
-        """The tables' places."""
-        return self._places
 
     def to_string(self) -> str:
         """Java's toString."""
@@ -435,7 +411,7 @@ class NativeCatalog(Creating, Altering, Procedures):
 
     def table_exists(self, wanted: Any) -> bool:
         """Whether there is such a table."""
-        return self._places.exists(parts_of(wanted))
+        return self.places.exists(parts_of(wanted))
 
     def load_changelog(self, wanted: Any, *_range: Any) -> NoReturn:
         """Raises Refused: the counterpart of SQL's CHANGES is the change feed in Python.
@@ -462,21 +438,21 @@ class NativeCatalog(Creating, Altering, Procedures):
         """The place of a name; Spark's own exception if it only has to report a missing table."""
         parts = parts_of(wanted) if parts is None else parts
         try:
-            return self._places.find(parts, travel)
+            return self.places.find(parts, travel)
         except (NotFound, InvalidName) as missing:
-            if self._places.explains(parts, for_reading):
+            if self.places.explains(parts, for_reading):
                 raise
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
     def _table(self, place: Place, name: str, for_reading: bool = True) -> Any:
-        found = current_lookups(self.bridge)
+        found = _lookups.get(self.bridge.thread()) if _lookups else None  # None outside of a statement
         try:
             if found is None:
                 pin = resolve(place.location, place.spec)
             else:
                 pin = found.version(place, lambda: resolve(place.location, place.spec))
         except NotFound:
-            if not self._places.is_declared(place):
+            if not self.places.is_declared(place):
                 raise
             return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
         if place.metadata_table is None:
@@ -492,7 +468,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         ).java()
 
     def _properties(self, place: Place) -> dict[str, str]:
-        return shown_properties(self._places.properties(place), place)
+        return shown_properties(self.places.properties(place), place)
 
 
 class PathCatalog(NativeCatalog):

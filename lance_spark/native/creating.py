@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from lance_spark.catalog.staging import TableDefinition, make
+from lance_spark.catalog.staging import Stage, TableDefinition, Way, make
 from lance_spark.core.table_options import parse_write_options
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.jvm import answers, names
-from lance_spark.jvm.bridge import from_java, java_error
+from lance_spark.jvm.answers import Answer
+from lance_spark.jvm.bridge import Bridge, from_java, java_error
 from lance_spark.jvm.proxies import Implementation
-from lance_spark.native.places import parts_of
+from lance_spark.native.places import Place, Places, parts_of
 from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_options
-
-if TYPE_CHECKING:
-    from lance_spark.catalog.staging import Stage, Way
-    from lance_spark.jvm.answers import Answer
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.places import Place, Places
 
 FORMAT = "lance"
 _OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
@@ -33,7 +28,8 @@ class Creating(Implementation):
     """The part of a catalog that is Spark's ``StagingTableCatalog``."""
 
     _name: str
-    _places: Places
+    places: Places
+    load_table: Callable[..., Any]
 
     def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table without rows. Columns come in three forms; each Spark converts its known ones to the last."""
@@ -46,10 +42,6 @@ class Creating(Implementation):
     def create_table_like(self, ident: Any, given: Any, _source: Any) -> Any:
         """CREATE TABLE LIKE, since Spark 4.2: columns and properties come from Spark."""
         return self.create_table(ident, given)
-
-    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
-        """Implemented by the catalog."""
-        raise NotImplementedError
 
     def stage_create(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table created together with its rows."""
@@ -79,7 +71,7 @@ class Creating(Implementation):
         kept, options = self._settings(dict(properties))
         definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
         with self._spark_says(ident, way):
-            return self._places.stage(parts_of(ident), way, definition)
+            return self.places.stage(parts_of(ident), way, definition)
 
     def _settings(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """The properties to keep, and the options of the write."""
@@ -103,19 +95,19 @@ class Creating(Implementation):
         try:
             yield
         except AlreadyExists as taken:
-            if not self._places.exists(parts_of(ident)):
+            if not self.places.exists(parts_of(ident)):
                 raise  # a namespace has the name
             raise java_error(self.bridge.new(names.TABLE_EXISTS, ident)) from taken
         except NotFound as missing:
             parts = parts_of(ident)
-            if way == "replace" or len(parts) == 1 or self._places.explains(parts, False):
+            if way == "replace" or len(parts) == 1 or self.places.explains(parts, False):
                 raise  # Spark has already checked that a table to replace exists
             raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, ident.namespace())) from missing
 
     def drop_table(self, ident: Any) -> bool:
         """Drop a table with its files."""
         try:
-            self._places.drop(parts_of(ident))
+            self.places.drop(parts_of(ident))
         except NotFound:
             return False
         return True
@@ -130,7 +122,7 @@ class Creating(Implementation):
         if len(parts) > 1 and parts[0] == self._name:
             parts = parts[1:]
         try:
-            self._places.rename(parts_of(old), parts)
+            self.places.rename(parts_of(old), parts)
         except AlreadyExists as taken:
             raise java_error(self.bridge.new(names.TABLE_EXISTS, new)) from taken
 

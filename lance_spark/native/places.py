@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, TypeAlias
 
 from lance_spark.catalog import staging
 from lance_spark.catalog.entry_rules import readings
 from lance_spark.catalog.lookup import describe_table, read_name, table_exists
 from lance_spark.catalog.removing import drop_table, rename_table
 from lance_spark.catalog.rules import Catalog, Identifier, split_name
-from lance_spark.catalog.staging import (
-    DatasetStage,
-    NameStage,
-    Stage,
-    TableDefinition,
-    alter_properties,
-    read_properties,
-)
+from lance_spark.catalog.staging import DatasetStage, NameStage, Stage, TableDefinition
 from lance_spark.catalog.tables import alter_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import PREFIX
@@ -27,11 +20,9 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.jvm import names
+from lance_spark.jvm.bridge import Bridge
 from lance_spark.sql.procedures import Context
 from lance_spark.storage.resolving import dataset_at, read_path_name
-
-if TYPE_CHECKING:
-    from lance_spark.jvm.bridge import Bridge
 
 
 def parts_of(identifier: Any) -> list[str]:
@@ -81,50 +72,6 @@ class Place:
         return self.spec.branch
 
 
-class Places(Protocol):
-    """The tables of a catalog."""
-
-    def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
-        """The table, or the metadata table, of a name. Raises NotFound, InvalidName, InvalidOption, Refused."""
-        ...
-
-    def explains(self, parts: Sequence[str], for_reading: bool) -> bool:
-        """Whether an unknown name needs a better error than "no such table"."""
-        ...
-
-    def exists(self, parts: Sequence[str]) -> bool:
-        """Whether there is such a table, with or without data."""
-        ...
-
-    def is_declared(self, place: Place) -> bool:
-        """Whether the table has only a name, and no data yet."""
-        ...
-
-    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
-        """Begin to create or replace a table. Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused."""
-        ...
-
-    def drop(self, parts: Sequence[str]) -> None:
-        """Drop a table with its files. Raises NotFound, Refused."""
-        ...
-
-    def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
-        """Rename a table. Raises NotFound, AlreadyExists, InvalidName, Refused."""
-        ...
-
-    def properties(self, place: Place) -> dict[str, str]:
-        """A table's properties."""
-        ...
-
-    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
-        """Set and remove properties. Raises Refused."""
-        ...
-
-    def context(self, engine: Engine) -> Context:
-        """The context of procedures."""
-        ...
-
-
 def replaced_branch(place: Place, way: staging.Way, definition: TableDefinition) -> DatasetStage:
     """A branch that gets other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
     if way == "create":
@@ -143,7 +90,7 @@ class RootPlaces:
     catalog: Catalog
 
     def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
-        """As the catalog reads the name."""
+        """The table, or the metadata table, of a name. Raises NotFound, InvalidName, InvalidOption, Refused."""
         found = read_name(self.catalog, list(parts), travel)
         return Place(found.location, found.spec, found.metadata_table, found.table, self.options(found.table))
 
@@ -154,7 +101,10 @@ class RootPlaces:
         return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, "path": str(table)}
 
     def explains(self, parts: Sequence[str], _for_reading: bool) -> bool:
-        """A missing ref has near names, and a table without data has a job that is writing it."""
+        """Whether an unknown name needs a better error than "no such table".
+
+        A missing ref has near names, and a table without data has a job that is writing it.
+        """
         return MARK in split_name(list(parts)).name or self._is_table(parts)
 
     def exists(self, parts: Sequence[str]) -> bool:
@@ -174,13 +124,16 @@ class RootPlaces:
             return False
 
     def is_declared(self, place: Place) -> bool:
-        """Called only if there is no such version."""
+        """Whether the table has only a name, and no data yet. Called only if there is no such version."""
         if place.table is None or place.spec != RefSpec() or place.metadata_table is not None:
             return False
         return bool(describe_table(self.catalog, place.table).declared)
 
     def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
-        """Reserve the name of a new table, or find the table or the branch in the name, to replace it."""
+        """Begin to create a table, or to replace the table or the branch in the name.
+
+        Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused.
+        """
         place = self._at_ref(parts)
         if place is not None:
             return replaced_branch(place, way, definition)
@@ -201,11 +154,11 @@ class RootPlaces:
         return self.find(parts)
 
     def drop(self, parts: Sequence[str]) -> None:
-        """Drop a table with its files."""
+        """Drop a table with its files. Raises NotFound, Refused."""
         drop_table(self.catalog, self._whole_table(parts, "drop").parts)
 
     def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
-        """Rename a table, possibly into another namespace."""
+        """Rename a table, possibly into another namespace. Raises NotFound, AlreadyExists, InvalidName, Refused."""
         table = self._whole_table(parts, "rename")
         target = table.parent.child(new[0]).parts if len(new) == 1 else new  # as in other databases
         rename_table(self.catalog, table.parts, list(target))
@@ -296,12 +249,16 @@ class PathPlaces:
 
     def properties(self, place: Place) -> dict[str, str]:
         """The properties in the metadata of the table, on its branch."""
-        return read_properties(place.location, place.spec.branch) if place.is_branch else {}
+        return staging.read_properties(place.location, place.spec.branch) if place.is_branch else {}
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
         """As one version of the branch."""
-        alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
+        staging.alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
 
     def context(self, engine: Engine) -> Context:
         """No catalog."""
         return Context(engine, None, self.storage_options)
+
+
+Places: TypeAlias = RootPlaces | PathPlaces
+"""The tables of a catalog."""

@@ -6,26 +6,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict
 from lance_spark.format.schema import ROW_ADDRESS
 from lance_spark.jvm import names
-from lance_spark.jvm.bridge import plain
+from lance_spark.jvm.bridge import Bridge, plain
 from lance_spark.native.catalog import Branch, branch_of, looking_up
+from lance_spark.native.tables import StoredTable
 from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
 from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
 from lance_spark.write.pylance import kept_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from lance_spark.core.refs import PinnedVersion
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.tables import StoredTable
 
 _VERBS = ("UPDATE", "DELETE", "MERGE")
 _ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
@@ -224,13 +221,16 @@ def _target(root: Any) -> Any:
 
 
 def _expression(bridge: Bridge, value: Any) -> Any:
-    from pyspark.sql.functions import lit
-
-    return bridge.find(names.CHANGES_EXPRESSIONS).apply(getattr(lit(value), "_jc").node())  # noqa: B009
+    return bridge.find(names.CHANGES_EXPRESSIONS).apply(getattr(F.lit(value), "_jc").node())  # noqa: B009
 
 
 def _class(plan: Any) -> str:
     return str(plan.getClass().getName())
+
+
+def frame_of(bridge: Bridge, plan: Any) -> DataFrame:
+    """A DataFrame of a plan of Spark's."""
+    return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, plan), bridge.spark)
 
 
 # --- The analyzed form of a statement
@@ -266,12 +266,12 @@ class AnalyzedChange:
     @property
     def appends(self) -> bool:
         """Whether Spark turned it into a plain append of unmatched rows."""
-        return self._is(self.root, names.CHANGES_APPEND) or self._is(self.root, names.MAYBE_INSERT_ONLY)
+        return _class(self.root) == names.CHANGES_APPEND or _class(self.root) == names.MAYBE_INSERT_ONLY
 
     @cached_property
     def _command(self) -> str:
         """The statement, in Spark's words; empty for anything but ``WriteDelta``."""
-        return str(self.root.operation().command().toString()) if self._is(self.root, names.CHANGES_WRITE) else ""
+        return str(self.root.operation().command().toString()) if _class(self.root) == names.CHANGES_WRITE else ""
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -290,13 +290,13 @@ class AnalyzedChange:
         if self._command != "UPDATE" or self.condition == "true":
             return None
         query = self.root.query()
-        if not self._is(query, names.CHANGES_PROJECT):
+        if _class(query) != names.CHANGES_PROJECT:
             return None
         own = self.relation.outputSet()
         found = set()
         for each in self.bridge.items(query.projectList()):
-            value = each.child() if self._is(each, names.CHANGES_NAMED_VALUE) else each
-            if not self._is(value, names.CHANGES_COLUMN) or value.name() != each.name() or not own.contains(value):
+            value = each.child() if _class(each) == names.CHANGES_NAMED_VALUE else each
+            if _class(value) != names.CHANGES_COLUMN or value.name() != each.name() or not own.contains(value):
                 found.add(each.name())
         return frozenset(name for name in self.table.source.schema.names if name in found)
 
@@ -321,28 +321,26 @@ class AnalyzedChange:
 
         Empty for all rows.
         """
-        if self._is(self.root, names.CHANGES_DELETE):
+        if _class(self.root) == names.CHANGES_DELETE:
             return [] if self.root.condition().toString() == "true" else None
         with self.bridge.active():
             optimized = self.execution.optimizedPlan()
-        if not self._is(optimized, names.CHANGES_DELETE_BY_FILTERS):
+        if _class(optimized) != names.CHANGES_DELETE_BY_FILTERS:
             return None
         return [plain(self.bridge, each) for each in self.bridge.items(optimized.condition())]
 
     def actions(self) -> DataFrame:
         """The frame of actions, see lance_spark.rows.rules."""
-        from pyspark.sql.functions import coalesce, lit, monotonically_increasing_id
-
         rows = _Columns(self._data_frame(self._query))
-        fields = [rows.column(OPERATION, lit(INSERT)), rows.column(ROW_ADDRESS, lit(None).cast("bigint"))]
+        fields = [rows.column(OPERATION, F.lit(INSERT)), rows.column(ROW_ADDRESS, F.lit(None).cast("bigint"))]
         kept = kept_columns(self.table.source.stored, self.sets)
         for each in self.table.source.schema:
             if each.name not in kept:
-                fields.append(rows.column(each.name, lit(None).cast(each.dataType)))
+                fields.append(rows.column(each.name, F.lit(None).cast(each.dataType)))
         found = rows.frame.select(*fields)
         if self._deletes_what_matches:
             # Several source rows can have the same action. Inserts have no address, and all of them stay.
-            tell = coalesce(found[ROW_ADDRESS], -1 - monotonically_increasing_id())
+            tell = F.coalesce(found[ROW_ADDRESS], -1 - F.monotonically_increasing_id())
             found = found.withColumn(_FROM_SOURCE, tell).dropDuplicates([_FROM_SOURCE]).drop(_FROM_SOURCE)
         return found
 
@@ -350,16 +348,14 @@ class AnalyzedChange:
         """Whether it changes rows of these fragments, or, for a MERGE, whether a source row matches one."""
         if self._merge is None and self._command == "MERGE":
             return True
-        from pyspark.sql.functions import shiftright
-
         rows = _Columns(self._data_frame(self._query))
-        inside = shiftright(rows[ROW_ADDRESS], _FRAGMENT_BITS).isin([*fragments])
+        inside = F.shiftright(rows[ROW_ADDRESS], _FRAGMENT_BITS).isin([*fragments])
         if not rows.frame.where(inside).isEmpty():
             return True
         if self._merge is None:
             return False
         pairs = _Columns(self._data_frame(self._merge.child()))
-        inside = shiftright(pairs[ROW_ADDRESS], _FRAGMENT_BITS).isin([*fragments])
+        inside = F.shiftright(pairs[ROW_ADDRESS], _FRAGMENT_BITS).isin([*fragments])
         return not pairs.frame.where(
             inside & pairs[_FROM_TARGET].isNotNull() & pairs[_FROM_SOURCE].isNotNull()
         ).isEmpty()
@@ -368,7 +364,7 @@ class AnalyzedChange:
     def _merge(self) -> Any:
         """Spark's ``MergeRows``; None if there is none."""
         query = self.root.query()
-        return query if self._is(query, names.CHANGES_MERGE_ROWS) else None
+        return query if _class(query) == names.CHANGES_MERGE_ROWS else None
 
     @property
     def _deletes_what_matches(self) -> bool:
@@ -394,16 +390,9 @@ class AnalyzedChange:
         )
 
     def _data_frame(self, plan: Any) -> DataFrame:
-        from pyspark.sql import DataFrame
-
-        bridge = self.bridge
         if self.common is not None:
-            plan = bridge.new(names.CHANGES_WITH, plan, self.common)
-        return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, plan), bridge.spark)
-
-    @staticmethod
-    def _is(plan: Any, kind: str) -> bool:
-        return bool(plan.getClass().getName() == kind)
+            plan = self.bridge.new(names.CHANGES_WITH, plan, self.common)
+        return frame_of(self.bridge, plan)
 
 
 class _Columns:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -16,10 +16,8 @@ from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.format.schema import conform
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer, RowBytes
+from lance_spark.jvm.bridge import Bridge
 from lance_spark.jvm.proxies import Implementation
-
-if TYPE_CHECKING:
-    from lance_spark.jvm.bridge import Bridge
 
 Batches = Callable[[], "Iterable[pa.RecordBatch]"]
 

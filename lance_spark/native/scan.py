@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
@@ -18,8 +18,10 @@ from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.indexes.pylance import index_ends
 from lance_spark.jvm import answers, names
-from lance_spark.jvm.bridge import aggregates, columns, expression, parsed_schema, sort_key
+from lance_spark.jvm.answers import Answer
+from lance_spark.jvm.bridge import Bridge, aggregates, columns, expression, parsed_schema, sort_key
 from lance_spark.jvm.proxies import ChosenPredicates, Implementation
+from lance_spark.native.places import Place
 from lance_spark.native.rows import few_rows, internal_rows
 from lance_spark.native.tasks import ScanTask, input_partitions, reader_factory
 from lance_spark.pushdown.aggregates import (
@@ -45,11 +47,6 @@ from lance_spark.scan.read import (
     read_schema,
 )
 from lance_spark.scan.rules import ScanPartition, skip_rows
-
-if TYPE_CHECKING:
-    from lance_spark.jvm.answers import Answer
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.places import Place
 
 SMALL_ROWS = 100_000
 """Maximum rows of a table that counts as a dimension."""

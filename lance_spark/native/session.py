@@ -5,21 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
 
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.columns.rules import quoted_name
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Refused
-from lance_spark.jvm.bridge import propagate_exceptions
+from lance_spark.jvm.bridge import Bridge, propagate_exceptions
 from lance_spark.jvm.detection import catalogs, connect, connected
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.jvm.bridge import Bridge
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
 from lance_spark.columns.rules import quoted_name
-from lance_spark.core.ref_expressions import DEFAULT, MARK, parse_moment, parse_version_text
-from lance_spark.core.refs import MAIN, RefSpec, is_service_tag
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_moment, parse_version_text
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, is_service_tag
+from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.jvm import names
+from lance_spark.jvm.bridge import Bridge
 from lance_spark.log.log import log
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
-from lance_spark.native.row_statements import RowStatement
+from lance_spark.native.places import Place
+from lance_spark.native.row_statements import RowStatement, frame_of
+from lance_spark.native.scan import Source
+from lance_spark.native.session import Room
 from lance_spark.native.tables import NativeTable
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
@@ -31,20 +38,8 @@ from lance_spark.session.caches import refresh
 from lance_spark.sql import rules
 from lance_spark.sql.maintenance_procedures import CLEANUP, OPTIMIZE, cleanup_rows
 from lance_spark.sql.procedures import CREATE_BRANCH, CREATE_TAG, DROP_BRANCH, DROP_TAG, RESTORE, restore_rows
+from lance_spark.sql.rules import Args
 from lance_spark.storage.resolving import resolve
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.ref_expressions import TypedRef
-    from lance_spark.core.refs import PinnedVersion
-    from lance_spark.engine.local import Engine
-    from lance_spark.jvm.bridge import Bridge
-    from lance_spark.native.places import Place
-    from lance_spark.native.scan import Source
-    from lance_spark.native.session import Room
-    from lance_spark.sql.rules import Args
 
 Rows = Iterable[Mapping[str, Any]]
 _HISTORY = pa.schema(
@@ -297,12 +292,10 @@ def _behind(args: Args, used: int) -> Any:
 
 def data_frame(bridge: Bridge, source: Source) -> DataFrame:
     """A DataFrame pinned to the version."""
-    from pyspark.sql import DataFrame
-
     table = NativeTable(bridge, source, source.name).java()
     none = bridge.option(None)
     given = [table, none, none, bridge.options({})]
     if bridge.relation_arguments > len(given):
         given.append(none)  # no time travel: the version is in the table
     relation = bridge.find(names.RELATION).create(*given)
-    return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, relation), bridge.spark)
+    return frame_of(bridge, relation)

@@ -16,22 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.format.schema import conform_column
-from lance_spark.pushdown.filters import (
-    ALWAYS,
-    NEVER,
-    Call,
-    Column,
-    Expression,
-    PushedFilter,
-    as_spark_sends,
-    field_at,
-    plain_field,
-    spark_name,
-    translate,
-)
-from lance_spark.pushdown.filters import (
-    Literal as ExpressionsLiteral,
-)
+from lance_spark.pushdown import filters
+from lance_spark.pushdown.filters import Call, Column, Expression, PushedFilter
 from lance_spark.scan.rules import FragmentSize
 
 Function = Literal["COUNT_STAR", "COUNT", "SUM", "MIN", "MAX", "AVG"]
@@ -108,22 +94,22 @@ def plan_aggregates(
 
 def _may_overflow(average: Aggregate, schema: pa.Schema) -> bool:
     """Whether sums of the column can leave int64; those of 32 bits would need two billion rows of the largest."""
-    field = None if average.column is None else field_at(schema, average.column.path)
+    field = None if average.column is None else filters.field_at(schema, average.column.path)
     return field is None or (field.type.value_type if pt.is_dictionary(field.type) else field.type) == pa.int64()
 
 
 def _key_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
-    field = plain_field(schema, path)
-    return None if field is None else as_spark_sends(field.type)
+    field = filters.plain_field(schema, path)
+    return None if field is None else filters.as_spark_sends(field.type)
 
 
 def _partial(wanted: Aggregate, schema: pa.Schema) -> Partial | None:
     if wanted.function == "COUNT_STAR":
         return Partial("COUNT_STAR", (), pa.null(), pa.int64())
-    field = None if wanted.column is None or wanted.distinct else plain_field(schema, wanted.column.path)
+    field = None if wanted.column is None or wanted.distinct else filters.plain_field(schema, wanted.column.path)
     if field is None or wanted.column is None:
         return None
-    kind = as_spark_sends(field.type)
+    kind = filters.as_spark_sends(field.type)
     if wanted.function == "COUNT":
         return Partial("COUNT", wanted.column.path, kind or pa.null(), pa.int64())
     if kind is None or wanted.function == "AVG":
@@ -252,7 +238,7 @@ def _column(batch: pa.RecordBatch, path: tuple[str, ...], kind: pa.DataType) -> 
         found = pc.struct_field(found, list(path[1:]))
     if pt.is_null(kind):
         return pc.if_else(found.is_valid(), True, pa.scalar(None, pa.bool_()))
-    sent = as_spark_sends(found.type)
+    sent = filters.as_spark_sends(found.type)
     if sent is None:
         raise TypeError(f"{'.'.join(path)} is {found.type}, which the plan did not expect")
     return pc.cast(conform_column(found, pa.field(".".join(path), sent)), kind)
@@ -488,14 +474,16 @@ def ends_of(segments: Iterable[IndexEnds], kind: pa.DataType) -> Ends:
 def beyond(plan: AggregatePlan, ends: Mapping[str, Ends], schema: pa.Schema) -> PushedFilter | None:
     """A filter for the rows at least as far out as the ends, for any of the aggregates; None if an end is unknown."""
     conditions: list[Expression] = []
-    for partial in _extremes(plan):
+    for partial in plan.partials:
+        if partial.function not in _OPERATORS:
+            continue
         name, guess = partial.path[0], _guess(partial, ends)
-        kind = spark_name(schema.field(name).type)
+        kind = filters.spark_name(schema.field(name).type)
         if guess is None or kind is None:
             return None
-        conditions.append(Call(_OPERATORS[partial.function], (Column(partial.path), ExpressionsLiteral(guess, kind))))
+        conditions.append(Call(_OPERATORS[partial.function], (Column(partial.path), filters.Literal(guess, kind))))
     whole = conditions[0] if len(conditions) == 1 else Call("OR", tuple(conditions))
-    found = translate(whole, schema) if conditions else None
+    found = filters.translate(whole, schema) if conditions else None
     return found if found is not None and found.exact else None
 
 
@@ -519,10 +507,6 @@ def settled(
             return None
         columns.append(column.combine_chunks())
     return pa.RecordBatch.from_arrays(columns, schema=plan.output)
-
-
-def _extremes(plan: AggregatePlan) -> list[Partial]:
-    return [partial for partial in plan.partials if partial.function in _OPERATORS]
 
 
 def _guess(partial: Partial, ends: Mapping[str, Ends]) -> int | None:
@@ -557,7 +541,7 @@ def _numbers(kind: pa.DataType) -> pa.DataType:
 
 # --- Queries that the manifest alone answers
 
-_CONSTANT = (None, ALWAYS, NEVER)
+_CONSTANT = (None, filters.ALWAYS, filters.NEVER)
 """Filters that give the same result for all rows."""
 
 
@@ -568,6 +552,6 @@ def answer(plan: AggregatePlan, filter: str | None, fragments: Iterable[Fragment
     """
     if plan.groups or any(each.function != "COUNT_STAR" for each in plan.partials) or filter not in _CONSTANT:
         return None
-    rows = 0 if filter == NEVER else sum(fragment.live_rows for fragment in fragments)
+    rows = 0 if filter == filters.NEVER else sum(fragment.live_rows for fragment in fragments)
     columns = [pa.array([rows], pa.int64()) for _ in plan.partials]
     return pa.RecordBatch.from_arrays(columns, schema=plan.output)

@@ -109,7 +109,8 @@ class _Translator:
     def _leaf(self, expression: Expression, wanted: bool) -> str | None:
         expression = _plain(expression)
         if isinstance(expression, Literal):
-            return (ALWAYS if expression.value is wanted else NEVER) if _is_truth(expression) else None
+            is_truth = expression.value is None or isinstance(expression.value, bool)
+            return (ALWAYS if expression.value is wanted else NEVER) if is_truth else None
         if isinstance(expression, Column):
             return self._comparison("=", expression, Literal(wanted, "boolean"))
         if not isinstance(expression, Call):
@@ -162,17 +163,11 @@ class _Translator:
         return compared if wanted or compared is None else f"({compared} OR {column.is_null})"
 
     def _membership(self, column: Expression, values: tuple[Expression, ...], wanted: bool) -> str | None:
-        constants = []
-        reference: Reference | None = None
-        for each in values:
-            reference, value = self._constant(column, each)
-            if reference is None:
-                return None
-            constants.append(value)
-        if reference is None:
+        found = [self._constant(column, each) for each in values]
+        reference = found[-1][0] if found else None
+        if reference is None or any(other is None for other, _ in found):
             return None
-        listed = is_in if wanted else is_not_in
-        return listed(reference, constants)
+        return (is_in if wanted else is_not_in)(reference, [value for _, value in found])
 
     def _constant(self, column: Expression, constant: Expression) -> tuple[Reference | None, Any]:
         """The column and the constant compared with it; no column if their types differ."""
@@ -226,10 +221,6 @@ def _plain(expression: Expression) -> Expression:
     if isinstance(expression, Call) and expression.name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
         return Literal(expression.name == "ALWAYS_TRUE", "boolean")
     return expression
-
-
-def _is_truth(literal: Literal) -> bool:
-    return literal.value is None or isinstance(literal.value, bool)
 
 
 # --- One column compared with constants, as SQL that is true for exactly the rows where Spark's result is true
@@ -409,9 +400,6 @@ class Cast:
 
 Expression: TypeAlias = "Column | Literal | Call | Cast"
 
-ALWAYS_TRUE = Call("ALWAYS_TRUE")
-ALWAYS_FALSE = Call("ALWAYS_FALSE")
-
 
 def named_columns(expression: Expression) -> Iterator[str]:
     """Names of the top-level columns in an expression."""
@@ -469,10 +457,6 @@ def float_text(value: float, kind: pa.DataType) -> str:
     return f"CAST('{text}' AS {'DOUBLE' if pt.is_float64(kind) else 'FLOAT'})"
 
 
-def _boolean(value: bool, _kind: pa.DataType) -> str:
-    return "true" if value else "false"
-
-
 def _integer(value: int | Decimal, kind: pa.DataType) -> str | Outside:
     number = int(value)
     signed = pt.is_signed_integer(kind)
@@ -504,20 +488,12 @@ def _decimal(value: Decimal, kind: pa.DataType) -> str | Outside:
     return f"CAST('{value:f}' AS DECIMAL({kind.precision},{kind.scale}))"
 
 
-def _string(value: str, _kind: pa.DataType) -> str | None:
-    return quoted(value)
-
-
 def _binary(value: bytes, _kind: pa.DataType) -> str:
     return f"X'{bytes(value).hex()}'"
 
 
 def _fixed_binary(value: bytes, kind: pa.DataType) -> str | Outside:
     return _binary(value, kind) if len(value) == kind.byte_width else Outside.BETWEEN
-
-
-def _date(value: int, _kind: pa.DataType) -> str:
-    return f"CAST({int(value)} AS DATE)"
 
 
 def _timestamp(value: int, kind: pa.DataType) -> str | Outside | None:
@@ -535,16 +511,16 @@ def _timestamp(value: int, kind: pa.DataType) -> str | Outside | None:
 
 
 _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], str | Outside | None]], ...] = (
-    (pt.is_boolean, _boolean),
+    (pt.is_boolean, lambda value, _: "true" if value else "false"),
     (pt.is_integer, _integer),
     (pt.is_floating, _float),
     (pt.is_decimal128, _decimal),
-    (pt.is_string, _string),
-    (pt.is_large_string, _string),
+    (pt.is_string, lambda value, _: quoted(value)),
+    (pt.is_large_string, lambda value, _: quoted(value)),
     (pt.is_binary, _binary),
     (pt.is_large_binary, _binary),
     (pt.is_fixed_size_binary, _fixed_binary),
-    (pt.is_date32, _date),
+    (pt.is_date32, lambda value, _: f"CAST({int(value)} AS DATE)"),
     (pt.is_timestamp, _timestamp),
 )
 

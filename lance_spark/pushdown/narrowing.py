@@ -15,17 +15,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lance_spark.pushdown.filters import (
-    Call,
-    Cast,
-    Column,
-    Expression,
-    Literal,
-    conjunction,
-    field_at,
-    spark_name,
-    translate,
-)
+from lance_spark.pushdown import filters
+from lance_spark.pushdown.filters import Call, Cast, Column, Expression, Literal
 
 _CUTTING = frozenset({"Project", "Aggregate"})
 """Operators whose output has only the columns that they name."""
@@ -138,8 +129,8 @@ def _condition(leaf: Operator, schema: pa.Schema) -> Condition | None:
 def _filtered(found: Narrowing, conditions: Sequence[Condition], schema: pa.Schema) -> Narrowing:
     wanted = [_without_null_tests(condition.expression) for condition in conditions]
     whole = wanted[0] if len(wanted) == 1 else Call("OR", tuple(dict.fromkeys(wanted)))
-    pushed = translate(whole, schema)
-    sql = None if pushed is None else conjunction([pushed])
+    pushed = filters.translate(whole, schema)
+    sql = None if pushed is None else filters.conjunction([pushed])
     if sql is None:
         return found
     ids = tuple((read, *item) for read, each in enumerate(conditions) for item in sorted(each.ids.items()))
@@ -231,7 +222,8 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition | None:
     reader = _Reader(text, schema)
     try:
         expression = reader.condition(0)
-        reader.expect_end()
+        if reader.at != len(reader.text):
+            raise _Unclear
     except _Unclear:
         return None
     return Condition(expression, reader.ids, reader.words)
@@ -244,10 +236,6 @@ class _Reader:
     ids: dict[str, str] = field(default_factory=dict)
     words: bool = False
     at: int = 0
-
-    def expect_end(self) -> None:
-        if self.at != len(self.text):
-            raise _Unclear
 
     def condition(self, depth: int) -> Expression:
         part = self._part(depth)
@@ -357,8 +345,8 @@ class _Reader:
     def _kind(self, part: _Part) -> str | None:
         if isinstance(part, Cast):
             return part.target
-        found = field_at(self.schema, part.path) if isinstance(part, Column) else None
-        return None if found is None else spark_name(found.type)
+        found = filters.field_at(self.schema, part.path) if isinstance(part, Column) else None
+        return None if found is None else filters.spark_name(found.type)
 
     def _take(self, token: str) -> bool:
         found = self.text.startswith(token, self.at)

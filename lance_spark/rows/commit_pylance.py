@@ -133,7 +133,6 @@ def deletion_file_path(fragment: dict[str, Any]) -> str | None:
 # --- Rebasing a prepared change on a newer version
 
 _REPLACES = frozenset({"Overwrite", "Restore"})
-_REBASE_TYPES = {"array": 0, "bitmap": 1}
 
 
 class Added(NamedTuple):
@@ -209,7 +208,9 @@ class _Following:
         self._touched.update(zip(stay, looked_at, strict=True))
         for group in {moved[key] for key in pending if key in moved}:
             self._follow(group, snapshot)
-        self._note_new(pin, operation, before, after, {path for group in groups for path in group.new})
+        new = new_fragments(before, after, {path for group in groups for path in group.new})
+        if new:
+            self._added.append((Added(pin, new, operation == "Append"), tuple(after[key] for key in new)))
         self._last = snapshot
 
     def _read(self, pin: PinnedVersion) -> tuple[Snapshot, Transaction | None]:
@@ -243,7 +244,7 @@ class _Following:
             return np.setdiff1d(np.arange(fragment.physical_rows), before, assume_unique=True)
         found = json.loads(metadata)["deletion_file"]
         own = DeletionFile(
-            _REBASE_TYPES[found["file_type"]], found["read_version"], found["id"], found["num_deleted_rows"], None
+            _TYPES[found["file_type"]], found["read_version"], found["id"], found["num_deleted_rows"], None
         )
         after = _deleted(self._location, self._start, fragment._replace(deletion=own))
         return np.setdiff1d(after, before, assume_unique=True)
@@ -265,18 +266,6 @@ class _Following:
         for key in own:
             del self._touched[key]
         self._touched.update({key: _Touched(by_id[key], offsets) for key, offsets in found.items()})
-
-    def _note_new(
-        self,
-        pin: PinnedVersion,
-        operation: str,
-        before: dict[int, Fragment],
-        after: dict[int, Fragment],
-        moved: set[str],
-    ) -> None:
-        new = new_fragments(before, after, moved)
-        if new:
-            self._added.append((Added(pin, new, operation == "Append"), tuple(after[key] for key in new)))
 
     def result(self, head: PinnedVersion) -> Rebased:
         """The change for the last version looked at."""

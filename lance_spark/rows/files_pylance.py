@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,21 +20,13 @@ from lance_spark.rows.rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PAR
 from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, not_live, write_rows
+from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, cut_where, not_live, write_rows
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-_NO_PART: dict[str, Any] = {
-    "fragment": NEW,
-    "deleted": None,
-    "updated": None,
-    "metadata": None,
-    "operation": None,
-    "rows": 0,
-    "checksum": 0,
-    "twice": None,
-}
+_NO_PART: dict[str, Any] = {"fragment": NEW, "rows": 0, "checksum": 0}
+"""What is missing is null."""
 
 
 def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -47,7 +39,8 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     found = _Found()
     row_ids = StableRowIds(job.plan.location, job.start) if task.target.stable_row_ids else None
     kept = KeptColumns(task, row_ids)
-    for operation, run in groupby(_pieces(batches), key=lambda piece: piece[0]):
+    pieces = cut_where(batches, lambda batch: batch.column(OPERATION).to_numpy(zero_copy_only=False))
+    for operation, run in groupby(pieces, key=lambda piece: piece[0]):
         rows = (found.noted(operation, batch) for _, batch in run)
         if operation == DELETE:
             for _ in rows:
@@ -66,23 +59,9 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
                 row_ids.give(written, flat)
         for entry in written:
             part = {"metadata": json.dumps(entry), "operation": operation, "rows": entry["physical_rows"]}
-            yield _parts([{**_NO_PART, **part, "checksum": checksum(total)}])
+            yield pa.RecordBatch.from_pylist([{**_NO_PART, **part, "checksum": checksum(total)}], schema=PARTS)
             total = 0
-    yield _parts(found.parts())
-
-
-def _parts(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=PARTS)
-
-
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows, cut wherever the operation changes."""
-    for batch in batches:
-        operations = batch.column(OPERATION).to_numpy(zero_copy_only=False)
-        cuts = [0, *(np.flatnonzero(np.diff(operations)) + 1).tolist(), batch.num_rows]
-        for start, end in pairwise(cuts):
-            if end > start:
-                yield int(operations[start]), batch.slice(start, end - start)
+    yield pa.RecordBatch.from_pylist(found.parts(), schema=PARTS)
 
 
 class _Found:
@@ -123,13 +102,9 @@ class _Found:
 
     def parts(self) -> list[dict[str, Any]]:
         """PARTS of the fragments of the table."""
-        parts = [
-            {
-                **_NO_PART,
-                "fragment": key,
-                "deleted": self._deleted[key].serialize(),
-                "updated": self._updated[key].serialize(),
-            }
+        maps = {"deleted": self._deleted, "updated": self._updated}
+        parts: list[dict[str, Any]] = [
+            {**_NO_PART, "fragment": key, **{name: found[key].serialize() for name, found in maps.items()}}
             for key in sorted(self._updated)
         ]
         if parts:
@@ -163,7 +138,6 @@ def delete_offsets(location: DatasetLocation, pin: PinnedVersion, parts: pa.Tabl
     outcome = {
         "fragment": key,
         "metadata": metadata,
-        "operation": None,
         "deleted": len(deleted),
         "updated": len(updated),
         "rows": 0,
@@ -184,15 +158,11 @@ def without_rows(location: DatasetLocation, pin: PinnedVersion, fragment: int, o
         left = before.delete_rows(gone)
         live = before.count_rows()
     found = None if left is None else left.to_json()
-    after = 0 if found is None else before.physical_rows - _number_deleted(found)
+    deletion = None if found is None else found["deletion_file"]
+    after = 0 if found is None else before.physical_rows - (deletion["num_deleted_rows"] if deletion else 0)
     if live - after != len(gone):
         raise not_live(location, pin, fragment)
     return None if found is None else json.dumps(found)
-
-
-def _number_deleted(fragment: dict[str, Any]) -> int:
-    deletion = fragment["deletion_file"]
-    return int(deletion["num_deleted_rows"]) if deletion else 0
 
 
 def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, columns: tuple[str, ...]) -> dict[str, Any]:

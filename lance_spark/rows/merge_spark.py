@@ -12,44 +12,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
+from pyspark.sql.types import StructField, StructType
 
+from lance_spark.columns.spark import quoted
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption
 from lance_spark.format.schema import ROW_ADDRESS, row_width
+from lance_spark.rows import rules
 from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
-from lance_spark.rows.rules import (
-    DELETE,
-    INSERT,
-    MERGING,
-    OPERATION,
-    SOURCE,
-    TARGET,
-    UPDATE,
-    Case,
-    ChangeResult,
-    Clause,
-    Found,
-    can_be_looked_up,
-    check_clauses,
-    check_columns,
-    estimated_bytes,
-    inserts,
-    join_of,
-    uses_index,
-)
-from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression, quoted
+from lance_spark.rows.rules import Case, ChangeResult, Clause, Found
+from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression
 from lance_spark.scan.pylance import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
 if TYPE_CHECKING:
     Values = Mapping[str, str | Column]
@@ -76,31 +57,31 @@ class RowMerge:
 
     def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
         """Set all columns that the source has; other columns of the target stay."""
-        return self._with("matched", UPDATE, condition)
+        return self._with("matched", rules.UPDATE, condition)
 
     def when_matched_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
         """Set these columns, given as expressions by name."""
-        return self._with("matched", UPDATE, condition, set)
+        return self._with("matched", rules.UPDATE, condition, set)
 
     def when_matched_delete(self, condition: Condition | None = None) -> RowMerge:
         """Delete the target's row."""
-        return self._with("matched", DELETE, condition)
+        return self._with("matched", rules.DELETE, condition)
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> RowMerge:
         """Insert the source's row; columns that the source lacks are null."""
-        return self._with("not matched", INSERT, condition)
+        return self._with("not matched", rules.INSERT, condition)
 
     def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> RowMerge:
         """Insert a row of these values, expressions of the source by the target's column; other columns are null."""
-        return self._with("not matched", INSERT, condition, values)
+        return self._with("not matched", rules.INSERT, condition, values)
 
     def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
         """Set columns of rows of the target that no row of the source matches."""
-        return self._with("not matched by source", UPDATE, condition, set)
+        return self._with("not matched by source", rules.UPDATE, condition, set)
 
     def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> RowMerge:
         """Delete rows of the target that no row of the source matches."""
-        return self._with("not matched by source", DELETE, condition)
+        return self._with("not matched by source", rules.DELETE, condition)
 
     @refreshing
     def execute(self, message: str | None = None, retries: int = 0) -> ChangeResult:
@@ -114,14 +95,14 @@ class RowMerge:
 
     def change(self) -> RowChange:
         """The merge in the form the engine takes. Raises InvalidOption for invalid clauses."""
-        check_clauses(self.clauses)
+        rules.check_clauses(self.clauses)
         return RowChange(
             location=self.location,
             branch=self.branch,
-            verb=MERGING,
+            verb=rules.MERGING,
             actions=self._actions,
             meets=self._meets,
-            inserts_by_key=inserts(self.clauses),
+            inserts_by_key=rules.inserts(self.clauses),
             key=self.on if isinstance(self.on, tuple) else (),
             sets=self._sets,
         )
@@ -129,7 +110,7 @@ class RowMerge:
     @property
     def _sets(self) -> frozenset[str]:
         """Columns that updates may set."""
-        updates = [clause for clause in self.clauses if clause.action == UPDATE]
+        updates = [clause for clause in self.clauses if clause.action == rules.UPDATE]
         named = [self.source.columns if clause.values is None else clause.values for clause in updates]
         return frozenset(name for names in named for name in names)
 
@@ -142,10 +123,10 @@ class RowMerge:
         rows = TargetRows(self.spark, self.location)
         fields = {field.name: field for field in rows.schema(pin)}
         for clause in self.clauses:
-            check_columns(list(clause.values or ()), list(fields))
+            rules.check_columns(list(clause.values or ()), list(fields))
         self._check_sides(rows.schema(pin))
         kept = rows.kept(pin, self._sets)
-        how = join_of(self.clauses)
+        how = rules.join_of(self.clauses)
 
         def query(target: DataFrame) -> DataFrame:
             return self._merged(self._joined(target, how), fields, kept)
@@ -161,8 +142,8 @@ class RowMerge:
     def _check_sides(self, schema: StructType) -> None:
         """Raise Spark's error for a clause that names the side without its rows: every value would be null."""
         sides = {
-            "not matched": self.source.alias(SOURCE),
-            "not matched by source": probe(self.spark, schema).alias(TARGET),
+            "not matched": self.source.alias(rules.SOURCE),
+            "not matched by source": probe(self.spark, schema).alias(rules.TARGET),
         }
         for clause in self.clauses:
             given = [*(clause.values or {}).values(), *([] if clause.condition is None else [clause.condition])]
@@ -183,20 +164,23 @@ class RowMerge:
         chosen = joined.withColumn(_CLAUSE, index).where(F.col(_CLAUSE).isNotNull())
         operation = _by_clause([F.lit(clause.action) for clause in self.clauses])
         columns = [_by_clause([own[name] for own in values]).alias(name) for name in fields]
-        return chosen.select(operation.alias(OPERATION), F.col(f"{TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns)
+        return chosen.select(
+            operation.alias(rules.OPERATION), F.col(f"{rules.TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns
+        )
 
     def _joined(self, target: DataFrame, how: str) -> DataFrame:
-        source = self._marked().alias(SOURCE)
+        source = self._marked().alias(rules.SOURCE)
         if isinstance(self.on, tuple):
             condition = reduce(
-                lambda left, right: left & right, [quoted(name, TARGET) == quoted(name, SOURCE) for name in self.on]
+                lambda left, right: left & right,
+                [quoted(name, rules.TARGET) == quoted(name, rules.SOURCE) for name in self.on],
             )
         else:
             condition = expression(self.on)
-        return target.alias(TARGET).join(source, condition, how)
+        return target.alias(rules.TARGET).join(source, condition, how)
 
     def _applies(self, clause: Clause) -> Column:
-        here, there = F.col(f"{TARGET}.{ROW_ADDRESS}"), F.col(f"{SOURCE}.{_MARK}")
+        here, there = F.col(f"{rules.TARGET}.{ROW_ADDRESS}"), F.col(f"{rules.SOURCE}.{_MARK}")
         case = {
             "matched": here.isNotNull() & there.isNotNull(),
             "not matched": here.isNull(),
@@ -212,19 +196,19 @@ class RowMerge:
         Clauses that set a column to the same value share one Column.
         """
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
-        old = {name: quoted(name, TARGET) for name in fields if name not in kept}
-        whole = {name: quoted(name, SOURCE) for name in self.source.columns if name in fields}
-        if any(clause.values is None and clause.action != DELETE for clause in self.clauses):
+        old = {name: quoted(name, rules.TARGET) for name in fields if name not in kept}
+        whole = {name: quoted(name, rules.SOURCE) for name in self.source.columns if name in fields}
+        if any(clause.values is None and clause.action != rules.DELETE for clause in self.clauses):
             whole = assigned(joined, whole, fields)
         found = []
         for clause in self.clauses:
-            if clause.action == DELETE:
+            if clause.action == rules.DELETE:
                 found.append(nothing)
                 continue
             given = whole
             if clause.values is not None:
                 given = assigned(joined, {name: expression(value) for name, value in clause.values.items()}, fields)
-            found.append({**nothing, **(old if clause.action == UPDATE else {}), **given})
+            found.append({**nothing, **(old if clause.action == rules.UPDATE else {}), **given})
         return found
 
     def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
@@ -252,7 +236,7 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     stored = stored_schema(rows.location, pin)
     if stored.get_field_index(key) < 0 or key not in source.columns or not _are_plain(source.columns, schema.names):
         return False
-    if not can_be_looked_up(stored.field(key).type) or source.schema[key].dataType != schema[key].dataType:
+    if not rules.can_be_looked_up(stored.field(key).type) or source.schema[key].dataType != schema[key].dataType:
         return False
     known = rows_outside(rows.location, pin, key)
     if known is None:
@@ -265,19 +249,17 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     width = row_width(
         stored.field(name) if stored.get_field_index(name) >= 0 else given.field(name) for name in given.names
     )
-    size = estimated_bytes(_explained(rows, source))
-    return size is not None and uses_index(Found(known[0], known[1], size, width))
+    explained = rows.spark.sql("EXPLAIN COST SELECT * FROM {source}", source=source).first()
+    size = None if explained is None else rules.estimated_bytes(str(explained[0]))
+    return size is not None and rules.uses_index(Found(known[0], known[1], size, width))
 
 
 def _are_plain(source: Sequence[str], table: Sequence[str]) -> bool:
     """Whether columns beside the two sides, as structs, mean what they mean in a join."""
     folded = [name.lower() for name in source]
-    return len({*folded}) == len(folded) and {SOURCE, TARGET}.isdisjoint([*folded, *(name.lower() for name in table)])
-
-
-def _explained(rows: TargetRows, source: DataFrame) -> str:
-    row = rows.spark.sql("EXPLAIN COST SELECT * FROM {source}", source=source).first()
-    return "" if row is None else str(row[0])
+    return len({*folded}) == len(folded) and {rules.SOURCE, rules.TARGET}.isdisjoint(
+        [*folded, *(name.lower() for name in table)]
+    )
 
 
 def looked_up(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str, columns: Sequence[str]) -> DataFrame:
@@ -294,11 +276,11 @@ def looked_up(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str,
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with plainly():
-            yield from with_matches(lookup, (SOURCE, TARGET), batches)
+            yield from with_matches(lookup, (rules.SOURCE, rules.TARGET), batches)
 
     given = st.StructType([st.StructField(field.name, field.dataType) for field in source.schema])
-    schema = st.StructType([st.StructField(SOURCE, given), st.StructField(TARGET, target)])
+    schema = st.StructType([st.StructField(rules.SOURCE, given), st.StructField(rules.TARGET, target)])
     found = source.mapInArrow(run, schema)
-    own = [quoted(name, SOURCE).alias(name) for name in source.columns if name not in table.names]
-    theirs = [quoted(name, TARGET).alias(name) for name in target.names if name not in source.columns]
-    return found.select(SOURCE, TARGET, *own, *theirs)
+    own = [quoted(name, rules.SOURCE).alias(name) for name in source.columns if name not in table.names]
+    theirs = [quoted(name, rules.TARGET).alias(name) for name in target.names if name not in source.columns]
+    return found.select(rules.SOURCE, rules.TARGET, *own, *theirs)

@@ -12,43 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from lance_spark import errors
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Work
-from lance_spark.errors import (
-    Conflict,
-    InvalidOption,
-    LanceSparkError,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-    may_have_happened,
-)
 from lance_spark.format.contents import Fragment
-from lance_spark.rows.commit_pylance import (
-    DELETIONS,
-    Added,
-    DeletionItem,
-    Terms,
-    commit_deletions,
-    commit_rows,
-    delete_in_fragment,
-    discard,
-    find_commit,
-    rebase,
-)
+from lance_spark.rows import commit_pylance
+from lance_spark.rows.commit_pylance import Added, DeletionItem, Terms
 from lance_spark.rows.files_pylance import take_row
 from lance_spark.rows.rules import ChangeResult, Prepared
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter, count_rows, index_matches
-from lance_spark.storage import versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_still_there,
-    check_writable,
-    left_after,
-    overtaken,
-    overwrite_without_rows,
-)
+from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.write.pylance import read_target
 
@@ -81,10 +55,10 @@ def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: P
     if change.twice is None:
         return
     row = take_row(location, start, change.twice, key)
-    with suppress(StorageFailure):
-        discard(location, start.branch, [change])
+    with suppress(errors.StorageFailure):
+        commit_pylance.discard(location, start.branch, [change])
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-    raise Refused(
+    raise errors.Refused(
         f"Several rows of the source match the row with {shown}: the result would depend on their order. "
         "Nothing was changed.",
         hint="Give a source with one row for each key, e.g. source.dropDuplicates([...]).",
@@ -98,17 +72,10 @@ def finish(work: Finish) -> ChangeResult:
     are deleted. After most StorageFailures the outcome is unknown, and the files stay for cleanup.
     """
     tried: list[Prepared] = [work.change]
-    try:
+    undo = partial(commit_pylance.discard, work.location, work.start.branch, tried)
+    with commits.undone_on_failure(undo, "files that were written"):
         version, change = _commit(work, tried)
-    except LanceSparkError as failure:
-        if isinstance(failure, PermissionDenied) and failure.before_commit:
-            undo = partial(discard, work.location, work.start.branch, tried)
-            raise failure.saying(left_after(undo, "files that were written")) from None
-        if not may_have_happened(failure):
-            with suppress(StorageFailure):  # the first error is more useful
-                discard(work.location, work.start.branch, tried)
-        raise
-    with suppress(StorageFailure):
+    with suppress(errors.StorageFailure):
         _discard_replaced(work, tried, change)
     return _result(version, change)
 
@@ -116,12 +83,12 @@ def finish(work: Finish) -> ChangeResult:
 def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepared]:
     location, branch = work.location, work.start.branch
     seen = work.start.version
-    for left in attempts():
+    for left in commits.attempts():
         head = pin_latest(location, branch)
         change = work.change
         if head != work.start:
-            check_still_there(location, work.start)
-            rebased = rebase(location, work.start, head, work.change)
+            commits.check_still_there(location, work.start)
+            rebased = commit_pylance.rebase(location, work.start, head, work.change)
             change = rebased.change
             tried.append(change)
             _check_new_rows(work, rebased.added, seen)
@@ -129,19 +96,15 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
         if work.check is not None:
             work.check()
         try:
-            return commit_rows(location, head, change, work.terms), change
-        except (Conflict, StorageFailure) as failure:
+            return commit_pylance.commit_rows(location, head, change, work.terms), change
+        except (errors.Conflict, errors.StorageFailure) as failure:
             # The store may have taken the version and failed to confirm it: a second commit would duplicate its rows.
-            found = _look_for(work, head)
+            found = commit_pylance.find_commit(location, branch, head.version, work.terms.identity)
             if found is not None:
                 return found, change
-            if isinstance(failure, StorageFailure) or not left:
+            if isinstance(failure, errors.StorageFailure) or not left:
                 raise
-    raise overtaken(branch)
-
-
-def _look_for(work: Finish, head: PinnedVersion) -> PinnedVersion | None:
-    return find_commit(work.location, head.branch, head.version, work.terms.identity)
+    raise commits.overtaken(branch)
 
 
 def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
@@ -149,7 +112,7 @@ def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
     for entry in added:
         looks = work.meets is not None and (work.inserts_by_key or not entry.appended)
         if looks and entry.pin.version > seen and work.meets is not None and work.meets(entry.pin, entry.fragments):
-            raise Conflict(
+            raise errors.Conflict(
                 f"Rows that the change would have met were added, up to version {entry.pin}, while it was computed. "
                 "Nothing was changed.",
                 hint="Run it again, or use retries=3 to recompute it automatically.",
@@ -162,7 +125,7 @@ def _discard_replaced(work: Finish, tried: Sequence[Prepared], kept: Prepared) -
     for change in tried:
         left = {key: metadata for key, metadata in change.changed.items() if metadata not in used}
         if left:
-            discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
+            commit_pylance.discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
 
 
 def _result(version: PinnedVersion, change: Prepared) -> ChangeResult:
@@ -203,10 +166,12 @@ def delete_where(
     NotFound, Refused and Conflict; then nothing was changed.
     """
     if not predicate.strip():
-        raise InvalidOption("The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate.")
-    check_writable(location, branch)
+        raise errors.InvalidOption(
+            "The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate."
+        )
+    commits.check_writable(location, branch)
     deleting = _Deleting(location, predicate, engine)
-    for left in attempts():
+    for left in commits.attempts():
         head = pin_latest(location, branch)
         found = deleting.look(head)
         rows = sum(count for count, _ in found.values())
@@ -214,11 +179,11 @@ def delete_where(
             return DeleteResult(head, 0)
         try:
             hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
-            return DeleteResult(commit_deletions(location, head, predicate, hit, message), rows)
-        except Conflict:
+            return DeleteResult(commit_pylance.commit_deletions(location, head, predicate, hit, message), rows)
+        except errors.Conflict:
             if not left:
                 raise
-    raise overtaken(branch)
+    raise commits.overtaken(branch)
 
 
 def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> DeleteResult:
@@ -226,13 +191,13 @@ def truncate(location: DatasetLocation, branch: str | None, message: str | None 
 
     Raises NotFound, Refused and Conflict; then nothing was changed.
     """
-    check_writable(location, branch)
+    commits.check_writable(location, branch)
     start = pin_latest(location, branch)
     rows = count_rows(location, start)
     if not rows:
         return DeleteResult(start, 0)
     schema = read_target(location, start).schema
-    return DeleteResult(overwrite_without_rows(location, start, schema, message), rows)
+    return DeleteResult(commits.overwrite_without_rows(location, start, schema, message), rows)
 
 
 _Found = tuple[int, "str | None"]
@@ -243,9 +208,7 @@ class _Deleting:
     """Matches by fragment. Fragments that a concurrent commit left unchanged are not searched again."""
 
     def __init__(self, location: DatasetLocation, predicate: str, engine: Engine) -> None:
-        self._location = location
-        self._predicate = predicate
-        self._engine = engine
+        self._location, self._predicate, self._engine = location, predicate, engine
         self._known: dict[Fragment, _Found] = {}
 
     def look(self, head: PinnedVersion) -> Mapping[int, _Found]:
@@ -265,7 +228,9 @@ class _Deleting:
             work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
             runner = self._engine.for_work(OPERATION, work)
             items = [DeletionItem(self._location, head, fragment.id, self._predicate) for fragment in wanted]
-            table = runner.collect("delete", runner.flat_map("delete", items, delete_in_fragment, DELETIONS))
+            table = runner.collect(
+                "delete", runner.flat_map("delete", items, commit_pylance.delete_in_fragment, commit_pylance.DELETIONS)
+            )
             for row in table.to_pylist():
                 self._known[fragments[row["fragment"]]] = row["rows"], row["metadata"]
         return {key: self._known[fragment] for key, fragment in fragments.items()}

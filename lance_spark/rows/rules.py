@@ -33,7 +33,6 @@ DELETING, UPDATING, MERGING, REPLACING = "delete", "update", "merge", "replace"
 
 
 # --- The clauses of a merge, and checks of their combination
-# Pure.
 
 Case = Literal["matched", "not matched", "not matched by source"]
 Join = Literal["inner", "right", "left", "full"]
@@ -110,7 +109,6 @@ def _listed(known: Sequence[str]) -> str:
 
 
 # --- What tasks report about a change: a few small rows for each fragment
-# Pure.
 
 NEW = -1
 """Replaces the fragment's id in rows about a new one."""
@@ -202,7 +200,6 @@ def prepared(outcomes: Iterable[Mapping[str, Any]], update: int) -> Prepared:
 
 
 # --- The result of a change of rows
-# Pure.
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +240,6 @@ class ChangeResult(ShownInOneLine):
 
 
 # --- The task size for writing an action frame
-# Pure.
 
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DEFAULT = 64 * 2**20
@@ -262,7 +258,6 @@ def advisory_size(setting: str | None, share: float) -> int:
 
 
 # --- Whether a merge finds its rows through an index, or reads the keys of the whole table
-# Pure.
 
 LARGE_TABLE = 1_000_000
 """Minimum rows for using the index: reading the keys of fewer rows takes less than a second."""
@@ -306,7 +301,6 @@ def estimated_bytes(explained: str) -> float | None:
 
 
 # --- Which concurrent commits a change of rows can be combined with
-# Pure.
 #
 # A change is computed on one version and committed on a newer one. For every fragment that it touches, the question is
 # what became of the fragment. docs/changing-rows.md has the table for users.

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
+from pyspark.sql.types import StructType
 
 from lance_spark.columns.columns import update_filled_columns
 from lance_spark.columns.rules import (
     BackfillOptions,
+    ComputedColumns,
     UpdateSize,
     columns_are_cheaper,
     columns_may_be_cheaper,
     quoted_name,
 )
-from lance_spark.columns.spark import Asked, values_of
+from lance_spark.columns.spark import Asked, quoted, values_of
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -36,25 +39,10 @@ from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, row_width
 from lance_spark.indexes.pylance import describe_segments
+from lance_spark.rows import rules
 from lance_spark.rows.files_pylance import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, check_unambiguous, finish, new_terms
-from lance_spark.rows.rules import (
-    DELETE,
-    DELETING,
-    INSERT,
-    OPERATION,
-    OUTCOMES,
-    PARTS,
-    REPLACING,
-    TARGET,
-    UPDATE,
-    UPDATING,
-    ChangeResult,
-    Prepared,
-    advisory_size,
-    check_columns,
-    prepared,
-)
+from lance_spark.rows.rules import ChangeResult, Prepared
 from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition
@@ -63,12 +51,6 @@ from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.write.pylance import PartsJob, kept_columns, read_target
 from lance_spark.write.rules import WriteJob, WritePlan, append_schema, check_names
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from lance_spark.columns.rules import ComputedColumns
 
 
 @dataclass(frozen=True)
@@ -223,29 +205,29 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
     location, frame = change.location, change.actions(start)
     target = read_target(location, start)
     schema, kept = target.schema, kept_columns(target.schema, change.sets)
-    if change.verb == DELETING:
-        frame = frame.select(OPERATION, ROW_ADDRESS)
+    if change.verb == rules.DELETING:
+        frame = frame.select(rules.OPERATION, ROW_ADDRESS)
     else:
-        given = to_arrow(frame.drop(OPERATION, ROW_ADDRESS).schema)
+        given = to_arrow(frame.drop(rules.OPERATION, ROW_ADDRESS).schema)
         check_names(given, new=False)
         left_out = {name for name in kept if name not in given.names}
         schema = append_schema(pa.schema([field for field in schema if field.name not in left_out]), given)
         # Spark sizes tasks by the session's advisory size, however many rows there are: no tiny files.
-        frame = frame.hint("rebalance", OPERATION).sortWithinPartitions(OPERATION, ROW_ADDRESS)
+        frame = frame.hint("rebalance", rules.OPERATION).sortWithinPartitions(rules.OPERATION, ROW_ADDRESS)
     plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
     write = partial(write_parts, PartsJob(WriteJob(plan, start), target, kept))
-    parts = runner.map("write rows", frame, write, PARTS)
+    parts = runner.map("write rows", frame, write, rules.PARTS)
     fragments = len(fragment_sizes(location, start))
     tasks = min(fragments, _FEW_TASKS if fragments <= _FEW_FRAGMENTS else 2 * runner.parallelism)
 
     def delete(table: pa.Table) -> pa.Table:
         with plainly():
-            return delete_offsets(location, start, table.cast(PARTS))
+            return delete_offsets(location, start, table.cast(rules.PARTS))
 
     grouped = parts.repartition(max(1, tasks), "fragment").groupBy("fragment")
-    outcomes = grouped.applyInArrow(delete, to_spark(OUTCOMES))
+    outcomes = grouped.applyInArrow(delete, to_spark(rules.OUTCOMES))
     with _tasks_of(spark, _share(target.schema, schema.names, kept)):
-        return prepared(runner.collect("delete rows", outcomes).to_pylist(), UPDATE)
+        return rules.prepared(runner.collect("delete rows", outcomes).to_pylist(), rules.UPDATE)
 
 
 def _share(schema: pa.Schema, given: Sequence[str], kept: Sequence[str]) -> float:
@@ -262,7 +244,7 @@ def _tasks_of(spark: SparkSession, share: float) -> Iterator[None]:
         yield
         return
     with suppress(PySparkException):  # if users cannot change settings, there are fewer tasks
-        spark.conf.set(_ADVISORY, str(advisory_size(size, share)))
+        spark.conf.set(_ADVISORY, str(rules.advisory_size(size, share)))
     try:
         yield
     finally:
@@ -293,7 +275,7 @@ def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
     def actions(pin: PinnedVersion) -> DataFrame:
         return rows.select(pin, lambda target: _deleted(target, where))
 
-    return RowChange(location, branch, DELETING, actions, _meeting(rows, where), predicate=_text(where))
+    return RowChange(location, branch, rules.DELETING, actions, _meeting(rows, where), predicate=str(where))
 
 
 def update(
@@ -311,18 +293,18 @@ def update(
 
     def actions(pin: PinnedVersion) -> DataFrame:
         fields = {field.name: field for field in rows.schema(pin)}
-        check_columns(list(values), list(fields))
+        rules.check_columns(list(values), list(fields))
 
         def query(target: DataFrame) -> DataFrame:
             found = _matching(target, where)
             new = assigned(found, {name: expression(value) for name, value in values.items()}, fields)
             named = [name for name in fields if name in new or name not in rows.kept(pin, sets)]
             columns = [new.get(name, quoted(name)).alias(name) for name in named]
-            return found.select(F.lit(UPDATE).alias(OPERATION), F.col(ROW_ADDRESS), *columns)
+            return found.select(F.lit(rules.UPDATE).alias(rules.OPERATION), F.col(ROW_ADDRESS), *columns)
 
         return rows.select(pin, query)
 
-    return RowChange(location, branch, UPDATING, actions, _meeting(rows, where), sets=sets)
+    return RowChange(location, branch, rules.UPDATING, actions, _meeting(rows, where), sets=sets)
 
 
 def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Condition) -> RowChange:
@@ -330,26 +312,28 @@ def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Cond
     _check_condition(where)
     location, branch = place
     rows = TargetRows(spark, location)
-    checked = F.when(F.coalesce(expression(where), F.lit(False)), F.lit(INSERT)).otherwise(
+    checked = F.when(F.coalesce(expression(where), F.lit(False)), F.lit(rules.INSERT)).otherwise(
         F.raise_error(F.lit(_OUTSIDE)).cast("int")
     )
     address = F.lit(None).cast("bigint").alias(ROW_ADDRESS)
-    new = frame.alias(TARGET).select(checked.alias(OPERATION), address, *(quoted(name) for name in frame.columns))
+    new = frame.alias(rules.TARGET).select(
+        checked.alias(rules.OPERATION), address, *(quoted(name) for name in frame.columns)
+    )
 
     def actions(pin: PinnedVersion) -> DataFrame:
         old = rows.select(pin, lambda target: _deleted(target, where))
         nothing = [F.lit(None).alias(name) for name in frame.columns]
         return old.select("*", *nothing).union(new)
 
-    return RowChange(location, branch, REPLACING, actions, _meeting(rows, where))
+    return RowChange(location, branch, rules.REPLACING, actions, _meeting(rows, where))
 
 
 def _deleted(target: DataFrame, where: Condition) -> DataFrame:
-    return _matching(target, where).select(F.lit(DELETE).alias(OPERATION), F.col(ROW_ADDRESS))
+    return _matching(target, where).select(F.lit(rules.DELETE).alias(rules.OPERATION), F.col(ROW_ADDRESS))
 
 
 def _matching(target: DataFrame, where: Condition | None) -> DataFrame:
-    named = target.alias(TARGET)
+    named = target.alias(rules.TARGET)
     return named if where is None else named.where(expression(where))
 
 
@@ -363,10 +347,6 @@ def _meeting(rows: TargetRows, where: Condition | None) -> Callable[[PinnedVersi
 def _check_condition(where: Condition) -> None:
     if isinstance(where, str) and not where.strip():
         raise InvalidOption("The condition is empty.", hint="Give one such as id > 5; for all rows: 'true'.")
-
-
-def _text(where: Condition) -> str:
-    return where if isinstance(where, str) else str(where)
 
 
 # --- Values for columns, as SQL assigns them: cast to the column's type, or an error for those that do not fit
@@ -383,12 +363,6 @@ _FAMILIES: tuple[tuple[type[st.DataType], ...], ...] = (
 def expression(given: str | Column) -> Column:
     """A Column; text is parsed as SQL."""
     return F.expr(given) if isinstance(given, str) else given
-
-
-def quoted(name: str, side: str | None = None) -> Column:
-    """A column by its name, whatever characters are in it."""
-    whole = "`" + name.replace("`", "``") + "`"
-    return F.col(whole if side is None else f"{side}.{whole}")
 
 
 def assigned(rows: DataFrame, values: Mapping[str, Column], fields: Mapping[str, st.StructField]) -> dict[str, Column]:
@@ -497,10 +471,7 @@ class NarrowUpdate:
         if where is None:
             return sum(fragment.live_rows for fragment in fragment_sizes(self.location, pin))
 
-        def counted(target: DataFrame) -> DataFrame:
-            return target.where(where).agg(F.count("*"))
-
-        (row,) = rows.select(pin, counted).collect()
+        (row,) = rows.select(pin, lambda target: target.where(where).agg(F.count("*"))).collect()
         return int(row[0])
 
 

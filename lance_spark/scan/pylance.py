@@ -19,14 +19,8 @@ from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import is_blob
 from lance_spark.format.versions import Deletions, Snapshot
-from lance_spark.scan.rules import (
-    PROBE_LIMIT,
-    FragmentSize,
-    IndexMatches,
-    ScanPartition,
-    answering_indexes,
-    row_address_set,
-)
+from lance_spark.scan import rules
+from lance_spark.scan.rules import FragmentSize, IndexMatches, ScanPartition
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -114,16 +108,16 @@ def index_matches(scan: Scan) -> IndexMatches | None:
         "columns": [],
         "with_row_address": True,
         "filter": scan.filter,
-        "limit": PROBE_LIMIT + 1,
+        "limit": rules.PROBE_LIMIT + 1,
     }
     with translated(scan.location, "planning the filter"):
-        names = answering_indexes(dataset.scanner(**probe).explain_plan(True))
+        names = rules.answering_indexes(dataset.scanner(**probe).explain_plan(True))
         covered = (_covered if scan.pin.stamp is None else _kept_covered)(scan.location, scan.pin, names)
         if not covered:
             return None
         fragments = _fragments(dataset, sorted(covered))
         addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
-    if len(addresses) > PROBE_LIMIT:
+    if len(addresses) > rules.PROBE_LIMIT:
         return None
     keys, counts = np.unique(addresses.to_numpy() >> 32, return_counts=True)
     return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
@@ -186,7 +180,7 @@ def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition
         rows = partition.row_count if partition.limit is None else min(partition.limit, partition.row_count)
         return {**arguments, "offset": partition.first_row, "limit": rows}
     # Offset and limit count rows that passed the filter, so addresses limit the range of a filtered fragment.
-    allowed = row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
+    allowed = rules.row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
     return {**arguments, "row_addr_allowlist": allowed, "prefilter": True}
 
 
@@ -224,20 +218,14 @@ def read_deletions(location: DatasetLocation, pin: PinnedVersion, deletions: Del
 def parse_deletions(path: str, content: bytes) -> pa.Array:
     """The offsets in a deletion file (uint32, ascending). Raises CorruptData."""
     try:
-        return _bitmap(content) if path.endswith(".bin") else _arrow(content)
+        if path.endswith(".bin"):
+            from pyroaring import BitMap
+
+            return pa.array(BitMap.deserialize(content), pa.uint32())
+        table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+        return table[_OFFSETS].combine_chunks().sort()
     except (pa.ArrowException, ValueError, KeyError) as problem:
         raise CorruptData(f"The deletion file {path} is damaged: {problem}.") from None
-
-
-def _bitmap(content: bytes) -> pa.Array:
-    from pyroaring import BitMap
-
-    return pa.array(BitMap.deserialize(content), pa.uint32())
-
-
-def _arrow(content: bytes) -> pa.Array:
-    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
-    return table[_OFFSETS].combine_chunks().sort()
 
 
 # --- Rows and bytes of all fragments of a version, from its manifest
@@ -322,24 +310,8 @@ def _chosen(batch: pa.RecordBatch, fragment: int, offsets: pa.Array) -> pa.Recor
     return batch.filter(pc.is_in(batch.column(ADDRESS).cast(pa.uint64()), value_set=addresses))
 
 
-def read_columns(
-    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str], fragments: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """Some columns of all rows of some fragments, in any order."""
-    dataset = open_pinned(location, pin)
-    with translated(location, f"reading rows of {pin}"):
-        selected = [dataset.get_fragment(number) for number in fragments]
-        yield from dataset.scanner(columns=list(columns), fragments=selected).to_batches()
-
-
 def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> dict[int, int]:
     """Number of live rows of fragments, if the manifest does not record it."""
     dataset = open_pinned(location, pin)
     with translated(location, f"counting rows of {pin}"):
         return {number: int(dataset.get_fragment(number).count_rows()) for number in fragments}
-
-
-def stored_row_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
-    """The Arrow schema of a version, with blobs in their stored form."""
-    schema: pa.Schema = open_pinned(location, pin).schema
-    return schema

@@ -47,7 +47,8 @@ class PinnedRead:
 def read_schema(read: PinnedRead) -> pa.Schema:
     """Arrow schema of this read's rows, in the dataset's own types."""
     options = read.options
-    everything = pylance.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
+    names = tuple(pylance.schema_of(read.location, read.pin).names)
+    everything = pylance.schema_of(read.location, read.pin, _columns(read, names))
     paths = options.columns
     named = {ROW_ID, ROW_ADDRESS}.intersection(paths or ())
     if paths is not None and named:
@@ -113,7 +114,9 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
     """The fragments and sizes that a read involves. Raises as :func:`plan_read`."""
     options = read.options
     columns = _columns(read, tuple(name for name in schema.names if name not in (ROW_ID, ROW_ADDRESS)), schema)
-    width = row_width(schema) + _blob_bytes(read, columns)
+    width = row_width(schema)
+    if columns.blobs == "all_binary":  # beyond the types' estimate: blobs that are read whole
+        width += BLOB_BYTES * len(blob_names(read).intersection(columns.names))
     scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
     fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
     exact = options.filter is None
@@ -142,20 +145,9 @@ def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]
     return plan_scan(measured.fragments, request)
 
 
-def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
-    """Expected bytes per row beyond the types' estimate: blobs that are read whole."""
-    if columns.blobs != "all_binary":
-        return 0
-    return BLOB_BYTES * len(blob_names(read).intersection(columns.names))
-
-
 def blob_names(read: PinnedRead) -> frozenset[str]:
     """Names of the columns that are blobs."""
     return pylance.blob_columns(read.location, read.pin)
-
-
-def _all_names(read: PinnedRead) -> tuple[str, ...]:
-    return tuple(pylance.schema_of(read.location, read.pin).names)
 
 
 def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:

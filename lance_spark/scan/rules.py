@@ -187,7 +187,6 @@ def only_matching(fragments: Sequence[FragmentSize], matches: IndexMatches) -> l
 
 
 # --- Skipping the first rows of a plan
-# Pure.
 
 
 def skip_rows(

@@ -16,27 +16,9 @@ import pyarrow.compute as pc
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform_column
-from lance_spark.search.rules import (
-    APPROXIMATE,
-    CANDIDATES,
-    DISTANCE,
-    EXACT,
-    FOUND,
-    QUERY_INDEX,
-    SCORE,
-    SOURCE,
-    VALUE,
-    FlatTask,
-    SegmentTask,
-    Task,
-    TextTask,
-    WholeTask,
-    found,
-    fused,
-    measured,
-    nearest,
-)
-from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
+from lance_spark.search import rules
+from lance_spark.search.rules import FlatTask, SegmentTask, Task, TextTask, WholeTask
+from lance_spark.search.text_rules import BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
 from lance_spark.search.vector_rules import QueryVector, Vectors, as_vectors
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -120,34 +102,36 @@ def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
     dataset = open_pinned(work.location, work.pin)
     with translated(work.location, _SEARCHING):
         if isinstance(task, TextTask):
-            table, source, name = _by_text(dataset, work), FOUND, SCORE
+            table, source, name = _by_text(dataset, work), rules.FOUND, rules.SCORE
         else:
-            table, source, name = _by_vector(dataset, work, task), EXACT, DISTANCE
-            source = APPROXIMATE if isinstance(task, SegmentTask) else EXACT
+            table, source, name = _by_vector(dataset, work, task), rules.EXACT, rules.DISTANCE
+            source = rules.APPROXIMATE if isinstance(task, SegmentTask) else rules.EXACT
     if not table.num_rows:
         return  # For a query without words pylance returns a table without chunks, which Arrow can hardly handle.
     columns = {
-        SOURCE: pa.repeat(pa.scalar(source, pa.int8()), table.num_rows),
+        rules.SOURCE: pa.repeat(pa.scalar(source, pa.int8()), table.num_rows),
         ROW_ID: table[ROW_ID].cast(pa.int64()),
         ROW_ADDRESS: table[ROW_ADDRESS].cast(pa.int64()),
-        VALUE: table[name].cast(pa.float32()),
+        rules.VALUE: table[name].cast(pa.float32()),
     }
     # NaN and null: a zero vector has no direction, so no cosine distance.
-    kept = pa.table(columns).filter(pc.is_finite(columns[VALUE]))
-    yield from kept.cast(CANDIDATES).combine_chunks().to_batches()
+    kept = pa.table(columns).filter(pc.is_finite(columns[rules.VALUE]))
+    yield from kept.cast(rules.CANDIDATES).combine_chunks().to_batches()
 
 
 def finish_search(work: SearchWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that a search found, in order, from the candidates of all tasks; wide columns are read only now."""
-    table = pa.Table.from_batches(batches, CANDIDATES)
+    table = pa.Table.from_batches(batches, rules.CANDIDATES)
     if work.near is None:
-        ranked = measured(found(table, work.k), SCORE)
+        ranked = rules.measured(rules.found(table, work.k), rules.SCORE)
     else:
         kept = work.near.candidates(work.depth)
-        near = nearest(table, work.depth, kept, (lambda ids: exact_distances(work, ids)) if work.rescored else None)
-        ranked = measured(near, DISTANCE)
+        near = rules.nearest(
+            table, work.depth, kept, (lambda ids: exact_distances(work, ids)) if work.rescored else None
+        )
+        ranked = rules.measured(near, rules.DISTANCE)
         if work.text is not None:
-            ranked = fused(near, found(table, work.depth), work.k)
+            ranked = rules.fused(near, rules.found(table, work.depth), work.k)
     for start in range(0, ranked.num_rows, ROWS_AT_ONCE):
         part = ranked.slice(start, ROWS_AT_ONCE).combine_chunks()
         yield from conformed(work.wire, fetched(work, work.columns, part[ROW_ID].to_pylist()), part)
@@ -232,7 +216,7 @@ def _by_vector(dataset: lance.LanceDataset, work: SearchWork, task: Task) -> pa.
 
     def found(where: str | None) -> pa.Table:
         return dataset.scanner(
-            columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, filter=where, **scope
+            columns=[rules.DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, filter=where, **scope
         ).to_table()
 
     table = found(work.filter)
@@ -244,7 +228,7 @@ def _by_text(dataset: lance.LanceDataset, work: SearchWork) -> pa.Table:
 
     def found(where: str | None) -> pa.Table:
         return dataset.scanner(
-            columns=[SCORE],
+            columns=[rules.SCORE],
             with_row_id=True,
             with_row_address=True,
             full_text_query=query,
@@ -261,7 +245,7 @@ def _by_text(dataset: lance.LanceDataset, work: SearchWork) -> pa.Table:
 # --- Searches for many vectors at once; runs on executors
 
 _HITS = pa.schema(
-    [(QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (DISTANCE, pa.float32())]
+    [(rules.QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (rules.DISTANCE, pa.float32())]
 )
 _QUERIES = 1024
 """How many queries share one scan: rows that an index does not cover are read once for all of them."""
@@ -304,8 +288,8 @@ def _beside(work: JoinWork, batch: pa.RecordBatch, places: Vectors, hits: pa.Tab
     rows = fetched(work.search, work.search.columns, ids.tolist())
     if rows.num_columns:
         rows = rows.take(pa.array(where))
-    (right,) = conformed(work.search.wire, rows, hits.drop_columns([QUERY_INDEX]))
-    left = batch.take(pa.array(places[hits[QUERY_INDEX].to_numpy()]))
+    (right,) = conformed(work.search.wire, rows, hits.drop_columns([rules.QUERY_INDEX]))
+    left = batch.take(pa.array(places[hits[rules.QUERY_INDEX].to_numpy()]))
     added = [field.with_name(name) for field, name in zip(right.schema, work.names, strict=True)]
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *added]))
 
@@ -341,12 +325,14 @@ def _exact(dataset: Any, work: JoinWork, queries: Vectors, found: pa.Table) -> p
     """The candidates of an index, sorted by query, with exact distances."""
     near = work.search.near
     assert near is not None
-    bounds = np.searchsorted(found[QUERY_INDEX].to_numpy(), np.arange(len(queries) + 1))
+    bounds = np.searchsorted(found[rules.QUERY_INDEX].to_numpy(), np.arange(len(queries) + 1))
     ids = found[ROW_ID].to_numpy()
     candidates = [ids[begin:end] for begin, end in pairwise(bounds)]
     distances = np.concatenate(candidate_distances(dataset, near.column, near.metric, queries, candidates))
-    found = found.set_column(found.column_names.index(DISTANCE), DISTANCE, pa.array(distances, pa.float32()))
-    return found.filter(pc.is_finite(found[DISTANCE]))
+    found = found.set_column(
+        found.column_names.index(rules.DISTANCE), rules.DISTANCE, pa.array(distances, pa.float32())
+    )
+    return found.filter(pc.is_finite(found[rules.DISTANCE]))
 
 
 def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
@@ -355,14 +341,14 @@ def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
     table = _asked(dataset, work, asked, scope)
     if not asked["use_index"]:
         return table
-    counts = np.bincount(table[QUERY_INDEX].to_numpy(), minlength=len(queries))
+    counts = np.bincount(table[rules.QUERY_INDEX].to_numpy(), minlength=len(queries))
     short = np.flatnonzero([search.lacks(int(count), asked["k"]) for count in counts])
     if not len(short):
         return table
     again = _asked(dataset, work, {**asked, "q": queries[short]}, {**scope, "filter": LIVE})
-    places = pa.array(short[again[QUERY_INDEX].to_numpy()], pa.int64())
-    kept = table.filter(pc.invert(pc.is_in(table[QUERY_INDEX], pa.array(short))))
-    return pa.concat_tables([kept, again.set_column(0, QUERY_INDEX, places)])
+    places = pa.array(short[again[rules.QUERY_INDEX].to_numpy()], pa.int64())
+    kept = table.filter(pc.invert(pc.is_in(table[rules.QUERY_INDEX], pa.array(short))))
+    return pa.concat_tables([kept, again.set_column(0, rules.QUERY_INDEX, places)])
 
 
 def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
@@ -383,26 +369,26 @@ def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
 def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any], place: int = 0) -> pa.Table:
     """The rows found for several queries, or for the one at a place."""
     told = {"filter": work.search.filter, "prefilter": work.search.prefilter, **scope}
-    scanner = dataset.scanner(columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, **told)
+    scanner = dataset.scanner(columns=[rules.DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, **told)
     table = scanner.to_table()
     if not table.num_rows:
         return _HITS.empty_table()
-    if QUERY_INDEX not in table.column_names:
-        table = table.append_column(QUERY_INDEX, pa.repeat(place, table.num_rows))
+    if rules.QUERY_INDEX not in table.column_names:
+        table = table.append_column(rules.QUERY_INDEX, pa.repeat(place, table.num_rows))
     columns = {
-        QUERY_INDEX: table[QUERY_INDEX].cast(pa.int64()),
+        rules.QUERY_INDEX: table[rules.QUERY_INDEX].cast(pa.int64()),
         ROW_ID: table[ROW_ID].cast(pa.int64()),
         ROW_ADDRESS: table[ROW_ADDRESS].cast(pa.int64()),
-        DISTANCE: table[DISTANCE],
+        rules.DISTANCE: table[rules.DISTANCE],
     }
-    return pa.table(columns, _HITS).filter(pc.is_finite(table[DISTANCE]))
+    return pa.table(columns, _HITS).filter(pc.is_finite(table[rules.DISTANCE]))
 
 
 def _nearest(table: pa.Table, k: int) -> pa.Table:
     """The k nearest of each query, by distance and row id."""
-    order = [(QUERY_INDEX, "ascending"), (DISTANCE, "ascending"), (ROW_ID, "ascending")]
+    order = [(rules.QUERY_INDEX, "ascending"), (rules.DISTANCE, "ascending"), (ROW_ID, "ascending")]
     table = table.sort_by(order)
-    query = table[QUERY_INDEX].to_numpy()
+    query = table[rules.QUERY_INDEX].to_numpy()
     begins = np.searchsorted(query, query, side="left")
     ranks = np.arange(len(query)) - begins
     return table.filter(pa.array(ranks < k)).combine_chunks()
@@ -452,10 +438,10 @@ def _all_distances(vectors: pa.Array, metric: str, queries: Vectors) -> Distance
 
     copy = lance.write_dataset(pa.table({"v": vectors}), f"memory://{uuid.uuid4().hex}")
     asked = {"column": "v", "q": queries, "k": len(vectors), "metric": metric, "use_index": False}
-    told = copy.scanner(columns=[DISTANCE], with_row_address=True, nearest=asked).to_table()
+    told = copy.scanner(columns=[rules.DISTANCE], with_row_address=True, nearest=asked).to_table()
     matrix = np.full((len(queries), len(vectors)), np.nan, np.float32)
     places = told[ROW_ADDRESS].to_numpy().astype(np.int64)
-    matrix[told[QUERY_INDEX].to_numpy(), places] = told[DISTANCE].to_numpy()
+    matrix[told[rules.QUERY_INDEX].to_numpy(), places] = told[rules.DISTANCE].to_numpy()
     return matrix
 
 
@@ -489,12 +475,6 @@ def lance_query(query: TextQuery) -> Any:
         return lance.BoostQuery(
             lance_query(query.positive), lance_query(query.negative), negative_boost=query.negative_boost
         )
-    return _boolean(query)
-
-
-def _boolean(query: BooleanQuery) -> Any:
-    from lance import query as lance
-
     groups = (
         (lance.Occur.MUST, query.must),
         (lance.Occur.SHOULD, query.should),

@@ -22,31 +22,13 @@ from lance_spark.core.show import meant
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.format.metadata import Segment
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob, unknown_column
-from lance_spark.indexes.rules import (
-    HAMMING,
-    KINDS,
-    METRICS,
-    TEXT,
-    Rows,
-    covered,
-    described_kind,
-    find_column,
-    fitting_kinds,
-    task_groups,
-)
-from lance_spark.search.text_rules import (
-    MatchQuery,
-    PhraseQuery,
-    TextQuery,
-    Wording,
-    columns_of,
-    on_column,
-    parts,
-    text_query,
-)
+from lance_spark.indexes import rules
+from lance_spark.indexes.rules import Rows
+from lance_spark.search import text_rules
+from lance_spark.search.text_rules import MatchQuery, PhraseQuery, TextQuery, Wording
 
 RERANKS = ("rrf",)
-_METRICS = (*METRICS, HAMMING)
+_METRICS = (*rules.METRICS, rules.HAMMING)
 _ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns", "where")
 """Arguments of a search that are not options."""
 _HINTS = {
@@ -175,7 +157,7 @@ def parse_search(
         *_common(*common),
         chosen,
         None if vector is None else VectorPart(column, vector),  # type: ignore[arg-type]
-        None if text is None else TextPart(text_query(text, boosts, wording)),
+        None if text is None else TextPart(text_rules.text_query(text, boosts, wording)),
     )
 
 
@@ -192,7 +174,7 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     options = SearchOptions(**given)
     if isinstance(options.metric, str):
         metric = options.metric.lower()
-        options = replace(options, metric=METRICS[0] if metric == _EUCLIDEAN else metric)
+        options = replace(options, metric=rules.METRICS[0] if metric == _EUCLIDEAN else metric)
     for each in declared(SearchOptions):
         value = getattr(options, each.name)
         if each.kind == "number" and each.default is None:  # those of a text are checked with it
@@ -271,7 +253,6 @@ def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[s
 
 
 # --- The column and the index of a search
-# Pure.
 
 DISTANCE, SCORE, RELEVANCE = "_distance", "_score", "_relevance_score"
 QUERY_INDEX = "query_index"
@@ -292,13 +273,8 @@ class ColumnIndex:
 
     def uncovered(self, rows: Rows) -> list[int]:
         """Fragments with rows that it does not cover."""
-        known = covered(self.segments)
+        known = rules.covered(self.segments)
         return sorted(fragment for fragment, count in rows.items() if count and fragment not in known)
-
-
-def is_plain_text(type: pa.DataType) -> bool:
-    """Whether a column of that type holds one text per row."""
-    return bool(pt.is_string(type) or pt.is_large_string(type))
 
 
 def vector_index(
@@ -306,7 +282,7 @@ def vector_index(
 ) -> ColumnIndex | None:
     """The index of a column that serves a metric: the first one by name. ``settings`` are by index."""
     for name, segments in indexes.items():
-        kind = described_kind(segments[0].index_type)
+        kind = rules.described_kind(segments[0].index_type)
         fits = kind is not None and kind.is_vector and list(segments[0].columns) == [column]
         told = settings[name].get("metric")
         if fits and told is not None and metric in (None, told):
@@ -320,10 +296,10 @@ def bound_text(schema: pa.Schema, query: TextQuery, indexed: Sequence[str]) -> T
     Raises NotFound, SchemaMismatch, InvalidOption.
     """
     texts = [field.name for field in schema if _is_text(field.type)]
-    if None in columns_of(query):
-        query = on_column(query, the_only([name for name in texts if name in indexed] or texts, "text"))
-    for column in columns_of(query):
-        field = find_column(schema, str(column))
+    if None in text_rules.columns_of(query):
+        query = text_rules.on_column(query, the_only([name for name in texts if name in indexed] or texts, "text"))
+    for column in text_rules.columns_of(query):
+        field = rules.find_column(schema, str(column))
         if not _is_text(field.type):
             raise SchemaMismatch(
                 f"Column '{column}' is {field.type} and does not hold text.", hint=those("Text is", texts)
@@ -337,8 +313,8 @@ def text_indexes(
     """The text indexes, by column."""
     found: dict[str, ColumnIndex] = {}
     for name, segments in indexes.items():
-        kind = described_kind(segments[0].index_type)
-        if kind is not None and kind.family == TEXT and len(segments[0].columns) == 1:
+        kind = rules.described_kind(segments[0].index_type)
+        if kind is not None and kind.family == rules.TEXT and len(segments[0].columns) == 1:
             found.setdefault(segments[0].columns[0], ColumnIndex(name, settings[name], tuple(segments)))
     return found
 
@@ -347,13 +323,13 @@ def later_fragments(index: ColumnIndex, rows: Rows) -> list[int]:
     """Fragments with rows whose segments were built for a later version than the first segments."""
     built = {segment.uuid: segment.dataset_version or 0 for segment in index.segments}
     first = min(built.values())
-    later = covered(segment for segment in index.segments if built[segment.uuid] > first)
+    later = rules.covered(segment for segment in index.segments if built[segment.uuid] > first)
     return sorted(fragment for fragment in later if rows.get(fragment))
 
 
 def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
     """Raise InvalidOption for a phrase in a column whose index has no word positions."""
-    for part in parts(query):
+    for part in text_rules.parts(query):
         index = indexes.get(str(part.column)) if isinstance(part, PhraseQuery) else None
         if index is not None and index.settings.get("with_position") is False:
             raise InvalidOption(
@@ -369,7 +345,7 @@ def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
 
     ``lacking`` are columns with rows that no index covers, and whether they have an index at all.
     """
-    for part in parts(query):
+    for part in text_rules.parts(query):
         if not isinstance(part, MatchQuery) or not part.fuzziness or part.column is None or part.column not in lacking:
             continue
         index = lacking[part.column]
@@ -393,7 +369,7 @@ def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:
 def no_index(column: str, type: pa.DataType, family: str, metric: str | None = None) -> NotFound:
     """The error for fast=True without an index of that family."""
     of = f" for the metric {metric}" if metric else ""
-    kinds = ", ".join(kind for kind in fitting_kinds(type) if KINDS[kind].family == family)
+    kinds = ", ".join(kind for kind in rules.fitting_kinds(type) if rules.KINDS[kind].family == family)
     make = f"Create one: t.indexes.create('{column}', kind=...), of {kinds}; or leave" if kinds else "Leave"
     return NotFound(
         f"Column '{column}' has no {family} index{of} here, and fast=True searches nothing else.",
@@ -432,11 +408,10 @@ def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Seq
 def _is_text(type: pa.DataType) -> bool:
     if pt.is_list(type) or pt.is_large_list(type):
         return _is_text(type.value_type)
-    return is_plain_text(type)
+    return rules.is_text(type)
 
 
 # --- The default column
-# Pure.
 
 
 def the_only(names: Sequence[str], what: str) -> str:
@@ -456,7 +431,6 @@ def those(what: str, names: Sequence[str]) -> str:
 
 
 # --- The tasks of a search
-# Pure.
 #
 # A vector is searched for in segments of an index, which yield candidates with approximate distances, and in groups of
 # fragments that no segment covers, which yield exact ones. pylance does the same in one process; the tasks together
@@ -499,7 +473,7 @@ def vector_tasks(
     tasks: list[Task] = [SegmentTask(names) for names in _packed(live, side_by_side)]
     amount = sum(rows[fragment] for fragment in flat) * width
     count = max(1, min(len(flat), side_by_side, round(amount / FLAT_BYTES)))
-    tasks += [FlatTask(tuple(group)) for group in task_groups(flat, rows, count)]
+    tasks += [FlatTask(tuple(group)) for group in rules.task_groups(flat, rows, count)]
     return tuple(tasks)
 
 

@@ -21,47 +21,16 @@ from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
 from lance_spark.indexes.indexes import Look, look_at
 from lance_spark.indexes.pylance import all_details
-from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
+from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, is_text, settings_of
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, ReadPlan, plan_read, read_schema
+from lance_spark.search import rules, vector_rules
 from lance_spark.search.duplicate_rules import Signer
 from lance_spark.search.duplicates_pylance import DuplicatesWork
 from lance_spark.search.pylance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
-from lance_spark.search.rules import (
-    CANDIDATES,
-    DISTANCE,
-    QUERY_INDEX,
-    RELEVANCE,
-    SCORE,
-    ColumnIndex,
-    SearchRequest,
-    Task,
-    TextTask,
-    WholeTask,
-    bound_text,
-    bytes_to_look_at,
-    check_fuzzy,
-    check_measures,
-    check_phrases,
-    is_plain_text,
-    later_fragments,
-    no_index,
-    shown_columns,
-    text_indexes,
-    vector_index,
-    vector_tasks,
-)
+from lance_spark.search.rules import ColumnIndex, SearchRequest, Task, TextTask, WholeTask
 from lance_spark.search.text_rules import TextQuery, columns_of
-from lance_spark.search.vector_rules import (
-    QueryVector,
-    as_vector,
-    check_alone,
-    check_direction,
-    check_refined,
-    effective_metric,
-    has_several,
-    vector_column,
-)
+from lance_spark.search.vector_rules import QueryVector
 from lance_spark.storage.datasets import open_pinned
 
 OPERATION = "search"
@@ -94,7 +63,7 @@ class PreparedSearch:
         width = row_width([self.field]) if self.field is not None else 0.0
         segments = self.index.segments if self.index is not None else ()
         flat_rows = sum(rows[fragment] for fragment in self.flat)
-        return Work(read_bytes=bytes_to_look_at(segments, flat_rows, width, filtered) + self.text_bytes)
+        return Work(read_bytes=rules.bytes_to_look_at(segments, flat_rows, width, filtered) + self.text_bytes)
 
 
 def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
@@ -104,10 +73,10 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
     """
     look = look_at(location, pin)
     options = request.options
-    measures = [DISTANCE] * (request.vector is not None) + [SCORE] * (request.text is not None)
-    measures += [RELEVANCE] * request.is_hybrid
-    check_measures(look.schema, [name for name in measures if name != RELEVANCE])
-    columns = shown_columns(look.schema, request.columns, measures)
+    measures = [rules.DISTANCE] * (request.vector is not None) + [rules.SCORE] * (request.text is not None)
+    measures += [rules.RELEVANCE] * request.is_hybrid
+    rules.check_measures(look.schema, [name for name in measures if name != rules.RELEVANCE])
+    columns = rules.shown_columns(look.schema, request.columns, measures)
     schema = found_schema(look.schema, columns, measures)
     if request.filter is not None:
         check_filter(Scan(location, pin, ScanColumns(()), request.filter))
@@ -134,13 +103,15 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
 def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
     """Check a search whose vectors come later. Raises the errors of :func:`prepare_search`."""
     prepared = prepare_search(location, pin, request)
-    if QUERY_INDEX in prepared.look.schema.names:
+    if rules.QUERY_INDEX in prepared.look.schema.names:
         raise SchemaMismatch(
-            f"The table has a column '{QUERY_INDEX}', a name that pylance needs for a search for many vectors.",
-            hint=hints.of("Rename it: ", hints.rename_column(QUERY_INDEX), "; or search for one vector at a time."),
+            f"The table has a column '{rules.QUERY_INDEX}', a name that pylance needs for a search for many vectors.",
+            hint=hints.of(
+                "Rename it: ", hints.rename_column(rules.QUERY_INDEX), "; or search for one vector at a time."
+            ),
         )
     assert prepared.field is not None
-    check_alone(prepared.field)
+    vector_rules.check_alone(prepared.field)
     # A join compares its candidates by exact distances in its own way.
     return replace(prepared, work=replace(prepared.work, rescored=False))
 
@@ -157,7 +128,7 @@ def carry_out(prepared: PreparedSearch, wire: pa.Schema, runner: Runner) -> Fram
         work = replace(work, rescored=False)
     else:
         tasks = plan_tasks(prepared, runner.parallelism)
-    frame = runner.flat_map("search", tasks, partial(find_candidates, work), CANDIDATES)
+    frame = runner.flat_map("search", tasks, partial(find_candidates, work), rules.CANDIDATES)
     return runner.reduce("rank what was found", frame, partial(finish_search, work), wire)
 
 
@@ -173,10 +144,10 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
     if work.near is None or not work.prefilter:
         return _whole(work)
     assert prepared.field is not None
-    if work.near.indexed and has_several(prepared.field):
+    if work.near.indexed and vector_rules.has_several(prepared.field):
         return _whole(work)  # Approximate distances of different segments cannot be compared.
     segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
-    tasks = vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
+    tasks = rules.vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
     return (*tasks, TextTask()) if work.text is not None else tasks
 
 
@@ -188,15 +159,15 @@ def _whole(work: SearchWork) -> tuple[Task, ...]:
 def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSearch:
     look, options = prepared.look, request.options
     assert request.vector is not None
-    field = vector_column(look.schema, request.vector.column)
+    field = vector_rules.vector_column(look.schema, request.vector.column)
     check_metric(field.name, field.type, options.metric)
     index = None
     if options.use_index:
-        index = vector_index(look.indexes, _all_settings(look), field.name, options.metric)
+        index = rules.vector_index(look.indexes, _all_settings(look), field.name, options.metric)
     if index is None and options.fast:
-        raise no_index(field.name, field.type, VECTOR, options.metric)
-    metric = effective_metric(options.metric, index, field)
-    if not check_refined(field, index, options.refine_factor, options.fast):
+        raise rules.no_index(field.name, field.type, VECTOR, options.metric)
+    metric = vector_rules.effective_metric(options.metric, index, field)
+    if not vector_rules.check_refined(field, index, options.refine_factor, options.fast):
         index = None
     candidates = request.depth * (options.refine_factor or 1)
     if options.ef is not None and options.ef < candidates:
@@ -208,27 +179,29 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
     near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
     every = [fragment for fragment, count in look.rows.items() if count]
     flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
-    rescored = index is not None and (bool(flat) or options.refine_factor is not None) and not has_several(field)
+    rescored = (
+        index is not None and (bool(flat) or options.refine_factor is not None) and not vector_rules.has_several(field)
+    )
     work = replace(prepared.work, near=near, rescored=rescored)
     if request.vector.values is not None:
-        values = as_vector(request.vector.values, field)
-        check_direction(values, metric)
+        values = vector_rules.as_vector(request.vector.values, field)
+        vector_rules.check_direction(values, metric)
         work = replace(work, query=QueryVector.of(values))
     return replace(prepared, work=work, index=index, flat=flat, field=field)
 
 
 def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
     look = prepared.look
-    indexes = text_indexes(look.indexes, _all_settings(look))
-    bound = bound_text(look.schema, query, list(indexes))
+    indexes = rules.text_indexes(look.indexes, _all_settings(look))
+    bound = rules.bound_text(look.schema, query, list(indexes))
     left: dict[str, int] = {}
     for column in map(str, columns_of(bound)):
         if column not in indexes and prepared.work.fast:
-            raise no_index(column, find_column(look.schema, column).type, TEXT)
+            raise rules.no_index(column, find_column(look.schema, column).type, TEXT)
         flat = indexes[column].uncovered(look.rows) if column in indexes else look.rows
         left[column] = 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat)
-    check_fuzzy(bound, {column: column in indexes for column, rows in left.items() if rows})
-    check_phrases(bound, indexes)
+    rules.check_fuzzy(bound, {column: column in indexes for column, rows in left.items() if rows})
+    rules.check_phrases(bound, indexes)
     for index in indexes.values():
         if index.segments[0].columns[0] in columns_of(bound):
             _check_words(look, index)
@@ -240,7 +213,7 @@ def _check_words(look: Look, index: ColumnIndex) -> None:
 
     With stable row ids, a changed row is in a later segment, and also under the same id in the earlier one.
     """
-    later = later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
+    later = rules.later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
     if later and has_changed_rows(look.location, look.pin, later):
         raise Refused(
             f"The index '{index.name}' was extended after rows may have been changed: it would still find these by "
@@ -289,13 +262,13 @@ def prepare_duplicates(
     schema = open_pinned(location, pin).schema
     if schema.get_field_index(column) < 0:
         raise unknown_column(column, schema.names)
-    if not is_plain_text(schema.field(column).type):
+    if not is_text(schema.field(column).type):
         raise SchemaMismatch(f"Column '{column}' is {schema.field(column).type} and does not hold text.")
     if where is not None:
         check_filter(Scan(location, pin, ScanColumns(()), where))
     if ROW_ADDRESS in columns:
         raise InvalidOption(f"Pairs have no {ROW_ADDRESS}.", hint=f"They always have {ROW_ID}.")
-    names = tuple(name for name in shown_columns(schema, columns, ()) if name != ROW_ID)
+    names = tuple(name for name in rules.shown_columns(schema, columns, ()) if name != ROW_ID)
     row = found_schema(schema, (ROW_ID, *names), ())
     return DuplicatesWork(location, pin, column, where, names, signer, threshold, row)
 

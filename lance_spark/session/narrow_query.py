@@ -7,6 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakSet
 
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lance_spark.format.schema import ROW_ID
@@ -101,15 +102,13 @@ def read_options(found: Narrowing, spark_schema: StructType) -> dict[str, object
 
 def with_all_columns(frame: DataFrame, found: Narrowing, spark_schema: StructType) -> DataFrame:
     """The narrowed read with the schema of the whole: the query can still name columns that its plan dropped."""
-    from pyspark.sql import functions as f
-
     if found.columns is None:
         return frame
     read = set(_read(found.columns, spark_schema))
 
     def column(field: StructField) -> Column:
         if field.name in read:
-            return f.col("`" + field.name.replace("`", "``") + "`")
+            return F.col("`" + field.name.replace("`", "``") + "`")
         return _stand_in(field).alias(field.name)
 
     return frame.select(*map(column, spark_schema))
@@ -128,10 +127,8 @@ def _read(columns: Sequence[str], spark_schema: StructType) -> list[str]:
 
 
 def _stand_in(field: StructField) -> Column:
-    from pyspark.sql import functions as f
-
     value = None if field.nullable else _STAND_INS[field.dataType.simpleString()]
-    return f.lit(value).cast(field.dataType)
+    return F.lit(value).cast(field.dataType)
 
 
 def _explain(spark: SparkSession, frame: DataFrame) -> str:

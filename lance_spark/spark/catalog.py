@@ -4,80 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark.catalog import lookup, migrate, removing, tables
 from lance_spark.catalog.lookup import describe_table, list_tables, open_catalog, open_table, table_exists
+from lance_spark.catalog.migrate import Migration
 from lance_spark.catalog.overview import look_at_catalog
-from lance_spark.catalog.rules import identify_table, quoted_view, view_names
+from lance_spark.catalog.removing import Renamed
+from lance_spark.catalog.rules import (
+    Catalog,
+    Mode,
+    Name,
+    NamespaceInfo,
+    Page,
+    Removed,
+    TableInfo,
+    identify_table,
+    quoted_view,
+    view_names,
+)
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.datasource.datasource import register
-from lance_spark.disk_usage.lake import catalog_storage
-from lance_spark.engine.session_spark import check_places, engine_of, needed_session, session_or_none
+from lance_spark.disk_usage.disk_usage import catalog_storage
+from lance_spark.disk_usage.report import CatalogStorage
+from lance_spark.engine.session_spark import Where, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
-from lance_spark.maintenance.spark import maintain_tables_of
+from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.maintenance.spark import Policy, maintain_tables_of
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.table import LanceTable
 
-if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lance_spark.catalog.migrate import Migration
-    from lance_spark.catalog.removing import Renamed
-    from lance_spark.catalog.rules import Catalog, Identifier, Mode, Name, NamespaceInfo, Page, Removed, TableInfo
-    from lance_spark.disk_usage.report import CatalogStorage
-    from lance_spark.engine.session_spark import Where
-    from lance_spark.maintenance.report import MaintenanceReport
-    from lance_spark.maintenance.spark import Policy
-
-# --- ``catalog.storage()`` and ``catalog.maintain()``: sizes and upkeep of all tables
+SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
 
-class CatalogUpkeep:
-    """Verbs of a catalog over all of its tables."""
-
-    catalog: Catalog
-    _spark: SparkSession | None
-
-    def storage(self, namespace: Name = "", where: Where = "auto") -> CatalogStorage:
-        """The size of each table: one row per table, the largest first; or of those in a namespace and below it.
-
-        If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
-        with its error. Raises NotFound, StorageFailure.
-        """
-        session = session_or_none(self._spark)  # threads of a pool have no active session
-        report = catalog_storage(self.catalog, engine_of(session, where), namespace)
-        return report if session is None else replace(report, frame=partial(data_frame, session))
-
-    def maintain(
-        self,
-        policy: Policy | None = None,
-        execute: bool = False,
-        where: Where = "auto",
-        limit: str | timedelta | None = None,
-    ) -> MaintenanceReport:
-        """Run upkeep of all tables side by side: check, compaction, indexes, expiry of refs, cleanup; the catalog last.
-
-        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
-        ``execute`` the report lists what would be done. No step begins after ``limit``, such as ``"2h"``; with it the
-        most valuable table comes first. Failures are listed in the report. Raises InvalidOption, NotFound,
-        StorageFailure.
-        """
-        return maintain_tables_of(self._spark, self.catalog, policy, execute, where, limit)
-
-
-# --- ``LanceCatalog``
-
-
-class LanceCatalog(CatalogUpkeep, Shown):
+class LanceCatalog(Shown):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
     A name is ``"ns1.ns2.flights"``, with backticks around a part that contains a dot, or a list of its parts. Namespace
@@ -201,7 +169,24 @@ class LanceCatalog(CatalogUpkeep, Shown):
         create it at once, one succeeds. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
         namespace.
         """
-        write_table(self.catalog, frame, identify_table(name), mode, options)
+        catalog, table = self.catalog, identify_table(name)
+        if mode not in get_args(SaveMode):
+            raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
+        if mode == "ignore" and table_exists(catalog, table):
+            return
+        new = mode not in ("append", "overwrite")
+        settings = {PREFIX + key: value for key, value in catalog.root.options}
+        settings |= {key: str(value) for key, value in options.items()}
+        settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
+        register(frame.sparkSession, OWN_NAME)
+        writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
+        try:
+            writer.options(**settings).save(str(table))
+        except PySparkException as problem:
+            known = own_error(str(problem))
+            if mode == "ignore" and isinstance(known, AlreadyExists):
+                return
+            raise known or problem from None
 
     def declare_table(self, name: Name, properties: Mapping[str, str] | None = None) -> TableInfo:
         """Take a name, with properties, for a table that gets its data later: by an append, or by another tool.
@@ -250,7 +235,15 @@ class LanceCatalog(CatalogUpkeep, Shown):
         version that is the newest now; the next call replaces it. Tables without data are left out; each other one
         takes some 0.1 s. Raises Refused for two tables with the same view; then no view was created.
         """
-        return register_views(spark or self.spark, self.catalog, namespace, recursive, prefix)
+        session, frames = spark or self.spark, {}
+        # All tables are opened before the first view is created, so that a damaged one leaves the views unchanged.
+        for table, view in view_names(list_tables(self.catalog, namespace, recursive), prefix).items():
+            described = describe_table(self.catalog, table)
+            if not described.declared:
+                frames[view] = LanceTable(session, described.location).to_df()
+        for view, frame in frames.items():
+            frame.createOrReplaceTempView(quoted_view(view))
+        return list(frames)
 
     def migrate(self, dry_run: bool = False) -> Migration:
         """Give every table that is only a directory (V1) a row in ``__manifest`` (V2), in one commit.
@@ -259,6 +252,32 @@ class LanceCatalog(CatalogUpkeep, Shown):
         """
         return migrate.migrate(self.catalog, dry_run)
 
+    def storage(self, namespace: Name = "", where: Where = "auto") -> CatalogStorage:
+        """The size of each table: one row per table, the largest first; or of those in a namespace and below it.
+
+        If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
+        with its error. Raises NotFound, StorageFailure.
+        """
+        session = session_or_none(self._spark)  # threads of a pool have no active session
+        report = catalog_storage(self.catalog, engine_of(session, where), namespace)
+        return report if session is None else replace(report, frame=partial(data_frame, session))
+
+    def maintain(
+        self,
+        policy: Policy | None = None,
+        execute: bool = False,
+        where: Where = "auto",
+        limit: str | timedelta | None = None,
+    ) -> MaintenanceReport:
+        """Run upkeep of all tables side by side: check, compaction, indexes, expiry of refs, cleanup; the catalog last.
+
+        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
+        ``execute`` the report lists what would be done. No step begins after ``limit``, such as ``"2h"``; with it the
+        most valuable table comes first. Failures are listed in the report. Raises InvalidOption, NotFound,
+        StorageFailure.
+        """
+        return maintain_tables_of(self._spark, self.catalog, policy, execute, where, limit)
+
 
 def _names(page: Page) -> list[str]:
     return [str(identifier) for identifier in page]
@@ -266,52 +285,3 @@ def _names(page: Page) -> list[str]:
 
 def _token(after: Name | None) -> str | None:
     return None if after is None else identify_table(after).object_id
-
-
-# --- Writing a DataFrame to a table of a catalog, through the data source
-
-SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
-
-
-def write_table(
-    catalog: Catalog, frame: DataFrame, table: Identifier, mode: SaveMode, options: Mapping[str, object]
-) -> None:
-    """Write a DataFrame as one version. Raises this package's own errors if the data source did."""
-    if mode not in get_args(SaveMode):
-        raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
-    if mode == "ignore" and table_exists(catalog, table):
-        return
-    new = mode not in ("append", "overwrite")
-    settings = {PREFIX + key: value for key, value in catalog.root.options}
-    settings |= {key: str(value) for key, value in options.items()}
-    settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
-    register(frame.sparkSession, OWN_NAME)
-    writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
-    try:
-        writer.options(**settings).save(str(table))
-    except PySparkException as problem:
-        known = own_error(str(problem))
-        if mode == "ignore" and isinstance(known, AlreadyExists):
-            return
-        raise known or problem from None
-
-
-# --- Temporary views of a catalog's tables
-
-
-def register_views(
-    spark: SparkSession, catalog: Catalog, namespace: Name = "", recursive: bool = True, prefix: str = ""
-) -> list[str]:
-    """Create or replace a view for each table that has data; returns their names, in the tables' order.
-
-    All tables are opened before the first view is created, so that a damaged one leaves the views unchanged. Raises
-    Refused for two tables with the same view.
-    """
-    frames = {}
-    for table, view in view_names(list_tables(catalog, namespace, recursive), prefix).items():
-        described = describe_table(catalog, table)
-        if not described.declared:
-            frames[view] = LanceTable(spark, described.location).to_df()
-    for view, frame in frames.items():
-        frame.createOrReplaceTempView(quoted_view(view))
-    return list(frames)

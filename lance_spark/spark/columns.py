@@ -11,30 +11,27 @@ from lance_spark.columns import columns as backfill
 from lance_spark.columns.columns import AlterResult, alter_columns
 from lance_spark.columns.rules import BackfillOptions, parse_backfill_options
 from lance_spark.columns.spark import Asked, values_of
-from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of, path_segments
 from lance_spark.engine.session_spark import engine_of, needed_session
 from lance_spark.errors import InvalidOption
 from lance_spark.format.evolution import AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.format.schema import number_type
 from lance_spark.session.caches import refreshing
+from lance_spark.spark.refs import Handle
 from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
     from lance_spark.columns.rules import BackfillResult, ComputedColumns
 
-_SESSION = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance computes columns in one process."
+_SESSION = "Give one: LanceTable.forpath_segments(spark, uri). Without Spark, pylance computes columns in one process."
 
 
-class ColumnVerbs:
+class ColumnVerbs(Handle):
     """Changes of columns on a handle's branch. Each verb commits one version, or nothing."""
-
-    spark: SparkSession | None
-    location: DatasetLocation
 
     @refreshing
     def add_columns(
@@ -93,11 +90,11 @@ class ColumnVerbs:
 
     def drop_columns(self, columns: str | Sequence[str], message: str | None = None) -> AlterResult:
         """Drop columns; ``a.b`` is a field inside a struct. The values stay in older versions. Raises NotFound."""
-        return self._altered([DropColumn(_path(name)) for name in names_of(columns)], message)
+        return self._altered([DropColumn(path_segments(name)) for name in names_of(columns)], message)
 
     def rename_columns(self, names: Mapping[str, str], message: str | None = None) -> AlterResult:
         """Rename columns, from old names to new ones; values and indexes stay. Raises NotFound, AlreadyExists."""
-        return self._altered([RenameColumn(_path(old), new) for old, new in names.items()], message)
+        return self._altered([RenameColumn(path_segments(old), new) for old, new in names.items()], message)
 
     def alter_columns(
         self,
@@ -112,10 +109,10 @@ class ColumnVerbs:
         values. Raises NotFound, SchemaMismatch for a type that could lose values, Refused for NOT NULL.
         """
         changes: list[ColumnChange] = [
-            AlterColumn(_path(name), type=_type(kind)) for name, kind in (types or {}).items()
+            AlterColumn(path_segments(name), type=_type(kind)) for name, kind in (types or {}).items()
         ]
-        changes += [AlterColumn(_path(name), comment=text) for name, text in (comments or {}).items()]
-        changes += [AlterColumn(_path(name), nullable=allowed) for name, allowed in (nullable or {}).items()]
+        changes += [AlterColumn(path_segments(name), comment=text) for name, text in (comments or {}).items()]
+        changes += [AlterColumn(path_segments(name), nullable=allowed) for name, allowed in (nullable or {}).items()]
         return self._altered(changes, message)
 
     @refreshing
@@ -131,14 +128,6 @@ class ColumnVerbs:
         if not asked.existing and not options.incremental:
             backfill.check_new_columns(self.location, pin, values)
         return values
-
-    def _moving_branch(self, what: str) -> str | None:
-        """The handle's own branch."""
-        raise NotImplementedError
-
-
-def _path(name: str) -> tuple[str, ...]:
-    return tuple(path_segments(name))
 
 
 def _type(kind: Any) -> pa.DataType:

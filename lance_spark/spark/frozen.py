@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Grid, Shown
-from lance_spark.engine.session_spark import as_dataframe, engine_of, needed_session, session_or_none, with_metadata
+from lance_spark.engine.session_spark import (
+    SparkRunner,
+    as_dataframe,
+    engine_of,
+    needed_session,
+    session_or_none,
+    with_metadata,
+)
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.frozen.frozen import (
     diff_frozen,
@@ -22,13 +29,13 @@ from lance_spark.frozen.frozen import (
     unfreeze,
 )
 from lance_spark.frozen.rules import DIFFERENCES, make_spec
+from lance_spark.spark.refs import Handle
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.refs import PinnedVersion
     from lance_spark.frozen.rules import FrozenDiff, Lineage
 
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, t.frozen.batches(...) reads."
@@ -54,8 +61,6 @@ class FrozenSets(Shown):
         are read as bytes. With ``with_position`` each row has ``_split`` and ``_position``; ``orderBy("_position")``
         restores the order after a shuffle. Raises NotFound, Conflict.
         """
-        from lance_spark.engine.session_spark import SparkRunner
-
         spark = needed_session(self.spark, _HINT)
         plan = needed_plan(self.location, name)
         reading = plan_reading(self.location, plan, columns, with_position)
@@ -109,14 +114,8 @@ class FrozenSets(Shown):
         return Card(type(self).__name__, self.location.uri, f"{len(sets)} frozen", grids=(grid,))
 
 
-class Freezing:
+class Freezing(Handle):
     """Verbs of a table for frozen sets."""
-
-    if TYPE_CHECKING:
-        spark: SparkSession | None
-        location: DatasetLocation
-
-        def _pin(self) -> PinnedVersion: ...
 
     @property
     def frozen(self) -> FrozenSets:

@@ -14,7 +14,6 @@ from lance_spark.cleanup.cleanup import open_plan, plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.engine.session_spark import SPARK, Progressing, check_places, engine_of, session_or_none
@@ -29,9 +28,8 @@ from lance_spark.maintenance.spark import maintain_table
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
-from lance_spark.spark.refs import RefVerbs, moving_branch
+from lance_spark.spark.refs import Handle, RefVerbs
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.resolving import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,9 +46,6 @@ if TYPE_CHECKING:
 
 class UpkeepVerbs(RefVerbs):
     """Verbs of a table that cover all of its refs and files. They run on threads of this process if that is quick."""
-
-    spark: SparkSession | None
-    location: DatasetLocation
 
     def storage(self, clones: str | Sequence[str] = (), where: Where = "auto") -> StorageReport:
         """The size of the whole dataset, main and all branches, and the cost of each branch, tag and clone.
@@ -150,21 +145,14 @@ def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> Clean
     """The plan with candidates of one type: whether they are a DataFrame must not depend on their number."""
     if where == "local" or spark is None or plan.runner.name == SPARK:
         return plan
-    return replace(plan, shown=partial(_data_frame, spark))
-
-
-def _data_frame(spark: SparkSession, candidates: pa.Table) -> DataFrame:
-    return spark.createDataFrame(candidates, to_spark(candidates.schema))
+    return replace(plan, shown=partial(data_frame, spark))
 
 
 # --- Compacting a table, and making it self-contained
 
 
-class OptimizeVerb:
+class OptimizeVerb(Handle):
     """Compaction of the handle's branch."""
-
-    spark: SparkSession | None
-    location: DatasetLocation
 
     def optimize(  # noqa: PLR0913 - eight words of which most calls take one
         self,
@@ -204,29 +192,21 @@ class OptimizeVerb:
         """
         return flatten(self.location, self._moving_branch("flatten"), engine_of(self.spark))
 
-    def _moving_branch(self, what: str) -> str | None:
-        """The handle's own branch."""
-        raise NotImplementedError
-
 
 # --- ``table.indexes``
 
 
 @dataclass(frozen=True, repr=False)
-class Indexes(Shown):
+class Indexes(Handle, Shown):
     """The indexes of a dataset at a ref. A handle pinned to a tag or version can list them, but not change them."""
-
-    location: DatasetLocation
-    spark: SparkSession | None
-    ref: RefSpec
 
     def list(self) -> list[IndexInfo]:
         """All indexes, by name, with the rows that they cover."""
-        return indexes.list_indexes(self.location, resolve(self.location, self.ref))
+        return indexes.list_indexes(self.location, self._pin())
 
     def stats(self, name: str) -> IndexStats:
         """One index, by its name or its column: settings and segments. Raises NotFound."""
-        return indexes.index_stats(self.location, resolve(self.location, self.ref), name)
+        return indexes.index_stats(self.location, self._pin(), name)
 
     def create(
         self, column: str, kind: str = "btree", name: str | None = None, replace: bool = False, **settings: Any
@@ -246,7 +226,7 @@ class Indexes(Shown):
         a tag or version, for no rows or too few to train on, and Conflict.
         """
         message = settings.pop("message", None)
-        branch = moving_branch(self.ref, "create an index on")
+        branch = self._moving_branch("create an index on")
         request = IndexRequest(column, kind, name, replace, settings, message)
         return indexes.create_index(self.location, branch, request, engine_of(self.spark))
 
@@ -256,12 +236,12 @@ class Indexes(Shown):
         Small segments of the branch itself are rebuilt together with them; inherited segments are not touched. Raises
         NotFound, Refused for a handle at a tag or version, and Conflict.
         """
-        branch = moving_branch(self.ref, "optimize indexes of")
+        branch = self._moving_branch("optimize indexes of")
         return indexes.optimize_indexes(self.location, branch, name, engine_of(self.spark), message)
 
     def drop(self, name: str, message: str | None = None) -> IndexResult:
         """Drop an index, by its name or column; other branches and older versions keep it. Raises NotFound, Refused."""
-        return indexes.drop_index(self.location, moving_branch(self.ref, "drop an index of"), name, message)
+        return indexes.drop_index(self.location, self._moving_branch("drop an index of"), name, message)
 
     def _card(self) -> Card:
         return indexes.look_at_indexes(type(self).__name__, self.location, self.ref)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import Branch, RefSpec, Tag, branch_or_none
+from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag, branch_or_none
 from lance_spark.core.show import Card, Shown, to_span
 from lance_spark.core.table_options import parse_ref
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
@@ -207,13 +207,27 @@ def moving_branch(ref: RefSpec, what: str) -> str | None:
     return ref.branch
 
 
+@dataclass(frozen=True, repr=False)
+class Handle:
+    """What the verbs of a table are about: a dataset at a ref."""
+
+    spark: SparkSession | None
+    """None for a handle in a process without Spark; verbs that need a session use the active one, if there is one."""
+    location: DatasetLocation
+    ref: RefSpec = field(default_factory=RefSpec)
+
+    def _pin(self) -> PinnedVersion:
+        return resolve(self.location, self.ref)
+
+    def _moving_branch(self, what: str) -> str | None:
+        return moving_branch(self.ref, what)
+
+
 # --- ``t.expire_refs()`` and ``t.reflog()``: expiry of refs, and their former positions
 
 
-class RefVerbs:
+class RefVerbs(Handle):
     """Verbs of a table for the lifetime of its refs."""
-
-    location: DatasetLocation
 
     def expire_refs(
         self, dry_run: bool = True, force: bool = False, warn: str | timedelta = "7d"
@@ -243,16 +257,12 @@ class RefVerbs:
 
 
 @dataclass(frozen=True, repr=False)
-class Remotes(Shown):
+class Remotes(Handle, Shown):
     """The remotes of a dataset. A remote is identified by its URI, or by the name under which it was fetched before.
 
     Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. For a
     remote that needs storage options of its own, use :meth:`at`.
     """
-
-    location: DatasetLocation
-    spark: SparkSession | None
-    ref: RefSpec
 
     def list(self) -> dict[str, str]:
         """URIs of the remotes that were ever fetched from, by name."""
@@ -305,7 +315,7 @@ class Remotes(Shown):
         With ``dry_run`` it only fetches, without merging. ``progress`` is called with the progress. Raises Conflict,
         Refused and NotFound, like fetch and merge.
         """
-        into = moving_branch(self.ref, "pull into")
+        into = self._moving_branch("pull into")
         source = into if branch is None else branch_or_none(branch)
         options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
         return pull(
@@ -326,7 +336,7 @@ class Remotes(Shown):
         A missing branch, or the whole dataset if it is missing, is created. ``progress`` is called with the progress.
         Raises Refused if the remote has versions that the branch does not have: pull first; then nothing was changed.
         """
-        pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
+        pushed = self._moving_branch("push") if branch is None else branch_or_none(branch)
         options = PushOptions(message=message, dry_run=dry_run)
         return push(self.location, self._remote(remote), pushed, engine_of(self.spark, progress=progress), options)
 

@@ -7,38 +7,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
-from lance_spark.changes.rules import FeedOptions, FeedPlan, Images
-from lance_spark.core.location import DatasetLocation
+from lance_spark.changes.rules import FeedOptions, Images
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
-from lance_spark.core.refs import MAIN, RefSpec
+from lance_spark.core.refs import MAIN
 from lance_spark.datasource.datasource import register
-from lance_spark.engine.session_spark import needed_session, with_metadata
+from lance_spark.engine.session_spark import SparkRunner, needed_session, with_metadata
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption
 from lance_spark.session.caches import refreshing
-from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lance_spark.core.refs import PinnedVersion
     from lance_spark.rows.merge_spark import RowMerge
     from lance_spark.rows.rules import ChangeResult
 
 _NEEDED = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance changes rows of main."
 
 
-class RowVerbs:
+class RowVerbs(Handle):
     """Changes of rows; each is one version of the handle's branch. Refused at a tag or version.
 
     Concurrent commits are kept. If they changed the same rows, the change is recomputed on the newest version, up to
     ``retries`` times, and then raises Conflict. Conditions and values are Spark's SQL, or Columns.
     """
-
-    spark: SparkSession | None
-    location: DatasetLocation
-    ref: RefSpec
 
     @refreshing
     def delete(self, where: str | Column, message: str | None = None, retries: int = 0) -> ChangeResult:
@@ -96,7 +90,7 @@ class RowVerbs:
         """
         if replace_where is not None:
             return self._replace_where(frame, mode, replace_where, options)
-        branch = moving_branch(self.ref, "write to")
+        branch = self._moving_branch("write to")
         register(frame.sparkSession, OWN_NAME)
         writer = frame.write.format(OWN_NAME).mode(mode)
         settings = {PREFIX + key: value for key, value in self.location.options}
@@ -113,14 +107,14 @@ class RowVerbs:
         unknown = sorted(options.keys() - {"commit_message"})
         if unknown:
             raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Omit one of them.")
-        branch = moving_branch(self.ref, "write to")
+        branch = self._moving_branch("write to")
         message = options.get("commit_message")
         register_handle(frame.sparkSession)
         change = replacement(frame.sparkSession, (self.location, branch), frame, where)
         return change_rows(frame.sparkSession, change, None if message is None else str(message))
 
     def _where(self, what: str) -> tuple[SparkSession, str | None]:
-        branch = moving_branch(self.ref, what)
+        branch = self._moving_branch(what)
         spark = needed_session(self.spark, _NEEDED)
         register_handle(spark)
         return spark, branch
@@ -137,14 +131,8 @@ def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Col
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, lance-git diff --rows compares two versions."
 
 
-class ChangeFeed:
+class ChangeFeed(Handle):
     """The change feed of a handle."""
-
-    if TYPE_CHECKING:
-        spark: SparkSession | None
-        location: DatasetLocation
-
-        def _pin(self) -> PinnedVersion: ...
 
     def changes(
         self,
@@ -170,14 +158,8 @@ class ChangeFeed:
         spark = needed_session(self.spark, _HINT)
         options = FeedOptions(None if columns is None else names_of(columns), images, net, names_of(key))
         ends = find_ends(self.location, self._pin(), since, until)
-        return _as_dataframe(spark, plan_changes(self.location, ends, options))
-
-
-def _as_dataframe(spark: SparkSession, plan: FeedPlan) -> DataFrame:
-    from lance_spark.engine.session_spark import SparkRunner
-
-    shown = to_spark(plan.reading.columns.rows)
-    wire = wire_schema(to_spark(plan.reading.columns.schema))
-    columns = replace(plan.reading.columns, schema=wire)
-    frame = feed_frame(SparkRunner(spark, "changes"), replace(plan, reading=replace(plan.reading, columns=columns)))
-    return with_metadata(frame, shown)
+        plan = plan_changes(self.location, ends, options)
+        feed = plan.reading.columns
+        read = replace(plan.reading, columns=replace(feed, schema=wire_schema(to_spark(feed.schema))))
+        frame = feed_frame(SparkRunner(spark, "changes"), replace(plan, reading=read))
+        return with_metadata(frame, to_spark(feed.rows))

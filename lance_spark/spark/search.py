@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql.types import ArrayType, NumericType, StructField, StructType
 
-from lance_spark.engine.session_spark import SparkRunner, engine_of, needed_session, plain, with_metadata
+from lance_spark.engine.session_spark import SparkRunner, as_dataframe, engine_of, needed_session, plain, with_metadata
 from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, SchemaMismatch
 from lance_spark.format.schema import unknown_column
+from lance_spark.search.duplicate_rules import Shingling, Signer, banding, parse_pairing
 from lance_spark.search.duplicates_pylance import (
     KEY,
     KEYS,
@@ -32,24 +33,23 @@ from lance_spark.search.duplicates_pylance import (
 )
 from lance_spark.search.pylance import JoinWork, join_nearest
 from lance_spark.search.rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
-from lance_spark.search.search import OPERATION, PreparedSearch, carry_out, plan_texts, prepare_join, prepare_search
-
-if TYPE_CHECKING:
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.refs import PinnedVersion
+from lance_spark.search.search import (
+    OPERATION,
+    PreparedSearch,
+    carry_out,
+    plan_texts,
+    prepare_duplicates,
+    prepare_join,
+    prepare_search,
+)
+from lance_spark.spark.refs import Handle
 
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None
 
 
-class Searching:
+class Searching(Handle):
     """Searches of the version to which a handle currently points; later commits never change their DataFrames."""
-
-    if TYPE_CHECKING:
-        spark: SparkSession | None
-        location: DatasetLocation
-
-        def _pin(self) -> PinnedVersion: ...
 
     def search(
         self,
@@ -80,9 +80,6 @@ class Searching:
 
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
         """
-        from lance_spark.engine.session_spark import as_dataframe
-        from lance_spark.engine.types_spark import to_spark, wire_schema
-
         spark = needed_session(self.spark, _HINT)
         where = options.pop("where", "auto")
         request = parse_search(vector, text, column, (k, filter, columns), options)
@@ -143,10 +140,6 @@ class Searching:
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session; and once Spark runs, Refused if
         more rows than max_group may be alike.
         """
-        from lance_spark.engine.types_spark import to_spark, wire_schema
-        from lance_spark.search.duplicate_rules import Shingling, Signer, banding, parse_pairing
-        from lance_spark.search.search import prepare_duplicates
-
         spark = needed_session(self.spark, _HINT)
         signer = Signer(Shingling(shingles, size), banding(threshold))
         pairing = parse_pairing(options)

@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.functions import udtf
 from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from lance_spark.catalog.lookup import read_name
-from lance_spark.catalog.rules import split_name
+from lance_spark.catalog.rules import Catalog, split_name
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, NotFound
+from lance_spark.search.pylance import SearchWork
 from lance_spark.search.rules import SearchRequest, parse_join, parse_search
 from lance_spark.search.search import here, prepare_search
 from lance_spark.search.vector_rules import QueryVector, as_vector
+from lance_spark.spark.catalog import LanceCatalog
 from lance_spark.storage.resolving import read_path, resolve
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from lance_spark.catalog.rules import Catalog
-    from lance_spark.core.location import DatasetLocation
-    from lance_spark.core.refs import PinnedVersion
-    from lance_spark.search.pylance import SearchWork
-    from lance_spark.spark.catalog import LanceCatalog
 
 _PER_ROW = ("vector",)
 """The argument that may differ in each row of a lateral join."""
@@ -84,7 +80,8 @@ def register_search(
     already. A ref may follow after ``@``. The others are the arguments of ``LanceTable.search``, by name, and are
     constants; only ``vector`` may come from each row of a lateral join. One task searches.
     """
-    tables = Tables({**_registered(spark), **_given(catalogs)}, dict(storage_options or {}))
+    given = {name: each.catalog for name, each in (catalogs or {}).items()}
+    tables = Tables({**_registered(spark), **given}, dict(storage_options or {}))
     spark.udtf.register(name, udtf(search_function(tables)))  # type: ignore[arg-type]
 
 
@@ -169,7 +166,3 @@ def _registered(spark: SparkSession) -> dict[str, Catalog]:
     room = session.current(spark)
     known = {} if room is None else room.catalogs
     return {name: found.catalog for name, found in known.items() if hasattr(found, "catalog")}
-
-
-def _given(catalogs: Mapping[str, LanceCatalog] | None) -> dict[str, Catalog]:
-    return {name: each.catalog for name, each in (catalogs or {}).items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lance_spark.cleanup import auto
@@ -18,7 +18,7 @@ from lance_spark.clones import clone
 from lance_spark.clones.relocate import relocate
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
-from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
+from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.session_spark import (
@@ -47,7 +47,7 @@ from lance_spark.spark import maintenance
 from lance_spark.spark.columns import ColumnVerbs
 from lance_spark.spark.frozen import Freezing
 from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
-from lance_spark.spark.refs import Branches, Remotes, Tags, moving_branch, spec_of
+from lance_spark.spark.refs import Branches, Remotes, Tags, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.rows import ChangeFeed, RowVerbs
 from lance_spark.spark.search import Columns, Searching
@@ -79,11 +79,6 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, OptimizeVerb, UpkeepVerbs, Shown):
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
-    spark: SparkSession | None
-    """None for a handle in a process without Spark; verbs that need a session use the active one, if there is one."""
-    location: DatasetLocation
-    ref: RefSpec = field(default_factory=RefSpec)
-
     @staticmethod
     def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
         """The dataset at a path or URI, at the newest version of main. Raises NotFound if there is none.
@@ -108,12 +103,12 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     @property
     def indexes(self) -> Indexes:
         """The indexes at this handle's ref."""
-        return Indexes(self.location, self.spark, self.ref)
+        return Indexes(self.spark, self.location, self.ref)
 
     @property
     def remotes(self) -> Remotes:
         """Other places with the same history: fetch, pull, push."""
-        return Remotes(self.location, self.spark, self.ref)
+        return Remotes(self.spark, self.location, self.ref)
 
     @property
     def branch(self) -> str:
@@ -366,9 +361,3 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         pin, engine = self._pin(), engine_of(self.spark, progress=progress)
         following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
         return LanceTable(self.spark, target, RefSpec(pin.branch))
-
-    def _pin(self) -> PinnedVersion:
-        return resolve(self.location, self.ref)
-
-    def _moving_branch(self, what: str) -> str | None:
-        return moving_branch(self.ref, what)

@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -15,7 +15,16 @@ from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, read_lifetime
 from lance_spark.core.tracking import Follows, following_name, read_follows
-from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound, PermissionDenied, Refused
+from lance_spark.errors import (
+    Conflict,
+    CorruptData,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
 from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, RELOCATE, REORDERED, Root
@@ -324,6 +333,23 @@ def left_after(undo: Callable[[], object], what: str, until: str = "a cleanup ta
         why = failure.message if missing is None else f"{missing} is missing"
         return f"No version, branch or tag was changed, but {what} are left, as {why}: {until}."
     return UNCHANGED
+
+
+@contextmanager
+def undone_on_failure(undo: Callable[[], object], what: str) -> Iterator[None]:
+    """After an error, delete the files of a commit, unless it may have succeeded despite the error: then they stay.
+
+    ``what`` names the files that are left if a permission is missing, such as "files that were written".
+    """
+    try:
+        yield
+    except LanceSparkError as failure:
+        if isinstance(failure, PermissionDenied) and failure.before_commit:
+            raise failure.saying(left_after(undo, what)) from None
+        if not may_have_happened(failure):
+            with suppress(StorageFailure):  # the first error is more useful
+                undo()
+        raise
 
 
 # --- Remotes, by the branches that follow them, and the branches that only a fetch writes to

@@ -300,12 +300,12 @@ def is_due(every: int | None, number: int) -> bool:
     return every is not None and number > 0 and number % every == 0
 
 
-def tidy(location: DatasetLocation, branch: str | None, options: OptimizeOptions | None = None) -> None:
+def tidy(location: DatasetLocation, branch: str | None) -> None:
     """Compact the small, most recent fragments at the end of a branch.
 
     An error here must not fail the query: the next turn tries again.
     """
-    options = options or OptimizeOptions(partial_progress=1)
+    options = OptimizeOptions(partial_progress=1)
     try:
         small = _small(location, branch, options.target_rows)
         if len(small) > 1:

@@ -97,7 +97,11 @@ def decide(batch: Batch, look: BranchLook) -> BatchDecision:
         return BatchDecision("skip", at)
     since = mark.version if at is None else at
     _check_known(batch, look, since)
-    replaced = [version for version in look.newer if version > since and _replaces(look.newer[version])]
+    replaced = [
+        version
+        for version, transaction in look.newer.items()
+        if version > since and transaction is not None and transaction.operation in _REPLACING
+    ]
     if own and replaced:
         raise _refused(batch, f"version {replaced[0]} replaced all rows, including those of earlier batches")
     return BatchDecision("commit", at)
@@ -141,10 +145,6 @@ def batch_of(transaction: Transaction | None, query: str) -> int | None:
         return None
     number = transaction.properties.get(BATCH, "")
     return int(number) if number.isascii() and number.isdigit() else None
-
-
-def _replaces(transaction: Transaction | None) -> bool:
-    return transaction is not None and transaction.operation in _REPLACING
 
 
 def _check_known(batch: Batch, look: BranchLook, since: int) -> None:

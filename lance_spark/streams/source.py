@@ -15,40 +15,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lance_spark import hints
+from lance_spark import errors, hints
+from lance_spark.changes import rules
 from lance_spark.changes.changes import DeletionReader, Held, commit_of, feed_columns, find_moment, known_deletions
-from lance_spark.changes.rules import (
-    ColumnTrack,
-    Commit,
-    FeedColumns,
-    FeedOptions,
-    FeedReading,
-    Piece,
-    StepReader,
-    VersionPieces,
-    arrange,
-    at_or_before,
-    begins_copy,
-    changes_no_rows,
-    replaces_all,
-    track,
-    tracked_to,
-    whole_pieces,
-)
+from lance_spark.changes.rules import ColumnTrack, Commit, FeedColumns, FeedOptions, FeedReading, Piece, VersionPieces
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, missing_version
 from lance_spark.core.show import moment_at
 from lance_spark.core.table_options import LATEST, StreamReadOptions, parse_stream_options, split_stream_options
-from lance_spark.errors import (
-    AlreadyExists,
-    CorruptData,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-    SchemaMismatch,
-    StorageFailure,
-)
 from lance_spark.format.contents import Field
 from lance_spark.format.manifest import decode_head
 from lance_spark.format.operations import match
@@ -60,40 +34,12 @@ from lance_spark.format.versions import MERGE, Snapshot, read_trace
 from lance_spark.scan import pylance
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, read_schema
-from lance_spark.storage import refs
+from lance_spark.storage import refs, versions
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import check_branch, resolve_expression
-from lance_spark.storage.versions import (
-    contents_of,
-    find_manifest,
-    has_version,
-    newest_first,
-    read_contents,
-    snapshot_of,
-    transaction_of,
-    version_numbers,
-)
+from lance_spark.streams import source_rules
 from lance_spark.streams.pylance import read_query_id
-from lance_spark.streams.source_rules import (
-    NO_LIMITS,
-    CommitMeaning,
-    Effect,
-    Limits,
-    MergedStep,
-    NewRows,
-    PartSize,
-    StreamOffset,
-    StreamPlace,
-    VersionSize,
-    batch_start,
-    begun,
-    may_have_moved,
-    meaning,
-    new_rows,
-    next_place,
-    refusal,
-    resume_after_loss,
-)
+from lance_spark.streams.source_rules import CommitMeaning, Effect, Limits, NewRows, PartSize, StreamOffset, VersionSize
 from lance_spark.tables.read import pin_read
 
 _log = logging.getLogger("lance_spark.streams")
@@ -122,7 +68,7 @@ def stream_read(options: Mapping[str, str], pinned: PinnedRead | None = None) ->
     read = pinned or pin_read(rest)
     ref = read.options.ref
     if ref != RefSpec(branch=ref.branch):
-        raise InvalidOption(
+        raise errors.InvalidOption(
             "The path names a version after its '@', but a stream does not stop at a version.",
             hint="Name a branch there, and set the start of the stream with option('starting_version', ...).",
         )
@@ -135,7 +81,7 @@ def stream_feed(stream: StreamRead) -> FeedColumns | None:
         return None
     read = stream.read
     options = FeedOptions(read.options.columns, key=stream.options.key)
-    return feed_columns(read.location, read.pin, read_contents(read.location, read.pin), options)
+    return feed_columns(read.location, read.pin, versions.read_contents(read.location, read.pin), options)
 
 
 def stream_schema(stream: StreamRead) -> pa.Schema:
@@ -157,7 +103,7 @@ class StreamSource:
         if read.options.filter is not None:
             check_filter(Scan(read.location, read.pin, ScanColumns(()), read.options.filter))
         self._line = StreamLine(read.location, read.pin.branch)
-        contents = read_contents(read.location, read.pin)
+        contents = versions.read_contents(read.location, read.pin)
         columns = StreamColumns(read, contents.fields, schema, feed)
         self._parts = PartsReader(self._line, columns, self._options)
         self._nothing_new: tuple[StreamOffset, int] | None = None
@@ -169,7 +115,9 @@ class StreamSource:
         """The newest version of the branch. Raises NotFound if the branch is gone."""
         return self._line.look()
 
-    def latest(self, start: StreamOffset | None, limits: Limits = NO_LIMITS, until: int | None = None) -> StreamOffset:
+    def latest(
+        self, start: StreamOffset | None, limits: Limits = source_rules.NO_LIMITS, until: int | None = None
+    ) -> StreamOffset:
         """The end of the batch that begins at an offset (None for the first one); that offset if nothing is new.
 
         Raises Refused for a version that changed rows, and for versions that are missing or of another dataset, as the
@@ -179,7 +127,7 @@ class StreamSource:
         last = newest if until is None else min(newest, until)
         here = self._begin(last) if start is None else self._checked(start, newest)
         while True:
-            place = next_place(here.next, self._sizes(here, last), limits)
+            place = source_rules.next_place(here.next, self._sizes(here, last), limits)
             if place != here.next or place.version > last:
                 return self._at(here, place)
             blocked = self._look_at(here, place.version)
@@ -203,7 +151,7 @@ class StreamSource:
                 raise self._refusal(reason)
             _log.warning("%s A batch that was already planned gives no rows.", reason)
             return []
-        begin = batch_start(start, end)
+        begin = source_rules.batch_start(start, end)
         return [part for each in self._batch(begin, end) for part in each]
 
     def commit(self, end: StreamOffset) -> None:
@@ -229,14 +177,14 @@ class StreamSource:
     def _look_at(self, here: StreamOffset, version: int) -> VersionParts:
         return self._parts.parts(version, here.snapshot and version == here.begin)
 
-    def _at(self, here: StreamOffset, place: StreamPlace) -> StreamOffset:
+    def _at(self, here: StreamOffset, place: source_rules.StreamPlace) -> StreamOffset:
         moved = here.at(place, 0)
         return here if place == here.next else here.at(place, self._line.stamp(moved.anchor))
 
     def _begin(self, newest: int) -> StreamOffset:
         """The offset of a stream that has read nothing. Its tag exists before a version is read."""
         version, snapshot = self._first(newest)
-        here = begun(self._line.identity, version, snapshot, 0)
+        here = source_rules.begun(self._line.identity, version, snapshot, 0)
         here = here.at(here.next, self._line.stamp(here.anchor))
         self._hold(here)
         return here
@@ -255,13 +203,13 @@ class StreamSource:
         if isinstance(asked, str):
             asked = self._named(asked)
         if asked > newest or self._line.find(asked) is None or (asked > 1 and self._line.find(asked - 1) is None):
-            problem = missing_version(asked, branch, [*version_numbers(self._line.location, branch)])
+            problem = missing_version(asked, branch, [*versions.version_numbers(self._line.location, branch)])
             if asked <= newest:
                 oldest = self._line.oldest(newest)
-                problem = NotFound(
+                problem = errors.NotFound(
                     f"The changes of version {asked} of '{branch or MAIN}' are unknown: versions are gone.",
-                    hint=f"Begin with version {resume_after_loss(oldest)}, or leave starting_version out to begin with "
-                    "a snapshot of the newest version.",
+                    hint=f"Begin with version {source_rules.resume_after_loss(oldest)}, or leave starting_version out "
+                    "to begin with a snapshot of the newest version.",
                 )
             raise problem
         return asked, False
@@ -270,7 +218,7 @@ class StreamSource:
         """The version of a ref, which must be an ancestor of the branch or on it."""
         pin = resolve_expression(self._line.location, ref, self._line.branch)
         if (pin.branch, pin.version) not in {(own.branch, own.version) for own in self._line.pins(pin.version)}:
-            raise Refused(
+            raise errors.Refused(
                 f"'{ref}' is {pin}, which did not lead to branch '{self._line.branch or MAIN}'.",
                 hint="Begin with a version of the branch, or with a version that it descends from.",
             )
@@ -308,19 +256,19 @@ class StreamSource:
         if self._options.fail_on_data_loss:
             raise self._refusal(reason)
         oldest = self._line.oldest(newest)
-        version = resume_after_loss(oldest)
+        version = source_rules.resume_after_loss(oldest)
         self._line.forget()
         self._parts.forget()
         _log.warning(
             "%s The stream continues with the changes of version %d; earlier ones may be missing.", reason, version
         )
-        return begun(self._line.identity, version, False, self._line.stamp(version - 1), here.losses + 1)
+        return source_rules.begun(self._line.identity, version, False, self._line.stamp(version - 1), here.losses + 1)
 
-    def _refusal(self, reason: str) -> Refused:
+    def _refusal(self, reason: str) -> errors.Refused:
         kept = "With option('query_id', ...), a tag keeps the versions that a stream still has to read."
         if self._tag:
             kept = f"Cleanups of lance_spark keep the versions after tag '{self._tag}'; those of other tools do not."
-        return Refused(
+        return errors.Refused(
             reason,
             hint="A new query, with its own checkpoint, begins with a snapshot of all existing rows; rows that came "
             "and went meanwhile are lost. To continue with the oldest existing version and skip missing ones, restart "
@@ -364,8 +312,7 @@ class StreamLine:
     """A branch by name. :meth:`look` finds which branch currently has the name, and its newest version."""
 
     def __init__(self, location: DatasetLocation, branch: str | None) -> None:
-        self.location = location
-        self.branch = branch
+        self.location, self.branch = location, branch
         self.identity = ""
         """Identity of the branch that :meth:`look` found; "" for main."""
         self._branches: Mapping[str, Branch] = {}
@@ -382,7 +329,7 @@ class StreamLine:
                 self.forget()
                 self.identity = entry.identity
                 self._branches = refs.read_branches(self.location).branches
-        newest = next(newest_first(self.location, self.branch), None)
+        newest = next(versions.newest_first(self.location, self.branch), None)
         return pin_latest(self.location, self.branch).version if newest is None else newest[0]
 
     def forget(self) -> None:
@@ -392,7 +339,7 @@ class StreamLine:
 
     def pins(self, version: int) -> tuple[PinnedVersion, ...]:
         """The places of a version: on the branch or on an ancestor; on both for the version it was created from."""
-        own = at_or_before(PinnedVersion(self.branch, version), self._branches)
+        own = rules.at_or_before(PinnedVersion(self.branch, version), self._branches)
         entry = self._branches.get(own.branch or "")
         fork = None if entry is None else entry.fork
         return (fork, own) if fork is not None and fork.version == version else (own,)
@@ -405,7 +352,7 @@ class StreamLine:
         if known is not None:
             return known
         for pin in self.pins(version):
-            content = find_manifest(self.location, pin)
+            content = versions.find_manifest(self.location, pin)
             if content is not None:
                 return self._keep(pin, content)
         return None
@@ -424,8 +371,8 @@ class StreamLine:
         """A version with the places of its files."""
         known = self._snapshots.get(found.pin)
         if known is None:
-            contents = contents_of(self.location, found.pin, found.content)
-            known = self._snapshots[found.pin] = snapshot_of(self.location, found.pin, contents)
+            contents = versions.contents_of(self.location, found.pin, found.content)
+            known = self._snapshots[found.pin] = versions.snapshot_of(self.location, found.pin, contents)
             while len(self._snapshots) > _KEPT:
                 self._snapshots.popitem(last=False)
         return known
@@ -436,12 +383,12 @@ class StreamLine:
             version -= 1
             found = self.find(version)
             # The first half of a version copied from another dataset has no rows; the next one brings them.
-            if found is None or not begins_copy(found.transaction):
+            if found is None or not rules.begins_copy(found.transaction):
                 return found
 
     def oldest(self, newest: int) -> int:
         """The start of the unbroken sequence of versions up to the newest one, on the branch itself."""
-        known = {*version_numbers(self.location, self.branch)}
+        known = {*versions.version_numbers(self.location, self.branch)}
         oldest = newest
         while oldest - 1 in known:
             oldest -= 1
@@ -450,12 +397,12 @@ class StreamLine:
     def _keep(self, pin: PinnedVersion, content: bytes) -> LineVersion:
         head = decode_head(content)
         if head.version != pin.version:
-            raise CorruptData(
+            raise errors.CorruptData(
                 f"The manifest of version {pin} of {self.location.uri} holds version {head.version}.",
                 hint=hints.of(hints.FSCK, " shows details."),
             )
         stamped = PinnedVersion(pin.branch, pin.version, head.timestamp_ns)
-        found = LineVersion(stamped, content, transaction_of(self.location, pin.branch, content))
+        found = LineVersion(stamped, content, versions.transaction_of(self.location, pin.branch, content))
         self._known[pin.version] = found
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
@@ -490,8 +437,8 @@ def rows_of_merge(
     )
     reader = DeletionReader(location, after.snapshot.pin, lambda uri: DatasetLocation(uri, location.options))
     deleted = known_deletions(reader, (Held(before.snapshot, old), Held(after.snapshot, new)), rewrites)
-    step = MergedStep(tuple(old), tuple(new), rewrites, _compared(before.columns, after.columns))
-    return new_rows(step, {entry.id for entry in changes.added}, deleted)
+    step = source_rules.MergedStep(tuple(old), tuple(new), rewrites, _compared(before.columns, after.columns))
+    return source_rules.new_rows(step, {entry.id for entry in changes.added}, deleted)
 
 
 def _compared(old: ColumnTrack, new: ColumnTrack) -> frozenset[int]:
@@ -528,7 +475,7 @@ class VersionParts(NamedTuple):
 
     version: int
     parts: tuple[Part, ...] = ()
-    problem: LanceSparkError | None = None
+    problem: errors.LanceSparkError | None = None
     """Why the stream cannot pass it."""
     lost: bool = False
     """Whether the reason is that it, or the version before it, is gone."""
@@ -559,7 +506,7 @@ class StreamColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns to read, without those that pylance generates."""
+        """The columns to read, without those that pylance generates. A feed may read the size of a blob by its name."""
         read = self.schema if self.feed is None else self.feed.schema
         return tuple(name for name in read.names if self.feed is not None or name not in ROW_COLUMNS)
 
@@ -570,7 +517,7 @@ class PartsReader:
     def __init__(self, line: StreamLine, columns: StreamColumns, options: StreamReadOptions) -> None:
         self._line, self._columns, self._options = line, columns, options
         self._known: OrderedDict[tuple[int, bool], VersionParts] = OrderedDict()
-        self._tracks: dict[int, ColumnTrack] = {columns.pin.version: track(columns.fields, self._read_names)}
+        self._tracks: dict[int, ColumnTrack] = {columns.pin.version: rules.track(columns.fields, self._columns.names)}
 
     def forget(self) -> None:
         """Discard everything that was read."""
@@ -584,23 +531,18 @@ class PartsReader:
                 known = VersionParts(version, self._read(version, whole))
             except _Gone as gone:
                 return VersionParts(version, problem=gone, lost=True)
-            except LanceSparkError as problem:
+            except errors.LanceSparkError as problem:
                 return VersionParts(version, problem=problem)
             self._known[version, whole] = known
             while len(self._known) > _KEPT_PARTS:
                 self._known.popitem(last=False)
         return known
 
-    @property
-    def _read_names(self) -> tuple[str, ...]:
-        # A feed may read the size of a blob, which has the blob's name.
-        return self._columns.names
-
     def _read(self, version: int, whole: bool) -> tuple[Part, ...]:
         found = self._line.find(version)
         if found is None:
             raise _gone(version, self._line)
-        if not whole and (changes_no_rows(found.transaction) or begins_copy(found.transaction)):
+        if not whole and (rules.changes_no_rows(found.transaction) or rules.begins_copy(found.transaction)):
             return ()
         after = self._line.snapshot(found)
         columns = self._track(after)
@@ -610,29 +552,29 @@ class PartsReader:
             raise _gone(version - 1, self._line)
         self._check(after, columns)
         if before is None:
-            pieces = tuple(whole_pieces(after, commit, columns))
+            pieces = tuple(rules.whole_pieces(after, commit, columns))
             return self._as_parts(VersionPieces(pieces), after.contents.has_stable_row_ids)
         return self._changed(self._line.snapshot(before), after, found, columns, commit)
 
     def _begins(self, version: int) -> bool:
         """Whether the only version before it is the empty first half of a copy."""
         first = self._line.find(1)
-        return version == 2 and first is not None and begins_copy(first.transaction)
+        return version == 2 and first is not None and rules.begins_copy(first.transaction)
 
     def _changed(
         self, before: Snapshot, after: Snapshot, found: LineVersion, columns: ColumnTrack, commit: Commit
     ) -> tuple[Part, ...]:
-        names, by = self._read_names, found.transaction
-        step = StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)
+        names, by = self._columns.names, found.transaction
+        step = rules.StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)
         if self._columns.feed is not None:
             stable = before.contents.has_stable_row_ids and after.contents.has_stable_row_ids
             return self._as_parts(step, stable)
-        old = TrackedVersion(before, tracked_to(before.contents.fields, columns, names, replaces_all(by)))
+        old = TrackedVersion(before, rules.tracked_to(before.contents.fields, columns, names, rules.replaces_all(by)))
         effect = _effect(step.pieces, {at for at in range(len(names)) if old.columns.ids[at] != columns.ids[at]})
         added = [piece for piece in step.pieces if piece.before is None]
-        if meaning(effect) is not CommitMeaning.CHANGE:
+        if source_rules.meaning(effect) is not CommitMeaning.CHANGE:
             return tuple(Part((piece,)) for piece in added)
-        if may_have_moved(effect):
+        if source_rules.may_have_moved(effect):
             chosen = rows_of_merge(self._line.location, old, TrackedVersion(after, columns), by)
             if chosen is not None:
                 return tuple(_chosen_parts(added, chosen))
@@ -640,7 +582,7 @@ class PartsReader:
             return ()
         trace = None if by is None else read_trace(by.properties)
         merged = trace.source if trace is not None and trace.action == MERGE else None
-        raise refusal(found.pin, None if by is None else by.operation, merged)
+        raise source_rules.refusal(found.pin, None if by is None else by.operation, merged)
 
     def _as_parts(self, told: VersionPieces, stable: bool) -> tuple[Part, ...]:
         feed = self._columns.feed
@@ -649,7 +591,7 @@ class PartsReader:
         images = self._options.images
         options = FeedOptions(images=images)  # type: ignore[arg-type]  # one of three words, checked where it is parsed
         reading = FeedReading(self._line.location, feed, options, stable and not feed.key)
-        plan = arrange(reading, [told])
+        plan = rules.arrange(reading, [told])
         parts = [Part((piece,), plan.reading) for piece in plan.direct]
         if plan.to_pair:
             parts.append(Part(plan.to_pair, plan.reading, True, not plan.unrecognizable))
@@ -661,22 +603,23 @@ class PartsReader:
         if fields == self._columns.fields:
             return self._tracks[self._columns.pin.version]
         if version > self._columns.pin.version:
-            return track(fields, self._read_names)
-        return self._tracks.get(version) or self._track_back(version) or track(fields, self._read_names)
+            return rules.track(fields, self._columns.names)
+        return self._tracks.get(version) or self._track_back(version) or rules.track(fields, self._columns.names)
 
     def _track_back(self, version: int) -> ColumnTrack | None:
         """Trace columns backwards, as one may have been renamed. None if a version in between is gone."""
         newer = min(known for known in self._tracks if known > version)
         here, fields = self._tracks[newer], None if newer != self._columns.pin.version else self._columns.fields
-        replaced = replaces_all(_transaction(self._line.find(newer)))
+        newest = self._line.find(newer)
+        replaced = rules.replaces_all(None if newest is None else newest.transaction)
         for number in range(newer - 1, version - 1, -1):
             found = self._line.find(number)
             if found is None:
                 return None
             older = self._line.snapshot(found).contents.fields
             if older != fields or replaced:
-                here = tracked_to(older, here, self._read_names, replaced)
-            self._tracks[number], fields, replaced = here, older, replaces_all(found.transaction)
+                here = rules.tracked_to(older, here, self._columns.names, replaced)
+            self._tracks[number], fields, replaced = here, older, rules.replaces_all(found.transaction)
         return here
 
     def _check(self, after: Snapshot, columns: ColumnTrack) -> None:
@@ -684,9 +627,9 @@ class PartsReader:
         if after.contents.fields == self._columns.fields:
             return
         if after.pin.version > self._columns.pin.version:
-            for name, known in zip(self._read_names, columns.names, strict=True):
+            for name, known in zip(self._columns.names, columns.names, strict=True):
                 if known is None:
-                    raise SchemaMismatch(
+                    raise errors.SchemaMismatch(
                         f"Version {after.pin} no longer has column '{name}', which this stream reads: it was dropped "
                         "or renamed.",
                         hint=_RESTART,
@@ -698,15 +641,13 @@ class PartsReader:
         )
         types = pylance.schema_of(self._line.location, after.pin, every)
         shown = self._columns.schema if self._columns.feed is None else self._columns.feed.schema
-        for name, known in zip(self._read_names, columns.names, strict=True):
+        for name, known in zip(self._columns.names, columns.names, strict=True):
             blob = self._columns.feed is not None and name in self._columns.feed.blobs
-            reason = (
-                None
-                if known is None or blob
-                else why_not(types.field(known).type, shown.field(name).type, drop_fields=True)
-            )
+            if known is None or blob:
+                continue
+            reason = why_not(types.field(known).type, shown.field(name).type, drop_fields=True)
             if reason:
-                raise SchemaMismatch(
+                raise errors.SchemaMismatch(
                     f"Version {after.pin} has column '{known}' as {types.field(known).type}, which this stream cannot "
                     f"read as {shown.field(name).type}: {reason}.",
                     hint=_RESTART,
@@ -721,7 +662,7 @@ _RESTART = (
 )
 
 
-class _Gone(NotFound):
+class _Gone(errors.NotFound):
     """A version no longer exists."""
 
 
@@ -753,10 +694,6 @@ def _chosen_parts(added: Iterable[Piece], chosen: Mapping[int, NewRows]) -> Iter
         yield Part((piece._replace(size=size, rows=rows.total),), rows=rows)
 
 
-def _transaction(found: LineVersion | None) -> Transaction | None:
-    return None if found is None else found.transaction
-
-
 # --- The tag of a reading stream: cleanups keep its version, and ours also the later ones
 
 
@@ -779,7 +716,7 @@ def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) 
     A store without write access does not stop the stream: the tag then keeps too much or nothing, and a missing version
     is noticed when it is read.
     """
-    pin = next((each for each in reversed(pins) if has_version(location, each)), None)
+    pin = next((each for each in reversed(pins) if versions.has_version(location, each)), None)
     if pin is None:
         return False
     try:
@@ -789,11 +726,11 @@ def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) 
         tags = refs.TagWriter(location)
         try:
             tags.move(name, pin) if known is not None else tags.create(name, pin)
-        except (AlreadyExists, NotFound):
+        except (errors.AlreadyExists, errors.NotFound):
             return False
-    except StorageFailure:
+    except errors.StorageFailure:
         return False
-    if has_version(location, pin):
+    if versions.has_version(location, pin):
         return True
     tags.delete(name)  # a cleanup just removed the version: the next one would stop at a tag that points nowhere
     return False

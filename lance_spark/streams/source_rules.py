@@ -133,7 +133,6 @@ def _typed(value: Any, kind: type) -> Any:
 
 
 # --- The extent of the next batch
-# Pure.
 
 
 class PartSize(NamedTuple):
@@ -201,7 +200,6 @@ def next_place(start: StreamPlace, versions: Iterable[VersionSize], limits: Limi
 
 
 # --- The meaning of a commit for a stream of appended rows
-# Pure.
 
 _WORDS = {
     "Delete": "deleted rows",
@@ -277,7 +275,6 @@ def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | N
 
 
 # --- Finding the new rows of a version that brought compactions along
-# Pure.
 #
 # A merge takes over the compactions of its branch. Then the same new files hold new rows and old ones, which the stream
 # gave before. So older rows are followed to their new places.
@@ -337,21 +334,20 @@ def new_rows(step: MergedStep, added: Collection[int], deleted: Deleted) -> dict
         )
         for entries in (step.before, step.after)
     )
-    if row_ids.overlap(before) or row_ids.overlap(after) or not _same_labels(before, after):
+    if row_ids.overlap(before) or row_ids.overlap(after):
+        return None
+    if len(row_ids.without(before, after)) or len(row_ids.without(after, before)):
         return None
     return {
         entry.id: _chosen(entry, traced.labels_of(entry), known[entry]) for entry in step.after if entry.id in added
     }
 
 
-def _same_labels(one: Runs, other: Runs) -> bool:
-    return not len(row_ids.without(one, other)) and not len(row_ids.without(other, one))
-
-
 def _same_values(step: MergedStep, traced: Traced) -> bool:
     """Whether no column was written in files with older rows: a fragment would then have other files than before."""
     states: dict[str, dict[int, str]] = {}
-    for entry in (*step.before, *step.after, *_of(step.rewrites)):
+    rewritten = (entry for each in step.rewrites for side in (each.old, each.new) for entry in side)
+    for entry in (*step.before, *step.after, *rewritten):
         key = traced.files.key(entry)
         if not len(traced.labels.get(key, NONE)):
             continue
@@ -359,10 +355,6 @@ def _same_values(step: MergedStep, traced: Traced) -> bool:
         if entry.has_overlays or states.setdefault(key, here) != here:
             return False
     return True
-
-
-def _of(rewrites: Sequence[Rewrite]) -> Iterable[Fragment]:
-    return (entry for each in rewrites for side in (each.old, each.new) for entry in side)
 
 
 def _chosen(fragment: Fragment, old: Runs, deleted: Offsets) -> NewRows:

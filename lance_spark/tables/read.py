@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import TypedRef
 from lance_spark.core.table_options import ReadOptions, parse_read_options
 from lance_spark.scan.read import PinnedRead
-from lance_spark.storage.resolving import Target, resolve, take_target
+from lance_spark.storage.resolving import Target, resolve, settle, take_target
 
 
 def pin_read(options: Mapping[str, str]) -> PinnedRead:
@@ -32,8 +33,5 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
 
 def _at_ref(target: Target, options: ReadOptions) -> tuple[DatasetLocation, ReadOptions]:
     """The dataset of a path with ``@``, as in SQL. Raises InvalidOption for a ref both there and in the options."""
-    from lance_spark.core.ref_expressions import TypedRef
-    from lance_spark.storage.resolving import settle
-
     settled = settle(target, TypedRef(version=options.ref.version, as_of=options.ref.as_of))
     return settled.location, options if settled.spec is None else replace(options, ref=settled.spec)

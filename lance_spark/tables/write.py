@@ -12,52 +12,22 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_spark import hints
-from lance_spark.columns.append_pylance import EvolvedRows, commit_evolved
-from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
+from lance_spark import errors, hints
+from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles, refused_first_format
+from lance_spark.columns.pylance import EvolvedRows, commit_evolved
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options
 from lance_spark.engine.local import LocalRunner, Work
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
 from lance_spark.refs.refs import check_new, create_branch_at
-from lance_spark.storage import versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_still_there,
-    check_writable,
-    commit_once,
-    left_after,
-    overtaken,
-    own_properties,
-)
+from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
 from lance_spark.storage.refs import drop_branch
-from lance_spark.storage.resolving import Target, resolve, take_target
-from lance_spark.write import pylance
-from lance_spark.write.rules import (
-    Claim,
-    Mode,
-    WriteJob,
-    WritePlan,
-    append_schema,
-    check_names,
-    check_replaces,
-    plan_again,
-    plan_merged,
-    same_schema,
-)
+from lance_spark.storage.resolving import Target, resolve, settle, take_target
+from lance_spark.write import pylance, rules
+from lance_spark.write.rules import Claim, Mode, WriteJob, WritePlan
 
 
 def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
@@ -83,8 +53,6 @@ def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, Wri
 
     Raises InvalidOption for a branch both there and in the options, Refused for a tag or a version.
     """
-    from lance_spark.storage.resolving import settle
-
     settled = settle(target)
     spec = settled.spec
     if spec is None:
@@ -99,30 +67,32 @@ def _plan(
 ) -> WritePlan:
     start = _start(location, options)
     if start is None:
-        check_names(frame, new=True)
+        rules.check_names(frame, new=True)
         schema = pylance.storage_schema(frame, options.files.data_storage_version)
         return WritePlan(location, options, "create", schema, None, claim)
     if options.create_table:
-        raise AlreadyExists(f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it.")
-    check_names(frame, new=overwrite)
+        raise errors.AlreadyExists(
+            f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it."
+        )
+    rules.check_names(frame, new=overwrite)
     target = pylance.read_target(location, start)
-    check_replaces(target, options)
+    rules.check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
     evolution = None
     if not overwrite:
-        evolution = plan_merged(target.schema, frame) if options.merge_schema else None
+        evolution = rules.plan_merged(target.schema, frame) if options.merge_schema else None
         if evolution is not None:
             check_evolution(location, start, target.data_storage_version, evolution)
-        stored = append_schema(target.schema if evolution is None else evolution.schema, frame)
+        stored = rules.append_schema(target.schema if evolution is None else evolution.schema, frame)
     elif options.merge_schema:
-        raise InvalidOption(
+        raise errors.InvalidOption(
             "Option 'merge_schema' is for appends.",
             hint="An overwrite uses the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
         )
     elif options.overwrite_schema:
         stored = pylance.storage_schema(frame, target.data_storage_version)
     else:
-        stored = same_schema(target.schema, frame)
+        stored = rules.same_schema(target.schema, frame)
     return WritePlan(location, options, mode, stored, start, evolution=evolution)
 
 
@@ -132,19 +102,19 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
         start = resolve(location, options.create_from)
         try:
             check_new(location, str(options.branch))
-        except AlreadyExists as there:
+        except errors.AlreadyExists as there:
             hint = hints.of("Omit create_branch to write to it. ", there.hint or "")
-            raise AlreadyExists(there.message, hint=hint) from None
+            raise errors.AlreadyExists(there.message, hint=hint) from None
         return start
     if options.branch is None:
         newest = find_latest(location, None)
         if newest is not None:
-            check_writable(location, None)
+            commits.check_writable(location, None)
         return newest
     try:
-        check_writable(location, options.branch)
-    except NotFound as missing:
-        raise NotFound(
+        commits.check_writable(location, options.branch)
+    except errors.NotFound as missing:
+        raise errors.NotFound(
             missing.message,
             hint=hints.of(missing.hint or "", " To create a new branch: ", hints.write_new_branch(options.branch), "."),
         ) from None
@@ -178,18 +148,18 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
         return _commit(job, fragments)
     try:
         claim.confirm()
-    except LanceSparkError:
-        with suppress(LanceSparkError):
+    except errors.LanceSparkError:
+        with suppress(errors.LanceSparkError):
             give_up(job, fragments)
         raise
     try:
         version = _commit(job, fragments)
     except BaseException:
-        with suppress(LanceSparkError):
+        with suppress(errors.LanceSparkError):
             claim.withdraw()
         raise
     # The rows are committed. If the store's failure now were reported as an error, they would be written twice.
-    with suppress(StorageFailure):
+    with suppress(errors.StorageFailure):
         claim.confirm()
     return version
 
@@ -202,18 +172,18 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
         if evolves:
             return append_evolved(job, fragments)
         return pylance.commit(job, fragments)
-    except Conflict as conflict:
+    except errors.Conflict as conflict:
         try:
             _discard(job, fragments)
-        except LanceSparkError as failure:
-            raise Conflict(
+        except errors.LanceSparkError as failure:
+            raise errors.Conflict(
                 f"{conflict.message} The cleanup after that failed: {failure.message}", conflict.hint
             ) from failure
         raise
-    except PermissionDenied as denied:
+    except errors.PermissionDenied as denied:
         if not denied.before_commit:
             raise
-        raise denied.saying(left_after(lambda: _discard(job, fragments), "files that were written")) from None
+        raise denied.saying(commits.left_after(lambda: _discard(job, fragments), "files that were written")) from None
 
 
 def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
@@ -242,10 +212,7 @@ def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_ver
     The committing process writes the converted values, and has no session to compute with.
     """
     if storage_version in FIRST_FORMATS and plan.adds:
-        raise Refused(
-            "Cannot add a column: the data files have format 0.1, where every file has every column.",
-            hint="Write the rows to a new table, which gets a newer format.",
-        )
+        raise refused_first_format("add")
     if plan.casts:
         _check_little(versions.read_contents(location, start), plan)
 
@@ -259,26 +226,30 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
     plan, start = job.plan, job.start
     assert start is not None  # a new dataset is created with all columns
     location, branch = plan.location, start.branch
-    rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message) | dict(job.properties or {}))
+    rows = EvolvedRows(
+        plan.schema, fragments, commits.own_properties(plan.options.commit_message) | dict(job.properties or {})
+    )
     casts = CastFiles(location, branch, LocalRunner())
-    check_still_there(location, start)
+    commits.check_still_there(location, start)
     try:
-        for left in attempts():
+        for left in commits.attempts():
             head = pin_latest(location, branch)
             _check_same_columns(location, start, head, plan.schema)
-            evolution = plan_again(open_pinned(location, head).schema, plan.schema)
+            evolution = rules.plan_again(open_pinned(location, head).schema, plan.schema)
             contents = versions.read_contents(location, head)
             _check_little(contents, evolution)
             files = casts.files(head, contents, evolution)
             commit = partial(commit_evolved, location, head, contents, evolution, files, rows)
-            made = commit_once(location, head, rows.properties, left, commit)
+            made = commits.commit_once(location, head, rows.properties, left, commit)
             if made is not None:
                 casts.keep(files)
                 return made.version
-    except LanceSparkError as failure:
-        casts.discard(failure)
+    except errors.LanceSparkError as failure:
+        if not errors.may_have_happened(failure):
+            with suppress(errors.StorageFailure):  # the first error is more useful
+                casts.delete()
         raise
-    raise overtaken(branch)
+    raise commits.overtaken(branch)
 
 
 def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, rows: pa.Schema) -> None:
@@ -290,7 +261,7 @@ def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: P
         if rows.get_field_index(name) < 0 or ids.get(name) == field.id():
             continue
         if name not in ids or now.schema.field(name).type == before.schema.field(name).type:
-            raise Conflict(
+            raise errors.Conflict(
                 f"Column '{name}' of {location.uri} was dropped or replaced since the job started.",
                 hint="Run it again.",
             )
@@ -302,7 +273,7 @@ def _check_little(contents: Contents, plan: Evolution) -> None:
     size = sum(fragment.size for fragment in contents.fragments())
     if not Work(copies=contents.fragment_count, copied_bytes=size).is_little:
         cast = plan.casts[0]
-        raise Refused(
+        raise errors.Refused(
             f"Column '{cast.source}' would have to be rewritten as {cast.type} in {contents.fragment_count} "
             f"fragments, which is too much for {OPERATION!r} inside an append.",
             hint=hints.of("Do it on the executors first: ", hints.widen_column(cast.source, str(cast.type)), "."),

@@ -14,8 +14,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.show import Card, Shown
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.training.order import Order, Progress, Shard, Worker
-from lance_spark.training.reading import Convert, FrozenSplit, open_split
+from lance_spark.training.reading import Convert, FrozenSplit, Order, Progress, Shard, Worker, open_split
 
 try:
     import torch
@@ -62,10 +61,7 @@ def _to_tensor(name: str, column: Any) -> Any:
 
 
 def _missing(name: str) -> Refused:
-    return Refused(
-        f"Column '{name}' has missing values, which a tensor cannot represent.",
-        hint=_LEAVE_OUT,
-    )
+    return Refused(f"Column '{name}' has missing values, which a tensor cannot represent.", hint=_LEAVE_OUT)
 
 
 class FrozenRows(Dataset):  # type: ignore[misc]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.evolution import align
 from lance_spark.format.row_ids import read_row_ids
@@ -23,13 +24,19 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
 from lance_spark.scan.rules import batch_rows
 from lance_spark.storage import files
-from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_unprotected, create_dataset
-from lance_spark.storage.datasets import open_latest, open_pinned
+from lance_spark.storage.commits import (
+    check_nothing_missing,
+    check_still_there,
+    check_unprotected,
+    check_writable,
+    create_dataset,
+    overwrite_without_rows,
+)
+from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
-from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
+from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
 if TYPE_CHECKING:
-    import lance
     from lance.fragment import FragmentMetadata
     from lance.schema import LanceField
 
@@ -75,13 +82,15 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
         with translated(plan.location, "writing data files"):
             fragments = _write_fragments(job, reader)
     except AlreadyExists as error:
-        raise Conflict(
-            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
-        ) from error
+        raise _created_elsewhere(plan) from error
     except LanceSparkError as error:
         # pylance wraps the stream's exception into its own text; the original is clearer.
         raise rows.failure or error from None
     return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+
+def _created_elsewhere(plan: WritePlan) -> Conflict:
+    return Conflict(f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again.")
 
 
 def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
@@ -90,7 +99,8 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
     plan, options = job.plan, job.plan.options.files
     sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
     arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
-    destination = _destination(job)
+    # The starting version, so that all tasks use its field ids even if a commit comes in between.
+    destination = plan.location.uri if job.start is None else open_pinned(plan.location, job.start)
     mode, version = str(plan.mode), options.data_storage_version
     if plan.evolution is not None and job.start is not None:
         # As if for a new table, because this one lacks the columns: the commit assigns the table's fields to them.
@@ -105,12 +115,6 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
         **arguments,
     )
     return written
-
-
-def _destination(job: WriteJob) -> lance.LanceDataset | str:
-    """The starting version, so that all tasks use its field ids even if a commit comes in between."""
-    location = job.plan.location
-    return location.uri if job.start is None else open_pinned(location, job.start)
 
 
 class _ConformedBatches(Iterator[pa.RecordBatch]):
@@ -162,6 +166,18 @@ class PartsJob(NamedTuple):
 def kept_columns(schema: pa.Schema, sets: frozenset[str] | None) -> tuple[str, ...]:
     """The columns that a partial update leaves unchanged. Blobs must be passed as bytes."""
     return tuple(field.name for field in schema if sets is not None and field.name not in sets and not is_blob(field))
+
+
+def cut_where(
+    batches: Iterable[pa.RecordBatch], values: Callable[[pa.RecordBatch], npt.NDArray[Any]]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows, cut wherever one of a batch's whole numbers changes; each piece with its number."""
+    for batch in batches:
+        numbers = values(batch)
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(cuts):
+            if end > start:
+                yield int(numbers[start]), batch.slice(start, end - start)
 
 
 class KeptColumns:
@@ -312,7 +328,13 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
     try:
         with translated(plan.location, "committing"):
             if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
-                return _create_empty(plan)
+                return create_dataset(  # a commit can take a chosen file format only from fragments
+                    plan.location,
+                    plan.schema,
+                    data_storage_version=plan.options.files.data_storage_version,
+                    enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
+                    commit_message=plan.options.commit_message,
+                )
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(plan.options.branch),
                 **what,
@@ -324,9 +346,7 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
         if plan.mode != "create":
             raise
         # The loser of a race to create a dataset gets "already exists", or that version 0 was not found.
-        raise Conflict(
-            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
-        ) from error
+        raise _created_elsewhere(plan) from error
     return int(dataset.version)
 
 
@@ -352,17 +372,6 @@ def _ids(field: LanceField) -> tuple[Any, ...]:
     return (field.id(), field.name(), tuple(_ids(child) for child in field.children()))
 
 
-def _create_empty(plan: WritePlan) -> int:
-    """A dataset without rows in a chosen file format, which a commit can only take from its fragments."""
-    return create_dataset(
-        plan.location,
-        plan.schema,
-        data_storage_version=plan.options.files.data_storage_version,
-        enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
-        commit_message=plan.options.commit_message,
-    )
-
-
 def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
     """Delete the files of uncommitted fragments, with their blob sidecars."""
     root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
@@ -371,3 +380,28 @@ def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
             if file.get("base_id") is None:
                 path = f"data/{file['path']}"
                 files.delete(root, (path, path.removesuffix(".lance")))
+
+
+# --- Datasets and versions with columns but no rows
+
+
+def write_without_rows(
+    location: DatasetLocation, branch: str | None, schema: pa.Schema, options: WriteOptions, new: bool
+) -> None:
+    """Create a dataset; or give a branch (None for main) other columns and no rows, as one version.
+
+    Raises SchemaMismatch; AlreadyExists if a ``new`` dataset exists; and otherwise NotFound, Conflict, and Refused for
+    another file format or other row ids.
+    """
+    check_names(schema, new=True)
+    if new:
+        version = options.files.data_storage_version
+        settings = {"data_storage_version": version, "enable_stable_row_ids": bool(options.enable_stable_row_ids)}
+        create_dataset(location, storage_schema(schema, version), **settings)
+        return
+    check_writable(location, branch)
+    start = pin_latest(location, branch)
+    target = read_target(location, start)
+    check_replaces(target, options)
+    stored = storage_schema(schema, target.data_storage_version)
+    overwrite_without_rows(location, start, stored, options.commit_message)

@@ -211,7 +211,6 @@ def _unknown(name: str, dataset: pa.Schema) -> SchemaMismatch:
 
 
 # --- Appends that add or widen columns so that the rows fit
-# Pure.
 
 
 def plan_merged(dataset: pa.Schema, frame: pa.Schema) -> Evolution | None:

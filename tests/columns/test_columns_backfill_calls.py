@@ -151,7 +151,7 @@ def test_files_hold_columns_under_names_that_no_table_has():
 def test_results_and_progress_are_one_line():
     result = BackfillResult(PinnedVersion("exp", 7), ("a", "b"), 3, 1, 3000, 2048)
     assert str(result) == "a, b of exp@7: 3 fragments (1 computed before), 3,000 rows, 2.0 KiB"
-    assert str(BackfillProgress.of(["a"], 1, 2, 10, 5)) == "a: 1 of 2 fragments, 10 rows, 5 B"
+    assert str(BackfillProgress("a", 1, 2, 10, 5, ("a",))) == "a: 1 of 2 fragments, 10 rows, 5 B"
 
 
 @pytest.mark.parametrize(

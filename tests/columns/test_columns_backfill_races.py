@@ -9,7 +9,7 @@ from lance.optimize import Compaction
 from support.backfills import LocalValues, negated
 from support.local_datasets import write
 
-from lance_spark.columns import append_pylance, pylance
+from lance_spark.columns import pylance
 from lance_spark.columns.columns import add_filled_columns, fill_columns_by_groups, update_filled_columns
 from lance_spark.columns.rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
@@ -142,7 +142,7 @@ def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch,
 
 
 def test_an_append_that_seems_to_have_failed_is_not_made_twice(location, monkeypatch):
-    lose_the_answer(monkeypatch, append_pylance)
+    lose_the_answer(monkeypatch, pylance)
     rows = some(100).append_column("word", pa.array(["a"] * 10))
     assert write(location.uri, rows, merge_schema="true") == 4
     assert lance.dataset(location.uri).version == 4

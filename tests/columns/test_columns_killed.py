@@ -69,13 +69,14 @@ def dying(one_fragment, one_commit, moment):
 
 
 def widen_and_die(uri, branch, moment):
-    columns.cast_fragment, columns.commit_columns = dying(columns.cast_fragment, columns.commit_columns, moment)
+    work = columns.pylance
+    work.cast_fragment, work.commit_columns = dying(work.cast_fragment, work.commit_columns, moment)
     alter_columns(DatasetLocation.at(uri), branch, WIDEN, LOCAL)
 
 
 def delete_and_die(uri, branch, moment):
-    doomed = dying(rows.delete_in_fragment, rows.commit_deletions, moment)
-    rows.delete_in_fragment, rows.commit_deletions = doomed
+    work = rows.commit_pylance
+    work.delete_in_fragment, work.commit_deletions = dying(work.delete_in_fragment, work.commit_deletions, moment)
     delete_where(DatasetLocation.at(uri), branch, "id % 2 = 0", LOCAL)
 
 

@@ -121,7 +121,7 @@ def test_all_kinds_of_progress_are_one():
     assert str(WorkProgress("copy files", 40, 120)) == "copy files: 40 of 120"
     assert str(WorkProgress("commit")) == "commit"
     optimized = OptimizeProgress("commit 1 of 3", 40, 120, 4000, 2048)
-    filled = BackfillProgress.of(["a", "b"], 1, 2, 10, 5)
+    filled = BackfillProgress("a, b", 1, 2, 10, 5, ("a", "b"))
     assert str(optimized) == "commit 1 of 3: 40 of 120 fragments, 4,000 rows, 2.0 KiB"
     assert (optimized.fragments, filled.fragments, filled.columns) == (120, 2, ("a", "b"))
     assert all(isinstance(step, WorkProgress) for step in (optimized, filled))

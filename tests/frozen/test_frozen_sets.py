@@ -14,6 +14,7 @@ import pytest
 from support.local_datasets import make_dataset
 
 from lance_spark import CleanupPolicy, LanceTable
+from lance_spark.cleanup.many_tables import FleetTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.frozen import frozen
@@ -21,7 +22,7 @@ from lance_spark.frozen.frozen import diff_frozen
 from lance_spark.frozen.rules import make_spec
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import NEEDED
-from lance_spark.maintenance.maintain import Job, TableSteps, UpkeepOptions, UpkeepTable
+from lance_spark.maintenance.maintain import Job, TableSteps, UpkeepOptions
 from lance_spark.storage.datasets import pin_version
 
 SPLIT = {"train": 0.8, "val": 0.2}
@@ -363,7 +364,7 @@ def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
     table, pin = table_at(uri), table_at(uri)._pin()
     frozen.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
     table.branches.create("frozen/mine")
-    steps = TableSteps(Job(UpkeepOptions(), LocalRunner(), 0), UpkeepTable("visits", table.location))
+    steps = TableSteps(Job(UpkeepOptions(), LocalRunner(), 0), FleetTable("visits", table.location))
     assert steps.branches() == [None, "frozen/mine"]
 
 

@@ -206,7 +206,7 @@ def test_too_few_rows_to_train_on_are_left_and_found_all_the_same(location):
 
 def test_errors_come_before_any_work(location, monkeypatch):
     create(location, "id")
-    monkeypatch.setattr(indexes, "build_segment", None)
+    monkeypatch.setattr(indexes.pylance, "build_segment", None)
     before = contents(location.uri)
     cases = [
         (NotFound, "nope", "btree", {}),
@@ -289,7 +289,7 @@ def meanwhile(monkeypatch, event, moment="committing"):
             done.append(1)
             event()
 
-    commit, build_all = indexes.commit_segments, indexes.SegmentBuilder.segments
+    commit, build_all = indexes.pylance.commit_segments, indexes.SegmentBuilder.segments
 
     def late(*arguments):
         once()
@@ -301,7 +301,7 @@ def meanwhile(monkeypatch, event, moment="committing"):
         return made
 
     if moment == "committing":
-        monkeypatch.setattr(indexes, "commit_segments", late)
+        monkeypatch.setattr(indexes.pylance, "commit_segments", late)
     else:
         monkeypatch.setattr(indexes.SegmentBuilder, "segments", early)
 
@@ -365,7 +365,7 @@ def killed(uri, branch):
     def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    indexes.commit_segments = die
+    indexes.pylance.commit_segments = die
     indexes.create_index(location, branch, IndexRequest("id"), LocalRunner(2))
 
 

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport, bars, svg, to_html, to_prometheus
+from lance_spark.cleanup.report import Upkeep
+from lance_spark.maintenance.report import MaintenanceReport, bars, svg, to_html, to_prometheus
 from lance_spark.maintenance.rules import (
     DONE,
     FAILED,
@@ -98,7 +99,7 @@ def test_a_dry_run_says_so():
 def test_json_has_all_of_it():
     made = report(
         table("a", CLEAN, kinds=KINDS, findings={"warning": 1}, told=("a warning",)),
-        catalog=(CatalogRecord("orphan", "x", "done", 1, 5),),
+        catalog=(Upkeep("orphan", "x", "done", 1, 5),),
         notes=("n",),
     )
     told = json.loads(made.to_json())
@@ -136,7 +137,7 @@ def test_no_name_and_no_error_becomes_markup_and_nothing_is_loaded_from_elsewher
         table(NASTY, StepRecord("fsck", None, STOPPED, NASTY), kinds=KINDS, told=(NASTY,)),
         table("b", error=NASTY, exit_code=1),
         root=SECRET,
-        catalog=(CatalogRecord(NASTY, NASTY, NASTY, what=NASTY, error=NASTY),),
+        catalog=(Upkeep(NASTY, NASTY, NASTY, what=NASTY, error=NASTY),),
         notes=(NASTY,),
     )
     text, read = page(made)
@@ -177,7 +178,7 @@ def test_many_tables_are_one_more_pair_of_bars():
     assert [each.name for each in shown[:2]] == ["t000", "t001"]
     assert shown[-1].name == "60 smaller tables"
     assert sum(each.owned for each in shown) == sum(each.owned for each in tables)
-    assert shown[-1].freed == 60
+    assert shown[-1].kinds["data"].freed == 60
 
 
 LINE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (-?[0-9.e+]+)')

@@ -45,14 +45,14 @@ def changed(rows):
 
 
 def change_and_die(uri, branch, moment):
-    commit = rows.commit_rows
+    commit = rows.commit_pylance.commit_rows
 
     def dying(*arguments):
         if moment == "after the commit":
             commit(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    rows.commit_rows = dying
+    rows.commit_pylance.commit_rows = dying
     finish(written(DatasetLocation.at(uri), branch, ROWS))
 
 
@@ -72,13 +72,13 @@ def test_a_killed_change_is_there_whole_or_not_at_all(location, branch, moment):
 @pytest.mark.parametrize("failure", [StorageFailure, Conflict])
 def test_a_commit_that_arrived_although_it_seemed_to_fail_is_not_made_twice(location, branch, monkeypatch, failure):
     before = rows_of(location, branch)
-    commit = rows.commit_rows
+    commit = rows.commit_pylance.commit_rows
 
     def unclear(*arguments):
         commit(*arguments)
         raise failure("The answer was lost.")
 
-    monkeypatch.setattr(rows, "commit_rows", unclear)
+    monkeypatch.setattr(rows.commit_pylance, "commit_rows", unclear)
     result = finish(written(location, branch, ROWS))
     assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (2, 1, 1)
     assert result.version.version == lance.dataset(location.branch_uri(branch)).version
@@ -92,7 +92,7 @@ def test_files_stay_while_a_commit_may_still_arrive(location, branch, monkeypatc
     def lost(*_):
         raise StorageFailure("No answer.")
 
-    monkeypatch.setattr(rows, "commit_rows", lost)
+    monkeypatch.setattr(rows.commit_pylance, "commit_rows", lost)
     with pytest.raises(StorageFailure):
         finish(change)
     assert len(made) == 5

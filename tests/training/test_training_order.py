@@ -3,7 +3,7 @@
 import pytest
 
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.training.order import Order, Progress, Shard, Worker
+from lance_spark.training.reading import Order, Progress, Shard, Worker
 
 pytestmark = pytest.mark.pure
 

@@ -311,7 +311,7 @@ def by_index(table: LanceTable) -> ChangeResult:
     """A merge whose rows executors find through an index, as those of a large table."""
     table.indexes.create("id", "btree")
     few = table.query(lambda read: read.where("id IN (500, 700)").selectExpr("id", "7 AS day"))
-    with patch("lance_spark.rows.merge_spark.uses_index", return_value=True):
+    with patch("lance_spark.rows.rules.uses_index", return_value=True):
         return table.merge(few, on="id").when_matched_update_all().execute()
 
 

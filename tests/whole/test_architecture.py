@@ -151,7 +151,11 @@ def imported(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
+            modules = {f"{node.module}.{alias.name}" for alias in node.names}
+            files = {name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").exists()}
+            yield from files
+            if len(files) < len(modules):
+                yield node.module or ""
 
 
 def test_names_of_sparks_classes_stand_in_one_file():

@@ -18,7 +18,7 @@ def command(session: CatalogSession, namespace: str) -> int:
 
     Shows all tables, or those in NAMESPACE and below. The largest come first.
     """
-    from lance_spark.disk_usage.lake import catalog_storage
+    from lance_spark.disk_usage.disk_usage import catalog_storage
 
     report = catalog_storage(session.catalog, session.engine, namespace)
     grid = report.grid().text()
