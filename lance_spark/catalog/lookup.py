@@ -105,8 +105,6 @@ def catalog_of(table: NamedTable) -> Catalog:
 def need_manifest(catalog: Catalog, doing: str) -> None:
     """Raise Refused for operations that V1 does not support."""
     if not catalog.reads_manifest:
-        from lance_spark.catalog.entry_rules import refusal  # imports pyarrow, which would slow every command down
-
         raise refusal(
             Refused, doing, "a catalog of directories (V1) does not support it", hint="Open it in compatibility mode."
         )

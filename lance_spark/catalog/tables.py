@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
-from lance_spark.catalog import directories, manifest_pylance
+from lance_spark.catalog import directories, lookup, manifest_pylance
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -31,21 +31,6 @@ from lance_spark.catalog.entry_rules import (
     read_mark,
     refusal,
     v1_directory,
-)
-from lance_spark.catalog.lookup import (
-    FoundTable,
-    being_taken,
-    catalog_of,
-    check_no_directory,
-    describe,
-    describe_namespace,
-    describe_table,
-    find_table,
-    located,
-    look_again,
-    need_manifest,
-    new_table,
-    table_exists,
 )
 from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
@@ -107,7 +92,7 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
     Elsewhere it is ``<hash>_<id>``. Changes nothing. Raises InvalidName, AlreadyExists (also for a namespace of that
     name), NotFound for a missing namespace.
     """
-    new = new_table(catalog, name, properties, "create")
+    new = lookup.new_table(catalog, name, properties, "create")
     if catalog.reads_directories and new.identifier.in_root:
         change = AddTable(new.identifier, v1_directory(new.identifier), new.properties)
         _check_directory(catalog, change)
@@ -287,7 +272,7 @@ class DeregisterPlan:
     """A table that can be deregistered, given the catalog's current state."""
 
     catalog: Catalog
-    table: FoundTable
+    table: lookup.FoundTable
 
     @property
     def removed(self) -> Removed:
@@ -298,7 +283,7 @@ class DeregisterPlan:
 def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
     """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
-    return DeregisterPlan(catalog, find_table(catalog, identifier, f"deregister table '{identifier}'"))
+    return DeregisterPlan(catalog, lookup.find_table(catalog, identifier, f"deregister table '{identifier}'"))
 
 
 def deregister(plan: DeregisterPlan) -> Removed:
@@ -322,12 +307,12 @@ def deregister_table(catalog: Catalog, name: Name) -> Removed:
     return deregister(plan_deregistration(catalog, name))
 
 
-def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str) -> None:
+def _deregister_directory(catalog: Catalog, table: lookup.FoundTable, directory: str) -> None:
     """The mark comes first: without it, removing the row would leave the table visible as a directory."""
     change = RemoveTable(table.identifier, directory, "deregister")
     doing, hidden = change.doing, hide(catalog, directory, "deregister")
     with shown_again_on_failure(hidden, table.entry is not None):
-        table = look_again(catalog, table, doing)
+        table = lookup.look_again(catalog, table, doing)
     with shown_again_on_failure(hidden, table.entry is not None):
         if table.entry is not None:
             manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
@@ -354,7 +339,7 @@ def plan_registration(
     InvalidName, InvalidOption for a directory outside the catalog, NotFound if there is no table, AlreadyExists for
     a name or a directory that is taken.
     """
-    new = new_table(catalog, name, properties, "register")
+    new = lookup.new_table(catalog, name, properties, "register")
     choose = _unmarked_directory if catalog.reads_manifest else _marked_directory
     change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
     _staying(catalog, change.location, new.doing)
@@ -369,7 +354,7 @@ def register(plan: Registration) -> TableInfo:
     if not catalog.reads_manifest:  # in V1 a table has the name of its directory
         _marked_directory(catalog, change.identifier, None, doing)
         directories.remove(catalog.at(change.location), DEREGISTERED)
-        return describe(catalog, FoundTable(change.identifier, change.location, None))
+        return lookup.describe(catalog, lookup.FoundTable(change.identifier, change.location, None))
     _staying(catalog, change.location, doing)
     manifest_pylance.apply(catalog.manifest, change)
     try:  # another process may have dropped it, or begun to, before the row existed
@@ -381,7 +366,7 @@ def register(plan: Registration) -> TableInfo:
         raise
     if mark is not None and is_named(catalog, change.location):  # not if a process has deregistered it since
         directories.remove_if(catalog.at(change.location), DEREGISTERED, mark)
-    return describe(catalog, FoundTable(change.identifier, change.location, change.entry))
+    return lookup.describe(catalog, lookup.FoundTable(change.identifier, change.location, change.entry))
 
 
 def register_table(
@@ -396,7 +381,7 @@ def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str 
     path = _guessed(catalog, identifier, doing) if location is None else _inside(catalog, location, doing)
     _check_table(catalog, path, doing)
     rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
-    if path != v1_directory(identifier) and not check_no_directory(catalog, rows, identifier):
+    if path != v1_directory(identifier) and not lookup.check_no_directory(catalog, rows, identifier):
         raise refusal(AlreadyExists, doing, "a table of that name already exists")
     return path
 
@@ -418,7 +403,7 @@ def _staying(catalog: Catalog, path: str, doing: str) -> bytes | None:
     """The mark in a directory. Raises NotFound if a process is about to delete it: its row would point to nothing."""
     mark = directories.content_of(catalog.at(path), DEREGISTERED)
     if is_leaving(read_mark(mark)):
-        raise being_taken(doing)
+        raise lookup.being_taken(doing)
     return mark
 
 
@@ -473,20 +458,20 @@ class TableClaim:
 
     catalog: Catalog
     location: DatasetLocation
-    table: TablePlan | FoundTable
+    table: TablePlan | lookup.FoundTable
     must_be_new: bool
     held: Declaration | None = None
     """None until the name is taken."""
 
     def take(self) -> TableClaim | None:
         """Declare the table, unless it is declared. None for a declared one that could be another of the same name."""
-        if isinstance(self.table, FoundTable):
+        if isinstance(self.table, lookup.FoundTable):
             held = self._joined(self.table)
             return None if held is None else replace(self, held=held)
         with _taken_in_between(self.catalog, self.table.identifier, self.must_be_new):
             return replace(self, held=declare(self.table))
 
-    def _joined(self, table: FoundTable) -> Declaration | None:
+    def _joined(self, table: lookup.FoundTable) -> Declaration | None:
         holder = directories.content_of(self.location, RESERVED)
         if holder is None or table.path is None or (table.entry is None and self.catalog.reads_manifest):
             return None
@@ -508,9 +493,9 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
 
     Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
     """
-    catalog, identifier = catalog_of(table), identify_table(table.name)
+    catalog, identifier = lookup.catalog_of(table), identify_table(table.name)
     try:
-        known = find_table(catalog, identifier, f"write table '{identifier}'")
+        known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
     except NotFound as missing:
         if options.branch is not None:
             raise NotFound(
@@ -519,7 +504,7 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
         with _taken_in_between(catalog, identifier, options.create_table):
             plan = plan_table(catalog, identifier)
         return TableClaim(catalog, plan.location, plan, options.create_table)
-    location = located(catalog, known)
+    location = lookup.located(catalog, known)
     if options.create_table:
         raise _exists(identifier, location)
     return TableClaim(catalog, location, known, must_be_new=False)
@@ -531,7 +516,7 @@ def _taken_in_between(catalog: Catalog, identifier: Identifier, must_be_new: boo
     try:
         yield
     except AlreadyExists as taken:
-        if not must_be_new and table_exists(catalog, identifier):
+        if not must_be_new and lookup.table_exists(catalog, identifier):
             raise Conflict(taken.message, hint="Run it again: it will write to that table.") from None
         raise
 
@@ -569,10 +554,10 @@ def plan_alteration(
     """
     identifier = identify_table(name) if kind == TABLE else identify_namespace(name)
     change = AlterProperties(identifier, kind, check_properties(put), names_of(unset))
-    need_manifest(catalog, change.doing)
+    lookup.need_manifest(catalog, change.doing)
     if kind != TABLE:
-        return Alteration(catalog, change, describe_namespace(catalog, identifier).properties)
-    entry = find_table(catalog, identifier, change.doing).entry
+        return Alteration(catalog, change, lookup.describe_namespace(catalog, identifier).properties)
+    entry = lookup.find_table(catalog, identifier, change.doing).entry
     if entry is None:
         raise refusal(
             Refused, change.doing, "a directory has no properties", hint="Register it, or migrate the catalog."
@@ -594,7 +579,7 @@ def alter_table(
 ) -> TableInfo:
     """Plan and alter; returns the resulting table."""
     alter(plan_alteration(catalog, TABLE, name, put, unset))
-    return describe_table(catalog, name)
+    return lookup.describe_table(catalog, name)
 
 
 def alter_namespace(
@@ -602,4 +587,4 @@ def alter_namespace(
 ) -> NamespaceInfo:
     """Plan and alter; returns the resulting namespace."""
     alter(plan_alteration(catalog, NAMESPACE, name, put, unset))
-    return describe_namespace(catalog, name)
+    return lookup.describe_namespace(catalog, name)

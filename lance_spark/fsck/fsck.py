@@ -33,21 +33,11 @@ from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
+from lance_spark.fsck import rules
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
 from lance_spark.fsck.record_findings import LenientLook, findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
-from lance_spark.fsck.rules import (
-    COUNTED,
-    NEEDED,
-    SUSPECTS,
-    CheckFinding,
-    Question,
-    blob_files,
-    blob_problems,
-    compare,
-    needed_of_span,
-)
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
@@ -107,11 +97,11 @@ class _Check:
         self.files = 0
         self._holders: Holders = holders_of(survey)
 
-    def findings(self) -> Iterator[CheckFinding]:
+    def findings(self) -> Iterator[rules.CheckFinding]:
         needed = self._needed()
         bases = self._collected("read base paths", needed, about_bases, BASES)
         lost = self._lost_bases(bases)
-        suspects = self._collected("read manifests", needed, about_versions, NEEDED)
+        suspects = self._collected("read manifests", needed, about_versions, rules.NEEDED)
         found: list[dict[str, Any]] = [
             {**row, "path": self._manifest(row), "expected": 0, "files": 1, "bytes": 0, "rows": None}
             for row in suspects
@@ -128,7 +118,7 @@ class _Check:
     def _needed(self) -> Frame:
         positions = {index: range(len(chain.files)) for index, chain in enumerate(self._survey.chains) if chain.files}
         spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, {})
-        return self._runner.keep(self._runner.flat_map("read manifests", spans, NeedSpan(self._survey), NEEDED))
+        return self._runner.keep(self._runner.flat_map("read manifests", spans, NeedSpan(self._survey), rules.NEEDED))
 
     def _collected(self, stage: str, frame: Frame, function: Any, schema: pa.Schema) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._runner.collect(
@@ -162,17 +152,17 @@ class _Check:
         if places:
             listed = runner.flat_map("list base paths", list(places.values()), ListBase(), FILES)
             files = runner.union([files, listed])
-        question = Question(
+        question = rules.Question(
             checked=frozenset(at for at, chain in enumerate(survey.chains) if chain.has_ref),
             lost_bases=frozenset(lost),
             left_before_ns=self._clock.before(self._options.left_after),
         )
         comparing = Compare(question, LookInside(survey.location) if self._options.deep else None)
         stage = "look inside of files" if self._options.deep else "compare"
-        suspects = runner.match(stage, (files, needed), comparing, SUSPECTS, about_rows(survey))
+        suspects = runner.match(stage, (files, needed), comparing, rules.SUSPECTS, about_rows(survey))
         rows: list[dict[str, Any]] = runner.collect(stage, suspects).to_pylist()
-        self.files = sum(row["files"] for row in rows if row["code"] == COUNTED)
-        return [row for row in rows if row["code"] != COUNTED]
+        self.files = sum(row["files"] for row in rows if row["code"] == rules.COUNTED)
+        return [row for row in rows if row["code"] != rules.COUNTED]
 
     def _row_ids(self) -> list[dict[str, Any]]:
         if not self._options.deep:
@@ -183,7 +173,7 @@ class _Check:
             if chain.has_ref and chain.versions
             for at, newest in [(len(chain.versions) - 1, chain.versions[-1])]
         ]
-        frame = self._runner.flat_map("check row ids", items, check_row_ids, SUSPECTS)
+        frame = self._runner.flat_map("check row ids", items, check_row_ids, rules.SUSPECTS)
         rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
         return rows
 
@@ -192,12 +182,12 @@ class _Check:
         if not self._options.deep:
             return []
         stage = "look for blobs"
-        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, SUSPECTS)
+        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, rules.SUSPECTS)
         wrong = {row["path"]: row for row in self._runner.collect(stage, frame).to_pylist()}
         if not wrong:
             return []
         keys = frozenset(data_file_of(path) for path in wrong)
-        naming = self._collected(stage, needed, Naming(keys), NEEDED)
+        naming = self._collected(stage, needed, Naming(keys), rules.NEEDED)
         return [
             {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
             for row in wrong.values()
@@ -210,7 +200,7 @@ class _Check:
         path = chain.path(chain.files[row["first"]])
         return f"{self._survey.repositories[chain.repository].uri}/{path}" if chain.repository else path
 
-    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[CheckFinding]:
+    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[rules.CheckFinding]:
         """One finding for each code and path, with all affected refs."""
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in rows:
@@ -220,7 +210,7 @@ class _Check:
             detail = next((row["detail"] for row in group if row["detail"]), "")
             refs = sorted({ref for row in group if row["chain"] is not None for ref in self._refs(row)})
             count = max(counts) if counts else None
-            yield CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
+            yield rules.CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
 
     def _refs(self, row: Mapping[str, Any]) -> list[str]:
         ids = self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
@@ -228,10 +218,10 @@ class _Check:
 
     def _of_bases(
         self, bases: Iterable[Mapping[str, Any]], lost: Mapping[str, tuple[str, str]]
-    ) -> Iterator[CheckFinding]:
+    ) -> Iterator[rules.CheckFinding]:
         for base, (code, detail) in lost.items():
             refs = {ref for row in bases if row["base"] == base for ref in self._refs(row)}
-            yield CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
+            yield rules.CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
 
 
 def _name(holder: Holder) -> str:
@@ -267,7 +257,7 @@ class NeedSpan:
         repository = self.survey.repositories[chain.repository]
         paths = [chain.path(chain.files[position]) for position in span.positions]
         contents = zip(span.positions, read_manifests(repository, paths), strict=True)
-        yield from needed_of_span(chain, span.chain, contents, KeyResolver(self.survey, os.path.realpath))
+        yield from rules.needed_of_span(chain, span.chain, contents, KeyResolver(self.survey, os.path.realpath))
 
 
 def about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -312,12 +302,12 @@ class ListBase:
 class Compare:
     """Compares files with needs, and looks inside them if requested."""
 
-    question: Question
+    question: rules.Question
     look: LookInside | None
 
     def __call__(self, files: pa.Table, needed: pa.Table) -> pa.Table:
         """SUSPECTS of one group."""
-        return compare(files, needed, self.question, self.look)
+        return rules.compare(files, needed, self.question, self.look)
 
 
 @dataclass(frozen=True)
@@ -339,10 +329,10 @@ def check_row_ids(item: RowIdItem) -> Iterator[pa.RecordBatch]:
         wrong = list(_row_ids(item, snapshot)) if snapshot.contents.has_stable_row_ids else []
     except (NotFound, CorruptData):
         return
-    nothing = dict.fromkeys(SUSPECTS.names)
+    nothing = dict.fromkeys(rules.SUSPECTS.names)
     place = {"path": item.path, "chain": item.chain, "first": item.position, "last": item.position}
     rows = [{**nothing, **place, "code": c, "detail": d, "rows": n, "files": 1, "bytes": 0} for c, d, n in wrong]
-    yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
+    yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
 
 
 def _row_ids(item: RowIdItem, snapshot: Snapshot) -> Iterator[tuple[str, str, int]]:
@@ -434,7 +424,7 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
         if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
         for row in _beside(item, snapshot, fragment.id, file, names)
     ]
-    yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
+    yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
 
 
 def _blob_fields(snapshot: Snapshot) -> dict[int, str]:
@@ -456,14 +446,14 @@ def _beside(
     item: BlobItem, snapshot: Snapshot, fragment: int, file: DataFile, names: list[str]
 ) -> Iterator[dict[str, Any]]:
     try:
-        wanted = blob_files(read_descriptions(item.location, item.pin, fragment, names))
+        wanted = rules.blob_files(read_descriptions(item.location, item.pin, fragment, names))
     except LanceSparkError:
         return
     root = snapshot.root_of(file)
     directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
-    nothing = dict.fromkeys(SUSPECTS.names)
-    for problem in blob_problems(wanted, listed):
+    nothing = dict.fromkeys(rules.SUSPECTS.names)
+    for problem in rules.blob_problems(wanted, listed):
         path = _relative(item.location, root, directory + problem.name)
         about = {"code": problem.code, "path": path, "expected": problem.expected, "rows": problem.rows}
         yield {**nothing, **about, "detail": problem.detail, "files": 1, "bytes": 0}

@@ -20,15 +20,6 @@ from uuid import uuid4
 from lance_spark import hints
 from lance_spark.core import finding_codes, layout
 from lance_spark.core.finding_codes import MANIFEST_CODES
-from lance_spark.core.layout import (
-    KeyRange,
-    data_key,
-    manifest_names,
-    read_manifest_name,
-    sorts_newest_first,
-    stored_name,
-    versions_directory,
-)
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
 from lance_spark.core.repair_record import (
@@ -48,19 +39,10 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, P
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
+from lance_spark.fsck import quarantine, rules
 from lance_spark.fsck.fsck import Examined, examine
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.pylance import LookInside, leave_out, size_of
-from lance_spark.fsck.quarantine import (
-    digest_of,
-    forget_record,
-    holds_the_only_copy,
-    keep,
-    look_at_file,
-    take_away,
-    write_below,
-    write_record,
-)
 from lance_spark.fsck.record_findings import first_origin
 from lance_spark.fsck.repair_rules import (
     DONE,
@@ -76,27 +58,9 @@ from lance_spark.fsck.repair_rules import (
     plan_repair,
 )
 from lance_spark.fsck.report import FsckReport
-from lance_spark.fsck.rules import (
-    BranchEvidence,
-    Inside,
-    Origin,
-    RestoredRef,
-    TagEvidence,
-    clone_uri,
-    mapping,
-    restored_branch,
-    restored_tag,
-    tagged,
-)
 from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.refs.refs import create_branch_at
-from lance_spark.storage import files
-from lance_spark.storage.commits import (
-    check_mergeable,
-    check_unprotected,
-    check_writable,
-    unchanged,
-)
+from lance_spark.storage import commits, files
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import list_paths
@@ -136,8 +100,8 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
         software=f"lance-spark {import_module('lance_spark').__version__}",
         steps=plan.steps,
     )
-    with unchanged():
-        write_record(location, record)
+    with commits.unchanged():
+        quarantine.write_record(location, record)
     context = StepContext(location, record)
     outcomes = []
     for number in range(len(plan.steps)):
@@ -149,8 +113,8 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
             if isinstance(problem, PermissionDenied):
                 raise problem.reworded(stopped, hint) from None
             raise type(problem)(stopped, hint=hint) from None
-    if not any(outcome.state == DONE for outcome in outcomes) and not holds_the_only_copy(location, record):
-        forget_record(location, record)
+    if not any(outcome.state == DONE for outcome in outcomes) and not quarantine.holds_the_only_copy(location, record):
+        quarantine.forget_record(location, record)
         return RepairResult("", tuple(outcomes))
     return RepairResult(record.id, tuple(outcomes))
 
@@ -202,7 +166,7 @@ class _Facts:
         for chain in self._chains.values() if bad else ():
             paths = {chain.path(version): version for version in chain.versions}
             for path in sorted(bad & paths.keys()):
-                file = look_at_file(self._location, path)
+                file = quarantine.look_at_file(self._location, path)
                 newest = paths[path] == chain.versions[-1]
                 hint = f"{path.rpartition('/')[0]}/latest_version_hint.json"
                 if file is not None:
@@ -212,7 +176,9 @@ class _Facts:
                             file,
                             chain.branch,
                             newest,
-                            look_at_file(self._location, hint) if newest and self._location.is_local else None,
+                            quarantine.look_at_file(self._location, hint)
+                            if newest and self._location.is_local
+                            else None,
                             len(paths.keys() - bad),
                         ),
                     )
@@ -229,7 +195,7 @@ class _Facts:
             return "a branch was created from it: restore its directory"
         if not is_empty_branch(self._location, name):
             return "its directory has files but no version: restore its manifests, or delete the branch"
-        file = look_at_file(self._location, ref_file(BRANCHES, name))
+        file = quarantine.look_at_file(self._location, ref_file(BRANCHES, name))
         return "" if file is None else file
 
     def _lines(self, restored: set[str]) -> Iterator[LineFacts]:
@@ -279,7 +245,10 @@ class _NewestVersion(NamedTuple):
         for file in fragment.files:
             root = self.snapshot.root_of(file)
             prefix = "data/" if root.is_dataset else ""
-            path = self._path(root, data_key(prefix + stored_name(file.path)) if prefix else stored_name(file.path))
+            path = self._path(
+                root,
+                layout.data_key(prefix + layout.stored_name(file.path)) if prefix else layout.stored_name(file.path),
+            )
             yield SuspectFile(path, layout.DATA, file.size, rows)
         if fragment.deletion is not None:
             root = self.snapshot.root_of(fragment.deletion)
@@ -320,7 +289,7 @@ class _NewestVersion(NamedTuple):
 def _closed(location: DatasetLocation, branch: str | None) -> str:
     """Why nothing may be committed to a branch; "" if it may."""
     try:
-        check_mergeable(location, branch)
+        commits.check_mergeable(location, branch)
     except (Refused, NotFound, CorruptData) as problem:
         return problem.message
     return ""
@@ -328,7 +297,7 @@ def _closed(location: DatasetLocation, branch: str | None) -> str:
 
 def _is_protected(location: DatasetLocation, branch: str | None) -> bool:
     try:
-        check_unprotected(location, branch)
+        commits.check_unprotected(location, branch)
     except (Refused, CorruptData):
         return True
     return False
@@ -339,19 +308,19 @@ def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | st
     by_version: dict[int, list[VersionFile]] = {}
     for file in chain.versions:
         by_version.setdefault(file.version, []).append(file)
-    single = [sorts_newest_first(files[0].name) for files in by_version.values() if len(files) == 1]
+    single = [layout.sorts_newest_first(files[0].name) for files in by_version.values() if len(files) == 1]
     keeps_newer = sum(single) * 2 >= len(single)
     moved = []
     for named in by_version.values():
         if len(named) == 1:
             continue
-        digests = {one.name: look_at_file(location, chain.path(one)) for one in named}
+        digests = {one.name: quarantine.look_at_file(location, chain.path(one)) for one in named}
         if (
             len({(one.size, one.sha256) for one in digests.values() if one is not None}) != 1
             or None in digests.values()
         ):
             return "the two manifests differ: keep the right one"
-        newer, older = manifest_names(named[0].version)
+        newer, older = layout.manifest_names(named[0].version)
         digest = digests.get(older if keeps_newer else newer)
         if digest is None:
             return "the manifests have unknown names"
@@ -361,7 +330,7 @@ def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | st
 
 def is_empty_branch(location: DatasetLocation, name: str) -> bool:
     """Whether the directory of a branch is completely empty."""
-    return next(iter(list_paths(location, KeyRange.below(f"tree/{name}"))), None) is None
+    return next(iter(list_paths(location, layout.KeyRange.below(f"tree/{name}"))), None) is None
 
 
 # --- Evidence to restore refs
@@ -405,9 +374,9 @@ class RefFacts:
     def _damaged(self, file: DamagedRef) -> RestoreRef | str:
         if file.branch is not None:
             return self._branch(file.branch, file.content, finding_codes.REF_DAMAGED)
-        before = digest_of(file.path, file.content)
+        before = quarantine.digest_of(file.path, file.content)
         if file.tag is None:
-            uri = clone_uri(file.content)
+            uri = rules.clone_uri(file.content)
             if uri is None:
                 return "the file no longer shows which clone it records"
             return RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
@@ -417,9 +386,9 @@ class RefFacts:
             for one in chain.versions
             if chain.has_ref
         }
-        target = tagged(file.content)
-        restored = restored_tag(
-            TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
+        target = rules.tagged(file.content)
+        restored = rules.restored_tag(
+            rules.TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
         )
         if isinstance(restored, str):
             return restored
@@ -431,25 +400,27 @@ class RefFacts:
         if chain is None or not chain.versions:
             return "the branch has no versions"
         evidence = self._evidence(chain, remains)
-        own = mapping(remains)
+        own = rules.mapping(remains)
         if own and evidence.identities and own[-1][1] not in evidence.identities:
             return "its identity differs from the one that branches and merges record, and it is unknown which is right"
-        restored = restored_branch(evidence, uuid4().hex)
+        restored = rules.restored_branch(evidence, uuid4().hex)
         if isinstance(restored, str):
             return restored
         try:
             parse_branch(name, restored.content.encode())
         except CorruptData as problem:
             return problem.message
-        return _step(path, restored, digest_of(path, remains) if remains or why != finding_codes.NO_REF else None, why)
+        return _step(
+            path, restored, quarantine.digest_of(path, remains) if remains or why != finding_codes.NO_REF else None, why
+        )
 
-    def _evidence(self, chain: Chain, remains: bytes) -> BranchEvidence:
+    def _evidence(self, chain: Chain, remains: bytes) -> rules.BranchEvidence:
         first = first_origin(self._survey, chain)
         children = [one for one in self._survey.refs.branches.values() if one.parent_branch == chain.branch]
-        mappings = [mapping(self._ref(child.name)) for child in children]
+        mappings = [rules.mapping(self._ref(child.name)) for child in children]
         from_children = {known[-2][1] for known in mappings if len(known) > 1}
         identities = from_children or set(self._merged(chain))
-        return BranchEvidence(
+        return rules.BranchEvidence(
             remains=remains,
             first=first,
             first_ns=chain.versions[0].modified_ns,
@@ -458,17 +429,17 @@ class RefFacts:
             identities=tuple(sorted(identities)),
         )
 
-    def _size(self, first: Origin | None) -> int:
+    def _size(self, first: rules.Origin | None) -> int:
         parent = self._chains.get(first.parent) if first else None
         return next((one.size for one in parent.versions if one.version == first.version), 0) if parent and first else 0
 
     def _ancestors(
-        self, first: Origin | None, mappings: list[tuple[tuple[int, str], ...]]
+        self, first: rules.Origin | None, mappings: list[tuple[tuple[int, str], ...]]
     ) -> tuple[tuple[int, str], ...] | None:
         known = next((one[:-2] for one in mappings if len(one) > 1), None)
         if known is not None or first is None or first.parent is None:
             return known or ()
-        return mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
+        return rules.mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
 
     def _ref(self, name: str) -> bytes:
         return files.read(self._location, ref_file(BRANCHES, name)) or b""
@@ -495,7 +466,7 @@ def _trace(location: DatasetLocation, branch: str | None, version: int) -> Trace
     return None if transaction is None else read_trace(transaction.properties)
 
 
-def _step(path: str, restored: RestoredRef, before: Digest | None, why: str) -> RestoreRef:
+def _step(path: str, restored: rules.RestoredRef, before: Digest | None, why: str) -> RestoreRef:
     return RestoreRef(path, restored.content, restored.says, before, why)
 
 
@@ -508,7 +479,7 @@ def is_bad(location: DatasetLocation, file: SuspectFile) -> bool:
     size = size_of(location, file.path)
     if not size or (file.size and size != file.size):
         return True
-    (seen,) = LookInside(location)([Inside(file.path, file.kind, file.rows, file.deleted)])
+    (seen,) = LookInside(location)([rules.Inside(file.path, file.kind, file.rows, file.deleted)])
     if seen is not None and seen[0] == finding_codes.FILE_UNREACHABLE:
         raise StorageFailure(f"{file.path} could not be read: {seen[1]}", hint="Check network and credentials.")
     return seen is not None
@@ -569,13 +540,13 @@ def carry_out(context: StepContext, step: Step) -> None:
 
 
 def _restore(context: StepContext, step: RestoreRef) -> None:
-    if look_at_file(context.location, step.path) != step.before:
+    if quarantine.look_at_file(context.location, step.path) != step.before:
         raise Conflict(f"{step.path} was changed meanwhile.")
     if step.before is None:
         _check_lost(context.location, _branch_of(step.path))
     for kept in context.record.kept_by(step):
-        keep(context.location, kept)
-    write_below(context.location, step.path, step.content.encode())
+        quarantine.keep(context.location, kept)
+    quarantine.write_below(context.location, step.path, step.content.encode())
 
 
 def _check_lost(location: DatasetLocation, name: str) -> None:
@@ -597,7 +568,7 @@ def _quarantine(context: StepContext, step: Quarantine) -> None:
         _check_twins(location, step)
     else:
         _check_manifest(location, step)
-    take_away(location, context.record.kept_by(step))
+    quarantine.take_away(location, context.record.kept_by(step))
 
 
 def _branch_of(path: str) -> str:
@@ -608,17 +579,19 @@ def _branch_of(path: str) -> str:
 def _check_twins(location: DatasetLocation, step: Quarantine) -> None:
     for file in step.files:
         directory, _, name = file.path.rpartition("/")
-        read = read_manifest_name(name)
-        others = [other for other in manifest_names(read.version) if other != name] if read else []
-        twin = look_at_file(location, f"{directory}/{others[0]}") if others else None
+        read = layout.read_manifest_name(name)
+        others = [other for other in layout.manifest_names(read.version) if other != name] if read else []
+        twin = quarantine.look_at_file(location, f"{directory}/{others[0]}") if others else None
         if twin is None or twin.sha256 != file.sha256:
             raise Conflict(f"{file.path} no longer has an identical twin.")
 
 
 def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
     name = step.path.rpartition("/")[2]
-    read = read_manifest_name(name)
-    known = [read_manifest_name(other) for other in files.list_names(location, versions_directory(step.branch))]
+    read = layout.read_manifest_name(name)
+    known = [
+        layout.read_manifest_name(other) for other in files.list_names(location, layout.versions_directory(step.branch))
+    ]
     newest = max((other.version for other in known if other is not None and not other.detached), default=0)
     if read is None or (newest == read.version) != step.newest:
         raise Conflict(f"'{step.branch or MAIN}' now has other versions: check it again.")
@@ -630,7 +603,7 @@ def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
 
 def _mend(context: StepContext, step: MendIndexes) -> None:
     location = context.location
-    check_mergeable(location, step.branch)
+    commits.check_mergeable(location, step.branch)
     head = context.head(step.branch, step.version)
     snapshot = read_snapshot(location, head)
     records = {index.uuid: index for index in decode_indexes(read_manifest(location, head))}
@@ -659,6 +632,6 @@ def _leave_out(context: StepContext, step: LeaveOut) -> None:
         create_branch_at(location, step.path, head)
         head = pin_latest(location, step.onto)
     else:
-        check_writable(location, step.onto)
+        commits.check_writable(location, step.onto)
     made = leave_out(location, head, step.fragments, context.properties(step))
     context.made[step.onto] = made.version

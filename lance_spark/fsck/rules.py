@@ -17,14 +17,6 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.core import finding_codes, layout
-from lance_spark.core.finding_codes import (
-    MANIFEST_DAMAGED,
-    MANIFEST_GONE,
-    MANIFEST_UNKNOWN,
-    MANIFEST_WRONG,
-    MEANINGS,
-    ROWS_IMPOSSIBLE,
-)
 from lance_spark.core.layout import classify, stored_name
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
@@ -50,17 +42,17 @@ class CheckFinding:
     @property
     def severity(self) -> str:
         """error, unreachable, warning or note."""
-        return MEANINGS[self.code].severity
+        return finding_codes.MEANINGS[self.code].severity
 
     @property
     def says(self) -> str:
         """What is wrong, in words."""
-        return " ".join(part for part in (MEANINGS[self.code].says, self.detail) if part)
+        return " ".join(part for part in (finding_codes.MEANINGS[self.code].says, self.detail) if part)
 
     @property
     def do(self) -> str:
         """What to do about it."""
-        return MEANINGS[self.code].do
+        return finding_codes.MEANINGS[self.code].do
 
 
 # --- Needs of versions against existing files
@@ -358,17 +350,17 @@ class _Reading:
 
     def _version(self, position: int, content: bytes | None) -> Iterator[tuple[Any, ...]]:
         if content is None:
-            yield self._about(position, MANIFEST_GONE, "")
+            yield self._about(position, finding_codes.MANIFEST_GONE, "")
             return
         try:
             head, added, removed = self._decoder.feed(content)
             now = decode_contents(content)
             recorded = self._recorded(content, head, now)
         except CorruptData as problem:
-            yield self._about(position, MANIFEST_DAMAGED, problem.message)
+            yield self._about(position, finding_codes.MANIFEST_DAMAGED, problem.message)
             return
         except Refused as problem:
-            yield self._about(position, MANIFEST_UNKNOWN, problem.message)
+            yield self._about(position, finding_codes.MANIFEST_UNKNOWN, problem.message)
             return
         for file in removed:
             yield from self._needs(file, self._seen.pop(file, _Seen(self._last, [])), self._last)
@@ -384,7 +376,7 @@ class _Reading:
     def _checked(self, position: int, head: ManifestHead, now: Contents) -> Iterator[tuple[Any, ...]]:
         expected = self._chain.files[position].version
         if head.version != expected:
-            yield self._about(position, MANIFEST_WRONG, f"it holds version {head.version}")
+            yield self._about(position, finding_codes.MANIFEST_WRONG, f"it holds version {head.version}")
         seen: set[int] = set()
         for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
             if (
@@ -395,9 +387,9 @@ class _Reading:
                 detail = (
                     f"fragment {fragment.id}: {fragment.deletion.rows} of {fragment.physical_rows} rows are deleted"
                 )
-                yield self._about(position, ROWS_IMPOSSIBLE, detail)
+                yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, detail)
             if fragment.id in seen:
-                yield self._about(position, ROWS_IMPOSSIBLE, f"two fragments have the id {fragment.id}")
+                yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, f"two fragments have the id {fragment.id}")
             seen.add(fragment.id)
 
     def _recorded(self, content: bytes, head: ManifestHead, now: Contents) -> dict[NamedFile, list[_Recorded]]:

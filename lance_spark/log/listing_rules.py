@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lance_spark.core.refs import (
-    Branch,
-    Lifetime,
-    RefTable,
-    Tag,
-    is_plan,
-    is_service_tag,
-)
-from lance_spark.core.show import (
-    Card,
-    Grid,
-    Shown,
-    counted,
-)
+from lance_spark.core import refs as core_refs
+from lance_spark.core import show
 
 SHOWN = 20
 """How many of a dataset's branches or tags are shown."""
 
 
-def branch_grid(branches: Iterable[Branch]) -> Grid:
+def branch_grid(branches: Iterable[core_refs.Branch]) -> show.Grid:
     """Branches as a table."""
     return _grid(("branch", "made from", "made"), [(branch.row, branch.lifetime) for branch in branches])
 
 
-def tag_grid(tags: Iterable[Tag]) -> Grid:
+def tag_grid(tags: Iterable[core_refs.Tag]) -> show.Grid:
     """Tags as a table."""
     return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
 
 
-def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> Grid:
+def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], core_refs.Lifetime]]) -> show.Grid:
     """Adds a column for lifetimes if any row has one."""
     told = [str(lifetime) for _, lifetime in rows]
     if not any(told):
-        return Grid(header, tuple(row for row, _ in rows))
-    return Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
+        return show.Grid(header, tuple(row for row, _ in rows))
+    return show.Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
 
 
 def more(count: int, shown: int) -> tuple[str, ...]:
@@ -46,7 +34,7 @@ def more(count: int, shown: int) -> tuple[str, ...]:
     return (f"{count - shown:,} more: list() has all",) if count > shown else ()
 
 
-class BranchList(Shown, list[Branch]):
+class BranchList(show.Shown, list[core_refs.Branch]):
     """A list of branches that prints as a table."""
 
     hidden = 0
@@ -58,15 +46,15 @@ class BranchList(Shown, list[Branch]):
     def __str__(self) -> str:
         return _with_notes(branch_grid(self).text() or "no branches", self._notes())
 
-    def _card(self) -> Card:
+    def _card(self) -> show.Card:
         grids = (branch_grid(self),)
-        return Card(counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
+        return show.Card(show.counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
 
 
-class TagList(Shown, list[Tag]):
+class TagList(show.Shown, list[core_refs.Tag]):
     """A list of tags that prints as a table."""
 
     hidden = 0
@@ -78,26 +66,26 @@ class TagList(Shown, list[Tag]):
     def __str__(self) -> str:
         return _with_notes(tag_grid(self).text() or "no tags", self._notes())
 
-    def _card(self) -> Card:
-        return Card(counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
+    def _card(self) -> show.Card:
+        return show.Card(show.counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         of = "clones, merges, streams and frozen sets"
         return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
 
 
-def listed_branches(refs: RefTable, everything: bool) -> BranchList:
+def listed_branches(refs: core_refs.RefTable, everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [branch for _, branch in sorted(refs.branches.items())]
-    made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
+    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, refs.tags))
     made.hidden = len(found) - len(made)
     return made
 
 
-def listed_tags(refs: RefTable, everything: bool) -> TagList:
+def listed_tags(refs: core_refs.RefTable, everything: bool) -> TagList:
     """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [tag for _, tag in sorted(refs.tags.items())]
-    made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, refs.tags))
+    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, refs.tags))
     made.hidden = len(found) - len(made)
     return made
 

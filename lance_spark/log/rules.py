@@ -10,16 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, plain_row
-from lance_spark.core.refs import (
-    MAIN,
-    Branch,
-    PinnedVersion,
-    RefSpec,
-    Tag,
-    VersionInfo,
-    is_plan,
-    is_service_tag,
-)
+from lance_spark.core import refs as core_refs
 from lance_spark.core.show import (
     BRANCH,
     CHANGE,
@@ -57,8 +48,8 @@ _COLUMNS = 6
 class TableGlance:
     """A version of a table, as described by its manifest."""
 
-    pin: PinnedVersion
-    info: VersionInfo
+    pin: core_refs.PinnedVersion
+    info: core_refs.VersionInfo
     columns: tuple[str, ...]
 
     def number(self, name: str) -> int | None:
@@ -67,14 +58,14 @@ class TableGlance:
         return int(text) if text.isdecimal() else None
 
 
-def unknown_card(what: str, uri: str, why: str, ref: RefSpec | None = None) -> Card:
+def unknown_card(what: str, uri: str, why: str, ref: core_refs.RefSpec | None = None) -> Card:
     """What is known without the store; ``why`` is the store's error."""
     where = "" if ref is None else _asked(ref)
     summary = "; ".join(part for part in (f"at {where}" if where else "", why) if part)
     return Card(what, uri, summary, (("at", where), ("unknown", why)))
 
 
-def table_card(what: str, uri: str, ref: RefSpec, seen: TableGlance) -> Card:
+def table_card(what: str, uri: str, ref: core_refs.RefSpec, seen: TableGlance) -> Card:
     """A table at a ref."""
     follows = "" if _stands_still(ref) else ", the newest version"
     rows, size = seen.number("total_rows"), _size(seen)
@@ -98,15 +89,15 @@ def _size(seen: TableGlance) -> str:
     return f"{readable(size)} in {counted(files, 'data file')}{also}"
 
 
-def _stands_still(ref: RefSpec) -> bool:
+def _stands_still(ref: core_refs.RefSpec) -> bool:
     return ref.tag is not None or ref.version is not None or ref.as_of is not None
 
 
-def _asked(ref: RefSpec) -> str:
+def _asked(ref: core_refs.RefSpec) -> str:
     """The ref as the user named it."""
     if ref.tag is not None:
         return f"tag {ref.tag}"
-    branch = ref.branch or MAIN
+    branch = ref.branch or core_refs.MAIN
     if ref.as_of is not None:
         return f"{branch} as of {moment(ref.as_of)}"
     return f"the newest version of {branch}" if ref.version is None else f"{branch}@{ref.version}"
@@ -125,13 +116,13 @@ class RefNames:
     def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
         """Branches; the tags show which of them are plans of frozen sets."""
         known = set(tags)
-        return cls._of(branches, lambda name: is_plan(name, known))
+        return cls._of(branches, lambda name: core_refs.is_plan(name, known))
 
     @classmethod
     def of_tags(cls, tags: Sequence[str]) -> RefNames:
         """Tags."""
         known = set(tags)
-        return cls._of(tags, lambda name: is_service_tag(name, known))
+        return cls._of(tags, lambda name: core_refs.is_service_tag(name, known))
 
     @classmethod
     def _of(cls, names: Sequence[str], is_own: Callable[[str], bool]) -> RefNames:
@@ -144,15 +135,15 @@ class RefNames:
         return tuple(self.listed[:SHOWN])
 
 
-def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
+def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core_refs.Branch]) -> Card:
     """All branches except for main; only those that are shown were read."""
     count = len(listed.listed)
-    summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
+    summary = f"{core_refs.MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
     summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
     return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
 
 
-def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
+def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[core_refs.Tag]) -> Card:
     """All tags; only those that are shown were read."""
     count = len(listed.listed)
     also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
@@ -183,7 +174,7 @@ class History(Shown):
     """The versions of a branch, newest first, with those that merges took in. Iterating yields the entries."""
 
     uri: str
-    start: PinnedVersion
+    start: core_refs.PinnedVersion
     entries: tuple[LogEntry, ...]
     older: bool = False
     """Whether older versions exist."""
@@ -298,7 +289,7 @@ def _remote(entry: LogEntry) -> str:
 def _names(entry: LogEntry) -> Line:
     """Branches and tags at a version, in brackets; without the tags that protect what clones and merges read."""
     spans: Line = [(BRANCH, name) for name in entry.heads]
-    spans += [(TAG, f"tag: {name}") for name in entry.tags if not is_service_tag(name)]
+    spans += [(TAG, f"tag: {name}") for name in entry.tags if not core_refs.is_service_tag(name)]
     spans += [(BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
     if not spans:
         return []

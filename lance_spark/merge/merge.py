@@ -26,40 +26,11 @@ from lance_spark.core.show import WorkProgress, counted
 from lance_spark.core.tracking import MergeNote, Node, with_note
 from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
+from lance_spark.format import row_ids
+from lance_spark.format import versions as format_versions
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import Step, Steps, VersionSpan, key_columns
-from lance_spark.format.row_ids import (
-    Deleted,
-    Rewrite,
-    Runs,
-    deletion_key,
-    of_rows,
-    read_rewrites,
-    rows_of,
-    run,
-    taken_over,
-    without,
-)
 from lance_spark.format.transactions import Transaction
-from lance_spark.format.versions import (
-    ADDS_ONLY,
-    BEGIN,
-    BRINGING,
-    BRINGS,
-    CHERRY_PICK,
-    MERGE,
-    MOVED,
-    RECEIVE,
-    REORDERED,
-    REPLACES,
-    REVERT,
-    Copy,
-    Deletions,
-    Snapshot,
-    Trace,
-    delta,
-    read_trace,
-)
 from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.change_rules import (
@@ -134,7 +105,7 @@ def merge(
             theirs=source,
             base_ours=base_of(location, graph, ours, base),
             base_theirs=base_of(location, graph, source, base),
-            trace=replace(trace_of(graph, MERGE, source), held=_held(graph, source, ours)),
+            trace=replace(trace_of(graph, format_versions.MERGE, source), held=_held(graph, source, ours)),
             message=options.message or f"Merge {source} into {into or MAIN}",
             our_path=graph.path(ours, base, source),
             their_path=graph.path(source, base, ours),
@@ -214,7 +185,7 @@ class Request:
     theirs: PinnedVersion
     base_ours: PinnedVersion
     base_theirs: PinnedVersion
-    trace: Trace
+    trace: format_versions.Trace
     message: str | None = None
     reference: InPlacePolicy = field(default_factory=InPlacePolicy)
     """Which data files stay where they are."""
@@ -285,7 +256,9 @@ def plan_replay(request: Request) -> ReplayPlan:
         message=request.message,
         deletions=deletions,
         conflicts=tuple(conflicts),
-        rewrites=taken_over((*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents),
+        rewrites=row_ids.taken_over(
+            (*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents
+        ),
     )
 
 
@@ -298,7 +271,7 @@ def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, p
     return replace(change, followed=replace(change.followed, dead=dead))
 
 
-def _empties(ours: Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
+def _empties(ours: format_versions.Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
     """Whether the deletions take the last rows of a fragment."""
     return bool(deletions) and any(
         len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
@@ -338,7 +311,7 @@ def _kinship(request: Request) -> Kinship:
     return Kinship(request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete))
 
 
-def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
+def _numbering(request: Request, ours: format_versions.Snapshot) -> format_versions.Snapshot | None:
     if request.numbering is None or not ours.contents.has_stable_row_ids:
         return None
     try:
@@ -384,42 +357,42 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan
         if transaction is None:
             yield Step(version, "Unknown")
             continue
-        properties, trace = transaction.properties, read_trace(transaction.properties)
-        if trace is not None and trace.action == BEGIN:
+        properties, trace = transaction.properties, format_versions.read_trace(transaction.properties)
+        if trace is not None and trace.action == format_versions.BEGIN:
             yield Step(version, _ANEW)
             continue
         yield Step(
             version,
             transaction.operation,
-            properties.get(REORDERED) == "true" or _told(properties, MOVED),
-            brings=_brings(transaction.operation, trace) or properties.get(BRINGS) == "true",
-            adds_only=properties.get(ADDS_ONLY) == "true",
-            replaced=_told(properties, REPLACES),
+            properties.get(format_versions.REORDERED) == "true" or _told(properties, format_versions.MOVED),
+            brings=_brings(transaction.operation, trace) or properties.get(format_versions.BRINGS) == "true",
+            adds_only=properties.get(format_versions.ADDS_ONLY) == "true",
+            replaced=_told(properties, format_versions.REPLACES),
             rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
-            reordered=properties.get(REORDERED) == "true",
+            reordered=properties.get(format_versions.REORDERED) == "true",
         )
 
 
 def _rewrites(
     reader: VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
-) -> Iterator[Rewrite]:
+) -> Iterator[row_ids.Rewrite]:
     """The compactions of a version: its own, and those it took over."""
-    yield from read_rewrites(transaction.properties)
+    yield from row_ids.read_rewrites(transaction.properties)
     snapshot = None
     for group in transaction.rewritten:
         places = {}
         for fragment in (*group.before, *group.after):
-            key, deletion = deletion_key(fragment), fragment.deletion
+            key, deletion = row_ids.deletion_key(fragment), fragment.deletion
             if key is None or deletion is None:
                 continue
             if deletion.base_id is None:
-                places[key] = Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
+                places[key] = format_versions.Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
                 continue
             snapshot = snapshot or reader.snapshot(location, pin)
             place = snapshot.deletions_of(fragment)
             if place is not None:
                 places[key] = place
-        yield Rewrite(group.before, group.after, places)
+        yield row_ids.Rewrite(group.before, group.after, places)
 
 
 def _told(properties: Mapping[str, str], key: str) -> bool | None:
@@ -427,8 +400,8 @@ def _told(properties: Mapping[str, str], key: str) -> bool | None:
     return None if key not in properties else properties[key] == "true"
 
 
-def _brings(operation: str, trace: Trace | None) -> bool:
-    return operation == "Restore" or (trace is not None and trace.action in BRINGING)
+def _brings(operation: str, trace: format_versions.Trace | None) -> bool:
+    return operation == "Restore" or (trace is not None and trace.action in format_versions.BRINGING)
 
 
 # --- Settling contests from deletion files
@@ -439,7 +412,7 @@ class FollowedChange(NamedTuple):
 
     change: MergeChange
     conflicts: tuple[MergeConflict, ...] = ()
-    ours_old: Mapping[int, Runs] = {}
+    ours_old: Mapping[int, row_ids.Runs] = {}
     """Rows of the base in new fragments of ours, by fragment."""
 
 
@@ -469,7 +442,7 @@ def follow_rows(request: Request, sides: Sides, change: MergeChange) -> Followed
     return FollowedChange(followed, tuple(conflicts), settled.ours_old)
 
 
-def _deleted(request: Request, sides: Sides, contest: Contest) -> Deleted:
+def _deleted(request: Request, sides: Sides, contest: Contest) -> row_ids.Deleted:
     """The deleted rows of every fragment of a contest."""
     held = (
         Held(sides.ours, contest.ours),
@@ -506,7 +479,9 @@ def other_rows(
     return (), [sides.conflict(reason, [replacement.ours.id], rows)]
 
 
-def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
+def examples(
+    location: DatasetLocation, base: format_versions.Snapshot, fragment: Fragment, offsets: Sequence[int]
+) -> tuple[str, ...]:
     """The keys of some rows in the base; none if the table declares no key."""
     keys = key_columns(base.contents.fields)
     if not keys or not offsets:
@@ -516,26 +491,26 @@ def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offs
 
 
 def same_keys(
-    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Runs]
+    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, row_ids.Runs]
 ) -> list[MergeConflict]:
     """If the table declares a key: rows that both sides added or updated under the same key.
 
     ``ours_old``: rows of the base that ours compacted into new fragments.
     """
-    mine = delta(sides.base_ours, sides.ours).added if change.added else ()
+    mine = format_versions.delta(sides.base_ours, sides.ours).added if change.added else ()
     keys = key_columns(sides.ours.contents.fields) if mine else ()
     if not keys:
         return []
     here, there = locations
     known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
-    masks = {key: of_rows(rows) for key, rows in change.followed.masks.items()}
+    masks = {key: row_ids.of_rows(rows) for key, rows in change.followed.masks.items()}
     theirs = RowSource(there, sides.theirs.pin, _without(change.added, masks))
     twice = (key for key in _keys(theirs, keys) if key in known)
     rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
     return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
 
 
-def _without(fragments: Iterable[Fragment], rows: Mapping[int, Runs]) -> tuple[FragmentRows, ...]:
+def _without(fragments: Iterable[Fragment], rows: Mapping[int, row_ids.Runs]) -> tuple[FragmentRows, ...]:
     """The fragments without some of their rows."""
     return tuple(
         FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
@@ -543,8 +518,8 @@ def _without(fragments: Iterable[Fragment], rows: Mapping[int, Runs]) -> tuple[F
     )
 
 
-def _others(count: int, rows: Runs) -> pa.Array:
-    return pa.array(rows_of(without(run(count, 0), rows)), pa.uint32())
+def _others(count: int, rows: row_ids.Runs) -> pa.Array:
+    return pa.array(row_ids.rows_of(row_ids.without(row_ids.run(count, 0), rows)), pa.uint32())
 
 
 def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -652,11 +627,11 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
 
 # --- Copying the files of a plan to where its commit will name them
 
-CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
+CopyItem = tuple[DatasetLocation, format_versions.Copy, DatasetLocation]
 """Where a file is, the file, and the place to copy it to."""
 _COPIED = pa.schema([("bytes", pa.int64())])
 _COPY = "copy"
-_VERBS = {RECEIVE: "push"}
+_VERBS = {format_versions.RECEIVE: "push"}
 """What users call an action, where that differs."""
 
 
@@ -702,7 +677,7 @@ def cherry_pick(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
-    return replay(_requests(location, picked, into, CHERRY_PICK, message), engine, dry_run)
+    return replay(_requests(location, picked, into, format_versions.CHERRY_PICK, message), engine, dry_run)
 
 
 def revert(
@@ -714,7 +689,7 @@ def revert(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
-    return replay(_requests(location, reverted, into, REVERT, message), engine, dry_run)
+    return replay(_requests(location, reverted, into, format_versions.REVERT, message), engine, dry_run)
 
 
 def _requests(
@@ -723,7 +698,7 @@ def _requests(
     """Makes requests for the change of one version: forwards for a cherry-pick, backwards for a revert."""
     check_writable(location, into)
     before = version_before(location, pin)
-    base, theirs = (pin, before) if action == REVERT else (before, pin)
+    base, theirs = (pin, before) if action == format_versions.REVERT else (before, pin)
 
     def make() -> Request:
         ours, graph = pin_latest(location, into), Graph(location)
@@ -740,7 +715,7 @@ def _requests(
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
-            shares=action == CHERRY_PICK and graph.share(theirs, ours, base),
+            shares=action == format_versions.CHERRY_PICK and graph.share(theirs, ours, base),
             earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else None,
         )
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 from urllib.parse import unquote
 from uuid import uuid4
 
-from lance_spark import hints
+from lance_spark import errors, hints
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.options import check_named, nothing_named, split_storage, take_catalog
 from lance_spark.core.ref_expressions import (
@@ -52,15 +52,6 @@ from lance_spark.core.workspace import (
     Workspace,
     parse_workspace,
     render_workspace,
-)
-from lance_spark.errors import (
-    AlreadyExists,
-    InvalidName,
-    InvalidOption,
-    NotFound,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
 )
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
@@ -126,7 +117,7 @@ def _upwards(start: str) -> Iterator[str]:
     try:
         directory = os.path.realpath(start)
     except FileNotFoundError:
-        raise NotFound("The current directory is gone.", hint="Go to another one with cd.") from None
+        raise errors.NotFound("The current directory is gone.", hint="Go to another one with cd.") from None
     above = os.path.dirname(directory)
     while above != directory:
         yield directory
@@ -181,7 +172,7 @@ def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
     """Write a new workspace, and its directory. Raises AlreadyExists, StorageFailure, PermissionDenied."""
     whole = os.path.realpath(directory)
     if _read(whole) is not None:
-        raise AlreadyExists(
+        raise errors.AlreadyExists(
             f"{whole} already has a workspace.", hint=f"Choose another directory, or edit {CONFIG} there."
         )
     _write(whole, render_workspace(workspace))
@@ -196,7 +187,7 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
     """
     text = _read(directory)
     if text is None:
-        raise NotFound(f"The workspace in {directory} is gone.")
+        raise errors.NotFound(f"The workspace in {directory} is gone.")
     changed = change(text)
     workspace = parse_workspace(changed)
     if changed != text and not dry_run:
@@ -253,7 +244,7 @@ def _read(directory: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError:
-        raise InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
+        raise errors.InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
     except OSError as problem:
         raise _failure(problem, path, "read") from None
 
@@ -272,8 +263,8 @@ def _write(directory: str, text: str) -> None:
         raise _failure(problem, path, "written") from None
 
 
-def _failure(problem: OSError, path: str, what: str) -> StorageFailure:
-    kind = PermissionDenied if isinstance(problem, PermissionError) else StorageFailure
+def _failure(problem: OSError, path: str, what: str) -> errors.StorageFailure:
+    kind = errors.PermissionDenied if isinstance(problem, PermissionError) else errors.StorageFailure
     return kind(f"{path} cannot be {what}: {problem.strerror}.")
 
 
@@ -339,7 +330,7 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
     directory = branch_of_directory(location)
     if directory is not None:
         root, branch = directory
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"{location.uri} is the directory of branch '{branch}'.",
             hint=hints.of(f"Use the dataset's root {root} and name the branch: ", hints.on_branch(root, branch), "."),
         )
@@ -434,7 +425,7 @@ def resolve_expression(
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     ref = find_ref(location, typed, current)
     if ref.kind == "tag" and typed.version is not None:
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"'{typed}': a tag is one version, so it takes no '@'.",
             hint=f"Tag '{ref.name}' is at {PinnedVersion(ref.branch, ref.version or 0)}.",
         )
@@ -469,7 +460,7 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
             return ref
     choices = [ref for kind in ("branch", "tag") if (ref := _find(location, kind, typed.name)) is not None]
     if len(choices) == 2:
-        raise Refused(
+        raise errors.Refused(
             f"'{typed.name}' is both a branch and a tag.",
             hint=f"Write {explicit_spelling('branch', typed.name)} for the branch, "
             f"{explicit_spelling('tag', typed.name)} for the tag.",
@@ -480,8 +471,8 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
 def _current(location: DatasetLocation, current: str | None) -> str | None:
     try:
         check_branch(location, current)
-    except NotFound as absent:
-        raise NotFound(f"The current branch '{current}' does not exist.", hint=absent.hint) from None
+    except errors.NotFound as absent:
+        raise errors.NotFound(f"The current branch '{current}' does not exist.", hint=absent.hint) from None
     return current
 
 
@@ -492,7 +483,7 @@ def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
             check_tag_name(name)
         elif name != MAIN:
             check_branch_name(name)
-    except InvalidName:
+    except errors.InvalidName:
         return None
     if kind == "tag":
         tag = refs.read_tag(location, name)
@@ -510,9 +501,9 @@ def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | N
         kind, short = explicit
         raise missing(kind, short, branches if kind == "branch" else tags)
     if name.isdigit():
-        raise NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name}, write @{name}.")
+        raise errors.NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name}, write @{name}.")
     if name.lower() == HEAD.lower():
-        raise NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
+        raise errors.NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
     check_branch_name(name)
     raise missing("branch or tag", name, {*branches, *tags})
 
@@ -531,7 +522,7 @@ def _steps_back(
     position = known.index(start) - typed.back
     if position >= 0:
         return datasets.pin_version(location, branch, known[position])
-    raise NotFound(
+    raise errors.NotFound(
         f"'{typed}' goes back {typed.back} versions, but branch '{branch or MAIN}' has {known.index(start)} before "
         f"version {start}.",
         hint=_where_it_began(location, branch, known[0]),
@@ -566,17 +557,17 @@ def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tup
     raises Refused, with a spelling for each. Raises NotFound and the errors of :func:`find_spec`.
     """
     held: list[tuple[Candidate, RefSpec]] = []
-    absent: list[NotFound] = []
+    absent: list[errors.NotFound] = []
     for candidate in candidates:
         try:
             held.append((candidate, find_spec(candidate.location, combine(candidate.ref, travel))))
-        except NotFound as missing:
-            absent.append(missing)
+        except errors.NotFound as error:
+            absent.append(error)
     if len(held) > 1:
         raise _ambiguous(typed, held)
     if held:
         return held[0]
-    raise absent[0] if absent else NotFound(f"There is no table '{typed}'.")
+    raise absent[0] if absent else errors.NotFound(f"There is no table '{typed}'.")
 
 
 def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
@@ -591,16 +582,18 @@ def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
     version = typed.expression.version if typed.version is None else typed.version
     if found.kind == "tag" and (version is not None or typed.as_of is not None):
         at = PinnedVersion(found.branch, found.version or 0)
-        raise InvalidOption(f"Tag '{found.name}' is one version; it cannot take another one.", hint=f"It is at {at}.")
+        raise errors.InvalidOption(
+            f"Tag '{found.name}' is one version; it cannot take another one.", hint=f"It is at {at}."
+        )
     if typed.expression.back:
         if typed.version is not None or typed.as_of is not None:
-            raise InvalidOption(f"'{typed.expression}' already chooses a version.", hint="Remove '~', or AS OF.")
+            raise errors.InvalidOption(f"'{typed.expression}' already chooses a version.", hint="Remove '~', or AS OF.")
         pin = resolve_expression(location, typed.expression, None)
         return RefSpec(branch=pin.branch, version=pin.version)
     return RefSpec(tag=found.name) if found.kind == "tag" else spec_of_branch(branch_or_none(found.branch), typed)
 
 
-def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> Refused:
+def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> errors.Refused:
     ways = []
     for candidate, spec in held:
         ref = typed[len(candidate.name) + 1 :]
@@ -608,7 +601,7 @@ def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> Refused
             f"`{candidate.name}{MARK}{'tags' if spec.tag else 'heads'}/{ref}`" if ref else f"`{typed}{MARK}main`"
         )
     tables = " and ".join(f"'{candidate.name}'" for candidate, _ in held)
-    return Refused(
+    return errors.Refused(
         f"'{typed}' can mean more than one table: {tables}, with the part behind '{MARK}' as a ref.",
         hint=f"Write {' or '.join(ways)}.",
     )
@@ -637,7 +630,7 @@ def read_path_name(
         return read_path(parts[0], storage_options, travel)
     if len(parts) == 2 and parts[1].lower() in METADATA_TABLES:
         return replace(read_path(parts[0], storage_options, travel), metadata_table=parts[1].lower())
-    raise NotFound(
+    raise errors.NotFound(
         f"There is no table {'.'.join(parts)}.",
         hint="Write the path as one part, in backticks, optionally followed by " + ", ".join(METADATA_TABLES) + ".",
     )
@@ -668,14 +661,14 @@ def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
         return NamedPlace(place, None)  # handles name the branch of any dataset they point to
     try:
         found = read_path(target.typed, storage, travel)
-    except NotFound:
+    except errors.NotFound:
         if any(_is_dataset(path, storage) for path, _ in split_refs(target.typed)):
             raise
         return NamedPlace(place, None)
     if found.location == place:
         return NamedPlace(place, None)
     if named is not None:
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"'{target.typed}' names a ref behind its '{MARK}', and so does option '{named}'.",
             hint="Leave one of them out.",
         )
@@ -685,7 +678,7 @@ def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
 def _is_dataset(path: str, storage_options: Mapping[str, str]) -> bool:
     try:
         return find_latest(dataset_at(path, storage_options), None) is not None
-    except InvalidOption:
+    except errors.InvalidOption:
         return False
 
 
@@ -704,12 +697,12 @@ def read_path(text: str, storage_options: Mapping[str, str] | None = None, trave
     for path, ref in ((text, DEFAULT), *ways):
         try:
             location = dataset_at(path, storage_options)
-        except InvalidOption:
+        except errors.InvalidOption:
             continue
         if find_latest(location, None) is not None:
             candidates.append(Candidate(path, location, ref))
     if not candidates:
-        raise NotFound(
+        raise errors.NotFound(
             f"There is no Lance dataset at {text}.", hint="A ref may follow '@': s3://bucket/flights.lance@exp."
         )
     chosen, spec = choose(text, candidates, travel)

@@ -8,14 +8,7 @@ from functools import partial
 from itertools import chain, count, islice, repeat, tee
 from typing import NamedTuple
 
-from lance_spark.core.layout import (
-    KeyRange,
-    manifest_paths,
-    read_manifest_name,
-    sorts_newest_first,
-    transaction_path,
-    versions_directory,
-)
+from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation, canonical_uri
 from lance_spark.core.refs import PinnedVersion, missing_version
 from lance_spark.errors import CorruptData
@@ -30,7 +23,7 @@ from lance_spark.storage.files import each
 
 def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
     """The versions of a branch, ascending, with the paths of their manifests. One listing."""
-    directory = versions_directory(branch)
+    directory = layout.versions_directory(branch)
     names = files.list_names(location, directory)
     return dict(sorted(_versions(f"{directory}/{name}" for name in names)))
 
@@ -42,7 +35,7 @@ def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
 
 def has_version(location: DatasetLocation, pin: PinnedVersion) -> bool:
     """Whether a version exists. No listing: one request in all but the oldest datasets."""
-    return any(files.exists(location, path) for path in manifest_paths(pin.branch, pin.version))
+    return any(files.exists(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
 
 
 def newest_first(
@@ -56,12 +49,14 @@ def newest_first(
     if location.uri.startswith("s3://"):
         from lance_spark.storage.listing import list_paths  # imports pyarrow, which commands do not wait for
 
-        directory = versions_directory(branch)
-        after = f"{directory}/" if newest is None else manifest_paths(branch, newest)[0].removesuffix(".manifest")
-        until = f"{directory}0" if above is None else manifest_paths(branch, above)[0]
-        listed = _versions(list_paths(location, KeyRange(after, until)))
+        directory = layout.versions_directory(branch)
+        after = (
+            f"{directory}/" if newest is None else layout.manifest_paths(branch, newest)[0].removesuffix(".manifest")
+        )
+        until = f"{directory}0" if above is None else layout.manifest_paths(branch, above)[0]
+        listed = _versions(list_paths(location, layout.KeyRange(after, until)))
         first = next(listed, None)
-        if first is not None and sorts_newest_first(first[1].rpartition("/")[2]):
+        if first is not None and layout.sorts_newest_first(first[1].rpartition("/")[2]):
             yield from _between(chain([first], listed), newest, above)
             return
     yield from _between(reversed(version_paths(location, branch).items()), newest, above)
@@ -75,7 +70,7 @@ def _between(versions: Iterable[tuple[int, str]], newest: int | None, above: int
 
 def _versions(paths: Iterable[str]) -> Iterator[tuple[int, str]]:
     for path in paths:
-        name = read_manifest_name(path.rpartition("/")[2])
+        name = layout.read_manifest_name(path.rpartition("/")[2])
         if name is not None and not name.detached:
             yield name.version, path
 
@@ -88,7 +83,7 @@ _AT_ONCE = 16
 
 def find_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
     """A version's manifest file; None if there is none. One request in all but the oldest datasets."""
-    contents = (files.read(location, path) for path in manifest_paths(pin.branch, pin.version))
+    contents = (files.read(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
     return next((content for content in contents if content is not None), None)
 
 
@@ -160,7 +155,7 @@ def transaction_of(location: DatasetLocation, branch: str | None, manifest: byte
     if inline is not None:
         return inline
     name = decode_head(manifest).transaction_file
-    content = files.read(location, transaction_path(branch, name)) if name else None
+    content = files.read(location, layout.transaction_path(branch, name)) if name else None
     return None if content is None else decode_transaction(content)
 
 

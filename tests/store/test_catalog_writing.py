@@ -109,9 +109,10 @@ def test_a_table_that_somebody_makes_in_the_moment_it_was_missing_is_a_conflict(
     def missing(catalog, identifier, doing):
         raise NotFound("not yet")
 
-    monkeypatch.setattr(writing, "find_table", missing)
     for name in NAMES:
         make_table(both, name)
+    monkeypatch.setattr(writing.lookup, "find_table", missing)
+    for name in NAMES:
         with pytest.raises(Conflict, match="already") as caught:
             prepare(both, name, numbers(1, 9))
         assert "it will write to that table" in caught.value.hint

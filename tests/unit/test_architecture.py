@@ -135,7 +135,9 @@ def imported(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [name for name in names if (ROOT / f"{name.replace('.', '/')}.py").exists()]
+            yield from modules or [node.module or ""]
 
 
 def test_names_of_sparks_classes_stand_in_one_file():
