@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -124,15 +124,11 @@ class Rows:
                     f"The catalog's __manifest has no column '{name}'.", hint="Restore an older version of it."
                 )
         self.table = table
-        self._entries: tuple[Entry, ...] | None = None
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """All rows, in the order of the table."""
-        if self._entries is None:
-            columns = [column_text(self.table, name) for name in _TEXTS]
-            self._entries = tuple(map(Entry, *columns))
-        return self._entries
+        return tuple(map(Entry, *(column_text(self.table, name) for name in _TEXTS)))
 
     def find(self, object_id: str) -> Entry | None:
         """The row of an id; None if there is none. Raises CorruptData for an id with several rows."""
@@ -155,8 +151,12 @@ class Rows:
 
     def only(self, object_ids: Iterable[str]) -> pa.Table:
         """The rows of some ids, with all columns."""
+        return self.table.filter(self.has(object_ids))
+
+    def has(self, object_ids: Iterable[str]) -> pa.ChunkedArray:
+        """For each row, whether it is one of some ids."""
         ids = pa.array(list(object_ids), pa.string())
-        return self.table.filter(pc.is_in(self.table[OBJECT_ID].cast(pa.string()), value_set=ids))
+        return pc.is_in(self.table[OBJECT_ID].cast(pa.string()), value_set=ids)
 
 
 def column_text(table: pa.Table, name: str) -> list[str | None]:
@@ -176,16 +176,8 @@ def no_rows() -> Rows:
 def new_rows(schema: pa.Schema, entries: Iterable[Entry]) -> pa.Table:
     """Rows with the columns of a table; columns unknown here are null."""
     given = list(entries)
-    values = {
-        OBJECT_ID: [entry.object_id for entry in given],
-        OBJECT_TYPE: [entry.object_type for entry in given],
-        LOCATION: [entry.location for entry in given],
-        METADATA: [entry.metadata for entry in given],
-    }
-    columns = []
-    for column in schema:
-        known = values.get(column.name, [None] * len(given))
-        columns.append(pa.array(known, column.type))
+    values = {name: [getattr(entry, name) for entry in given] for name in _TEXTS}
+    columns = [pa.array(values.get(column.name, [None] * len(given)), column.type) for column in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -230,8 +222,6 @@ def upgraded_rows(table: pa.Table) -> pa.Table:
 
 
 # --- Changes to a catalog
-# Pure.
-#
 # A change declares which rows it needs. It is decided on one version and committed on exactly that version, so that its
 # preconditions still hold: a parent exists, an id is free (specification "Manifest Table Commits").
 

@@ -153,22 +153,6 @@ def read_metadata_table(location: DatasetLocation, spec: RefSpec, table: str) ->
     return _READERS[table](location, resolve(location, spec))
 
 
-def _branches(location: DatasetLocation, _: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return metadata.branch_rows(refs.read_refs(location).branches.values())
-
-
-def _tags(location: DatasetLocation, _: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return metadata.tag_rows(refs.read_refs(location).tags.values())
-
-
-def _versions(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return metadata.version_rows(datasets.list_versions(location, pin.branch), pin.version)
-
-
-def _fragments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return metadata.fragment_rows(versions.read_snapshot(location, pin))
-
-
 def _files(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
     snapshot = versions.read_snapshot(location, pin)
     found = metadata.beside(snapshot)
@@ -187,10 +171,10 @@ def _indexes(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.Recor
 
 
 _READERS: Mapping[str, Callable[[DatasetLocation, PinnedVersion], Iterator[pa.RecordBatch]]] = {
-    "branches": _branches,
-    "tags": _tags,
-    "versions": _versions,
-    "fragments": _fragments,
+    "branches": lambda location, _: metadata.branch_rows(refs.read_refs(location).branches.values()),
+    "tags": lambda location, _: metadata.tag_rows(refs.read_refs(location).tags.values()),
+    "versions": lambda location, pin: metadata.version_rows(datasets.list_versions(location, pin.branch), pin.version),
+    "fragments": lambda location, pin: metadata.fragment_rows(versions.read_snapshot(location, pin)),
     "files": _files,
     "indexes": _indexes,
 }

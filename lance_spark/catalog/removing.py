@@ -305,10 +305,8 @@ def _copied(catalog: Catalog, source: str, target: str, known: Stamps) -> Stamps
     for _ in range(_PASSES):
         try:
             files = copy_new_files(catalog.root, source, target, frozenset(known))
-        except (
-            errors.NotFound
-        ):  # a writer's temporary file; or the table is being dropped, which the commit will detect
-            continue
+        except errors.NotFound:
+            continue  # a writer's temporary file; or the table is being dropped, which the commit will detect
         if any(_is_version(path) and files.get(path, stamp) != stamp for path, stamp in known.items()):
             raise errors.Conflict(f"'{source}' was dropped and created again during the copy.", hint="Run it again.")
         if files.keys() - MARKERS <= known.keys():

@@ -347,7 +347,6 @@ def _properties(properties: Mapping[str, str]) -> Grid:
 
 
 # --- A catalog as a card
-# Pure.
 
 SHOWN = 20
 """How many names of each kind are shown."""

@@ -475,7 +475,6 @@ def _size(fragment: Fragment, fields: Sequence[frozenset[int]]) -> int:
 
 
 # --- Dividing pieces among tasks, by bytes to read
-# Pure.
 
 TASK_BYTES = 32 * 2**20
 """Approximate bytes that one task reads. A fragment is never divided."""

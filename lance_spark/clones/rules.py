@@ -277,7 +277,6 @@ def _names_any(fragment: Fragment, bases: Collection[int]) -> bool:
 
 
 # --- Results of a relocation, as values, lines and cards
-# Pure.
 
 _NOTHING_ELSEWHERE = "No branch has a base path: nothing is read from anywhere else."
 

@@ -232,8 +232,6 @@ class Roots:
 
 
 # --- Ranges of keys that tasks list in parallel
-# Pure.
-#
 # A list of prefixes would miss files: data files have had three kinds of names, and users add their own. Ranges that
 # cover the whole key space miss none. A badly chosen cut costs only balance.
 

@@ -174,8 +174,6 @@ def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
 
 
 # --- Lifetime, owner and protection of a branch or tag, kept in the metadata of its ref file
-# Pure.
-#
 # pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (to move a tag or to replace metadata),
 # and drops all other unknown keys. So the settings are in that map. The default branch has no ref file, and pylance
 # creates none; main's settings are in a file of this package, see :func:`main_file`.

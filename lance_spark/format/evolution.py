@@ -85,8 +85,6 @@ def new_field(change: AddColumn) -> pa.Field:
 
 
 # --- Planning changes: (columns, changes) -> steps and the new columns, or an error
-# Pure.
-#
 # Values are never touched: a new column is null in all rows, and a type can only become one that holds every value of
 # the old one.
 

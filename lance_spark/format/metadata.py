@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from lance_spark.core.layout import stored_name
 from lance_spark.core.refs import MAIN, Branch, Tag, VersionInfo
 from lance_spark.format.contents import Field
-from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
+from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY, in_batches
 from lance_spark.format.versions import Root, Snapshot
 
-# --- Rows to Arrow batches of a few thousand: a table of files can have millions
-
-_ROWS = 8_192
 TEXTS = pa.map_(pa.string(), pa.string())
 MOMENT = pa.timestamp("us", "UTC")
-
-
-def in_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows, with values in the order of the schema; no batch if there are no rows."""
-    left = iter(rows)
-    while block := list(islice(left, _ROWS)):
-        columns = zip(*block, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        yield pa.record_batch(arrays, schema)
 
 
 def pairs(values: Mapping[str, str]) -> list[tuple[str, str]]:

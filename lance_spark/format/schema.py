@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,18 @@ import pyarrow.types as pt
 
 from lance_spark.core.options import path_segments
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
+
+# --- Rows to Arrow batches of a few thousand: a table of files can have millions
+
+
+def in_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema, most: int = 8_192) -> Iterator[pa.RecordBatch]:
+    """The rows, with values in the order of the schema; no batch if there are no rows."""
+    left = iter(rows)
+    while block := list(islice(left, most)):
+        columns = zip(*block, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        yield pa.record_batch(arrays, schema)
+
 
 # --- Projections
 
@@ -103,7 +117,6 @@ def is_column_name(name: str) -> bool:
 
 
 # --- Types of columns as users type them, without an SQL engine
-# Pure.
 
 _NAMES = {
     ("tinyint", "byte"): pa.int8(),

@@ -329,9 +329,8 @@ def check_row_ids(item: RowIdItem) -> Iterator[pa.RecordBatch]:
         wrong = list(_row_ids(item, snapshot)) if snapshot.contents.has_stable_row_ids else []
     except (NotFound, CorruptData):
         return
-    nothing = dict.fromkeys(rules.SUSPECTS.names)
-    place = {"path": item.path, "chain": item.chain, "first": item.position, "last": item.position}
-    rows = [{**nothing, **place, "code": c, "detail": d, "rows": n, "files": 1, "bytes": 0} for c, d, n in wrong]
+    span = {"chain": item.chain, "first": item.position, "last": item.position}
+    rows = [rules.suspect(code, item.path, **span, detail=detail, rows=count) for code, detail, count in wrong]
     yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
 
 
@@ -452,11 +451,9 @@ def _beside(
     root = snapshot.root_of(file)
     directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
-    nothing = dict.fromkeys(rules.SUSPECTS.names)
     for problem in rules.blob_problems(wanted, listed):
         path = _relative(item.location, root, directory + problem.name)
-        about = {"code": problem.code, "path": path, "expected": problem.expected, "rows": problem.rows}
-        yield {**nothing, **about, "detail": problem.detail, "files": 1, "bytes": 0}
+        yield rules.suspect(problem.code, path, expected=problem.expected, rows=problem.rows, detail=problem.detail)
 
 
 def _relative(location: DatasetLocation, root: Root, path: str) -> str:
@@ -522,15 +519,12 @@ class Confirming:
             if not left:
                 return []
             time.sleep(_PAUSE * 2**attempt)
-            now = self._look()
+            now = lenient_survey(self.before.location, self.clones, self.clones_from)[0]
             listed = _listed(now)
             left = [row for row in left if self._is_there(row, now, listed)]
             wrong = each(self.before.location, self._is_still_wrong, left)
             left = [row for row, is_wrong in zip(left, wrong, strict=True) if is_wrong]
         return left
-
-    def _look(self) -> Survey:
-        return lenient_survey(self.before.location, self.clones, self.clones_from)[0]
 
     def _is_there(self, row: Row, now: Survey, listed: frozenset[Manifest]) -> bool:
         """Whether a version that names the file exists, on a branch that is not being deleted."""

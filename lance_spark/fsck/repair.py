@@ -8,7 +8,7 @@ by another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -64,6 +64,7 @@ from lance_spark.storage import commits, files
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import list_paths
+from lance_spark.storage.small_files import write_below
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
 from lance_spark.survey.rules import Chain, VersionFile
 from lance_spark.survey.survey import DamagedRef, lenient_survey
@@ -78,7 +79,8 @@ def fsck_and_repair(
     stops answering; the error names the record.
     """
     examined = examine(location, options, engine, now_ns)
-    plan = plan_repair(location.uri, examined.report.findings, facts_of(location, examined), repair.on_main)
+    facts = _Facts(location, examined).all()
+    plan = plan_repair(location.uri, examined.report.findings, facts, repair.on_main)
     result = None if repair.dry_run else execute(location, plan, now_ns)
     return examined.report.with_repair(plan, result)
 
@@ -133,11 +135,6 @@ def _outcome(context: StepContext, number: int) -> Outcome:
 # --- Evidence for a repair
 
 
-def facts_of(location: DatasetLocation, examined: Examined) -> RepairFacts:
-    """The evidence for a repair. Raises StorageFailure."""
-    return _Facts(location, examined).all()
-
-
 class _Facts:
     def __init__(self, location: DatasetLocation, examined: Examined) -> None:
         self._location, self._examined, self._survey = location, examined, examined.survey
@@ -169,19 +166,9 @@ class _Facts:
                 file = quarantine.look_at_file(self._location, path)
                 newest = paths[path] == chain.versions[-1]
                 hint = f"{path.rpartition('/')[0]}/latest_version_hint.json"
+                hinted = quarantine.look_at_file(self._location, hint) if newest and self._location.is_local else None
                 if file is not None:
-                    yield (
-                        path,
-                        ManifestFact(
-                            file,
-                            chain.branch,
-                            newest,
-                            quarantine.look_at_file(self._location, hint)
-                            if newest and self._location.is_local
-                            else None,
-                            len(paths.keys() - bad),
-                        ),
-                    )
+                    yield path, ManifestFact(file, chain.branch, newest, hinted, len(paths.keys() - bad))
 
     def _twins(self, root: str) -> tuple[Digest, ...] | str:
         chain = next((one for one in self._chains.values() if (one.root or MAIN) == root), None)
@@ -277,13 +264,10 @@ class _NewestVersion(NamedTuple):
                 yield SegmentFact(index.uuid, index.name, path, found, base)
 
     def _other_place(self, index: IndexRecord) -> tuple[bool, int | None]:
-        for base, root in self._places().items():
+        for base, root in self.snapshot.bases.items():
             if base != index.base_id and is_sound_segment(self.location, root, index):
                 return True, base
         return False, None
-
-    def _places(self) -> Mapping[int | None, Root]:
-        return self.snapshot.bases
 
 
 def _closed(location: DatasetLocation, branch: str | None) -> str:
@@ -392,7 +376,7 @@ class RefFacts:
         )
         if isinstance(restored, str):
             return restored
-        return _step(file.path, restored, before, finding_codes.REF_DAMAGED)
+        return RestoreRef(file.path, restored.content, restored.says, before)
 
     def _branch(self, name: str, remains: bytes, why: str) -> RestoreRef | str:
         path = ref_file(BRANCHES, name)
@@ -410,9 +394,8 @@ class RefFacts:
             parse_branch(name, restored.content.encode())
         except CorruptData as problem:
             return problem.message
-        return _step(
-            path, restored, quarantine.digest_of(path, remains) if remains or why != finding_codes.NO_REF else None, why
-        )
+        before = quarantine.digest_of(path, remains) if remains or why != finding_codes.NO_REF else None
+        return RestoreRef(path, restored.content, restored.says, before, why)
 
     def _evidence(self, chain: Chain, remains: bytes) -> rules.BranchEvidence:
         first = first_origin(self._survey, chain)
@@ -464,10 +447,6 @@ def _trace(location: DatasetLocation, branch: str | None, version: int) -> Trace
     except CorruptData:
         return None
     return None if transaction is None else read_trace(transaction.properties)
-
-
-def _step(path: str, restored: rules.RestoredRef, before: Digest | None, why: str) -> RestoreRef:
-    return RestoreRef(path, restored.content, restored.says, before, why)
 
 
 # --- Checking whether a file is still bad
@@ -546,7 +525,7 @@ def _restore(context: StepContext, step: RestoreRef) -> None:
         _check_lost(context.location, _branch_of(step.path))
     for kept in context.record.kept_by(step):
         quarantine.keep(context.location, kept)
-    quarantine.write_below(context.location, step.path, step.content.encode())
+    write_below(context.location, step.path, step.content.encode())
 
 
 def _check_lost(location: DatasetLocation, name: str) -> None:

@@ -59,10 +59,6 @@ class RepairPlan(Shown):
     stopped: str = ""
     """Why nothing may be done; "" if it may."""
 
-    def to_records(self) -> list[dict[str, Any]]:
-        """The steps as JSON values."""
-        return [asdict(step) for step in self.steps]
-
     def summary(self) -> str:
         """A one-line summary."""
         told = f"{counted(len(self.steps), 'step')}, {counted(len(self.beyond), 'finding')} beyond repair"
@@ -243,7 +239,6 @@ def _why_manifest_stays(finding: CheckFinding, fact: ManifestFact | None, on_mai
 
 
 # --- The evidence for a plan
-# Pure.
 
 
 @dataclass(frozen=True)
@@ -310,7 +305,6 @@ class RepairFacts:
 
 
 # --- The result of a repair, or of undoing it
-# Pure.
 
 DONE, PASSED, NOT_POSSIBLE = "done", "passed over", "not possible"
 """Passed over: its target has changed since the plan was made."""

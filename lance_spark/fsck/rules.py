@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from lance_spark.core.layout import classify, stored_name
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
+from lance_spark.format.schema import in_batches
 from lance_spark.survey.rules import Chain
 
 
@@ -56,7 +56,7 @@ class CheckFinding:
 
 
 # --- Needs of versions against existing files
-# Pure: a caller that looks inside files passes in what it saw.
+# a caller that looks inside files passes in what it saw.
 
 SUSPECTS = pa.schema(
     [
@@ -93,6 +93,11 @@ _LEFT_OVER = frozenset(
         layout.STAGING,
     }
 )
+
+
+def suspect(code: str, path: str | None = None, **more: Any) -> dict[str, Any]:
+    """A row of SUSPECTS about one file; what is not given is null."""
+    return {**dict.fromkeys(SUSPECTS.names), "code": code, "path": path, "files": 1, "bytes": 0, **more}
 
 
 class Need(NamedTuple):
@@ -156,8 +161,7 @@ def compare(files: pa.Table, needed: pa.Table, question: Question, look: Look | 
     if look is not None:
         found += _looked_inside(needs, listed, question, look, {row["path"] for row in found})
     own = sum(chain is not None and chain >= 0 for chain in files["chain"].to_pylist())
-    counted = {**dict.fromkeys(SUSPECTS.names), "code": COUNTED, "files": own}
-    rows = [counted, *_few(found), *_left_over(files, {need.key for need in needs}, question)]
+    rows = [suspect(COUNTED, files=own), *_few(found), *_left_over(files, {need.key for need in needs}, question)]
     return pa.Table.from_pylist(rows, SUSPECTS)
 
 
@@ -216,19 +220,8 @@ def _held_against(need: Need, there: _There) -> dict[str, Any] | None:
 
 def _row(need: Need, code: str, detail: str) -> dict[str, Any]:
     hit = 0 if need.kind in (layout.INDEX, layout.TRANSACTION) else need.rows
-    return {
-        "code": code,
-        "path": need.path,
-        "base": need.base,
-        "chain": need.chain,
-        "first": need.first,
-        "last": need.last,
-        "expected": need.size,
-        "rows": hit,
-        "detail": detail,
-        "files": 1,
-        "bytes": 0,
-    }
+    span = {"chain": need.chain, "first": need.first, "last": need.last}
+    return suspect(code, need.path, base=need.base, **span, expected=need.size, rows=hit, detail=detail)
 
 
 def _looked_inside(
@@ -268,21 +261,11 @@ def _left_over(files: pa.Table, needed: set[str], question: Question) -> Iterato
         if modified is not None and modified < question.left_before_ns
     ]
     if left:
-        nothing = dict.fromkeys(SUSPECTS.names)
         total = sum(size for _, size in left)
-        yield {
-            **nothing,
-            "code": finding_codes.UNCOMMITTED,
-            "path": left[0][0],
-            "files": len(left),
-            "bytes": total,
-            "rows": 0,
-        }
+        yield suspect(finding_codes.UNCOMMITTED, left[0][0], files=len(left), bytes=total, rows=0)
 
 
 # --- Needs of versions
-# Pure.
-#
 # Like a mark, a row states that all versions read between two positions of a chain name a file. An unreadable manifest
 # is also a row, so that the others are still checked.
 
@@ -326,10 +309,7 @@ def needed_of_span(
     chain: Chain, index: int, contents: Iterable[tuple[int, bytes | None]], resolver: KeyResolver
 ) -> Iterator[pa.RecordBatch]:
     """NEEDED of a span of versions, given as (position, manifest) in ascending order; None for a missing manifest."""
-    rows = _Reading(chain, index, resolver).rows(contents)
-    while taken := list(islice(rows, _ROWS)):
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*taken, strict=True), NEEDED, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=NEEDED)
+    return in_batches(_Reading(chain, index, resolver).rows(contents), NEEDED, _ROWS)
 
 
 class _Reading:
@@ -443,8 +423,6 @@ def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
 
 
 # --- Blob files next to data files
-# Pure.
-#
 # No manifest names these files. Only the descriptions in the rows do, by a number (the file's name) and the bytes.
 
 _PACKED, _DEDICATED = 1, 2
@@ -513,8 +491,6 @@ def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Itera
 
 
 # --- Restoring ref files of branches and tags from evidence
-# Pure.
-#
 # A value in a damaged file counts only if it is complete: a number cut off by the end of the file may have more digits.
 
 _TEXT = r'"((?:[^"\\]|\\.)*)"'

@@ -129,7 +129,6 @@ def _closed(count: int, place: int) -> str:
 
 
 # --- The graph of a log laid out in columns and rows
-# Pure.
 
 Point = tuple[int, int]
 """(column, row), both from 0."""
@@ -243,7 +242,6 @@ class _Pen:
 
 
 # --- The graph of a log as SVG: a dot per version, a line per branch, names as labels
-# Pure.
 
 ROW = 28
 """Height of a row in pixels."""

@@ -38,7 +38,6 @@ from lance_spark.log.graph_rules import ROW, GraphRow, draw, lay_out, svg
 from lance_spark.log.listing_rules import SHOWN, branch_grid, more, tag_grid
 
 # --- A table, its branches, tags and remotes as cards
-# Pure.
 
 _COLUMNS = 6
 """How many column names are shown."""
@@ -159,7 +158,6 @@ def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> Card:
 
 
 # --- A log as a value: text like ``lance-git log --graph``, and in notebooks a drawn graph with the versions
-# Pure.
 
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CELL = f"border:none;padding:0 14px 0 0;height:{ROW}px;line-height:{ROW}px;white-space:nowrap;color:inherit"

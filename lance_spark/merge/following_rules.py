@@ -291,7 +291,6 @@ def _of_pair(labels: Runs, at: int) -> Runs:
 
 
 # --- Hints for conflicts, by the beginning of the reason
-# Pure.
 
 _SETTLE = "Settle it on one side first: restore or delete there what should not win. Then try again."
 _COLUMNS = hints.of(

@@ -244,7 +244,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)
-        emptied = any(_is_emptied(each, deletions.get(each.ours.id, ())) for each in change.replaced)
+        emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
         operation_for(change, sides.ours, emptied)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
@@ -276,11 +276,6 @@ def _empties(ours: format_versions.Snapshot, deletions: Mapping[int, Sequence[in
     return bool(deletions) and any(
         len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
     )
-
-
-def _is_emptied(replacement: Replacement, deleted: Sequence[int]) -> bool:
-    """Whether both sides together deleted all rows of a fragment."""
-    return bool(deleted) and replacement.ours.rows == len(deleted)
 
 
 def _sides(request: Request) -> Sides:
@@ -565,7 +560,8 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         if not request.with_indexes:
             return result
         engine.tell(WorkProgress("carry indexes"))
-        return _with_indexes(request, plan, result)
+        carried, missing = carry_indexes(request.location, request.their_location, plan, result.version)
+        return replace(result, indexes_carried=carried, indexes_missing=missing)
     raise overtaken(make().ours.branch)
 
 
@@ -592,21 +588,12 @@ def _left(request: Request, plan: ReplayPlan) -> str:
 
 def _check(plan: ReplayPlan, request: Request) -> None:
     if plan.conflicts:
-        listed = "".join(f"\n  - {conflict}{_examples(conflict.rows)}" for conflict in plan.conflicts[:10])
+        listed = "".join("\n      ".join([f"\n  - {conflict}", *conflict.rows]) for conflict in plan.conflicts[:10])
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
         raise Conflict(
             f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
             hint=hint_for(plan.conflicts),
         )
-
-
-def _examples(rows: tuple[str, ...]) -> str:
-    return "".join(f"\n      {row}" for row in rows)
-
-
-def _with_indexes(request: Request, plan: ReplayPlan, result: MergeResult) -> MergeResult:
-    carried, missing = carry_indexes(request.location, request.their_location, plan, result.version)
-    return replace(result, indexes_carried=carried, indexes_missing=missing)
 
 
 def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeResult:

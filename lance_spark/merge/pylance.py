@@ -542,14 +542,10 @@ def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
     for step in plan.sides.their_steps.all:
         if step.operation == "CreateIndex":
             with translated(theirs, "reading a transaction"):
-                operation = _index_operation(dataset, step.version)
+                transaction = dataset.read_transaction(step.version)
+            operation = None if transaction is None else transaction.operation
             made.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
     return made
-
-
-def _index_operation(dataset: lance.LanceDataset, version: int) -> Any:
-    transaction = dataset.read_transaction(version)
-    return None if transaction is None else transaction.operation
 
 
 def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents) -> bool:
@@ -607,9 +603,8 @@ def write_mask(location: DatasetLocation, head: PinnedVersion, fragment: int, ro
     """
     content = BitMap(rows).serialize()
     number = int.from_bytes(sha256(content).digest()[:8], "big") >> 1
-    directory, _, name = deletion_path(fragment, head.version, number, _BITMAP).rpartition("/")
-    root = DatasetLocation(f"{location.branch_uri(head.branch)}/{directory}", location.options)
-    small_files.write_file(root, name, content)
+    branch = DatasetLocation(location.branch_uri(head.branch), location.options)
+    small_files.write_below(branch, deletion_path(fragment, head.version, number, _BITMAP), content)
     return {
         "file_type": "bitmap",
         "read_version": head.version,

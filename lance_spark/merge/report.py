@@ -99,7 +99,6 @@ class ReplayPlan:
 
 
 # --- Fragments for pylance's commit
-# Pure.
 
 Json = dict[str, Any]
 REPLACED = -2
@@ -290,8 +289,6 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
 
 
 # --- Restoring an older version as a replay: fragments and indexes
-# Pure.
-#
 # The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore
 # does more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.
 
@@ -431,11 +428,10 @@ def _known(indexes: Iterable[IndexRecord]) -> set[int]:
 
 
 # --- Results in words: what a replay did, or would do
-# Pure.
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(show.Recorded):
     """A plan in numbers: its cost and its changes."""
 
     versions: int
@@ -453,16 +449,8 @@ class Summary:
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "versions": self.versions,
-            "rows_added": self.rows_added,
-            "rows_deleted": self.rows_deleted,
-            "fragments_changed": self.fragments_changed,
-            "columns_added": list(self.columns_added),
-            "columns_dropped": list(self.columns_dropped),
-            "files_copied": self.files,
-            "bytes_copied": self.bytes,
-        }
+        names = {"files": "files_copied", "bytes": "bytes_copied"}
+        return {names.get(name, name): value for name, value in super().as_record().items()}
 
     def line(self) -> show.Line:
         """Rows, files and columns, in one line."""
@@ -478,7 +466,7 @@ class Summary:
 
 
 @dataclass(frozen=True, repr=False)
-class MergeResult(show.Shown):
+class MergeResult(show.ShownInLines, show.Recorded):
     """What a merge, cherry-pick, revert, pull or push did, or would do."""
 
     action: str
@@ -502,10 +490,6 @@ class MergeResult(show.Shown):
     dry_run: bool = False
     ran_on: str | None = None
     """Where files were copied, "local" or "spark"; None if none were."""
-
-    def __str__(self) -> str:
-        """As ``lance-git merge`` prints it."""
-        return show.plain_text(self.lines())
 
     def lines(self) -> Iterator[show.Line]:
         """The result in words."""
@@ -576,11 +560,7 @@ class MergeResult(show.Shown):
         )
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        conflicts = [_plain(vars(conflict)) for conflict in self.conflicts]
-        fields = {key: value for key, value in vars(self).items() if key != "summary"}
-        return {**_plain(fields), **self.summary.as_record(), "conflicts": conflicts}
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
+        """As JSON values; the numbers of the summary stand beside the other fields."""
+        record = super().as_record()
+        summary = record.pop("summary")
+        return {**record, **summary}

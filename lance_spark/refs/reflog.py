@@ -193,10 +193,9 @@ def find_restorable(location: DatasetLocation, name: str) -> PinnedVersion:
 
 def put_ref_file(location: DatasetLocation, name: str, content: str) -> None:
     """Write a branch's ref file directly: pylance creates one only together with a first version."""
-    from lance_spark.storage.small_files import write_file
+    from lance_spark.storage.small_files import write_below
 
-    directory, _, file = ref_file(BRANCHES, name).rpartition("/")
-    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content.encode())
+    write_below(location, ref_file(BRANCHES, name), content.encode())
 
 
 def _check_free(location: DatasetLocation, change: reflog.RefChange) -> None:

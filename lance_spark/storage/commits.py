@@ -37,12 +37,6 @@ _ALLOWED = frozenset({MERGE, RELOCATE})
 """Actions of this package that are allowed, regardless of the operation that carries them."""
 
 
-def may_commit(operation: object, properties: Mapping[str, str]) -> bool:
-    """Whether a protected branch accepts an operation of pylance with these transaction properties."""
-    upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
-    return upkeep or properties.get(ACTION) in _ALLOWED
-
-
 def protected_refused(branch: str | None, what: str = "only merges write to it") -> Refused:
     """The error for a change of a protected branch."""
     name = branch or MAIN
@@ -102,7 +96,8 @@ def check_commit(
 
     A job might run for hours after it was planned, and the protection might be newer.
     """
-    if not may_commit(operation, properties):
+    upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
+    if not upkeep and properties.get(ACTION) not in _ALLOWED:
         check_unprotected(location, branch)
 
 

@@ -187,7 +187,8 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
         if type(problem).__name__ != "PanicException":
             raise
         # Rust code panicked over unexpected bytes; the panic is not an Exception in Python.
-        raise _from_panic(clean(str(problem), location), f"{location.uri} while {doing}") from None
+        text, where = clean(str(problem), location), f"{location.uri} while {doing}"
+        raise _no_answer(text, text, where) or _corrupt(text, where) from None
 
 
 def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> errors.LanceSparkError:
@@ -215,10 +216,6 @@ def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | N
     if isinstance(problem, PermissionError) or _DENIED.search(told):
         return _denied(text, location.uri, denial(text, location, path))
     return _no_answer(told, text, location.uri) or errors.StorageFailure(f"The store of {location.uri} failed: {text}")
-
-
-def _from_panic(text: str, where: str) -> errors.LanceSparkError:
-    return _no_answer(text, text, where) or _corrupt(text, where)
 
 
 def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None:

@@ -150,10 +150,9 @@ def read_main(location: DatasetLocation) -> dict[str, str]:
 
 def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of main."""
-    from lance_spark.storage.small_files import write_file  # imports pyarrow, which commands do not wait for
+    from lance_spark.storage.small_files import write_below  # imports pyarrow, which commands do not wait for
 
-    directory, _, name = core_refs.MAIN_FILE.rpartition("/")
-    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, core_refs.main_file(metadata))
+    write_below(location, core_refs.MAIN_FILE, core_refs.main_file(metadata))
 
 
 def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str] | None:
@@ -227,10 +226,9 @@ def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | N
     try:
         check()
     except LanceSparkError:
-        from lance_spark.storage.small_files import write_file
+        from lance_spark.storage.small_files import write_below
 
-        directory, _, file = path.rpartition("/")
-        write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content)
+        write_below(location, path, content)
         raise
 
 
@@ -304,9 +302,9 @@ _SUFFIX = ".json"
 
 def write_change(location: DatasetLocation, change: RefChange) -> None:
     """Write or rewrite a record; it is durable when this returns."""
-    from lance_spark.storage.small_files import write_file  # imports pyarrow, which commands do not wait for
+    from lance_spark.storage.small_files import write_below  # imports pyarrow, which commands do not wait for
 
-    write_file(DatasetLocation(f"{location.uri}/{LOG}", location.options), f"{change.id}{_SUFFIX}", encode(change))
+    write_below(location, f"{LOG}/{change.id}{_SUFFIX}", encode(change))
 
 
 def read_change(location: DatasetLocation, name: str) -> RefChange | None:

@@ -22,7 +22,8 @@ def read_schema_of(source: DatasetLocation) -> pa.Schema:
     Reads a footer, or the first block of a CSV file. CSV columns without any value become text. Raises NotFound,
     StorageFailure, and InvalidOption for anything else.
     """
-    directory = _is_directory(source)
+    with reachable(source):
+        directory = bool(open_filesystem(source).isdir(whole_path(source, "")))
     inside = dict(entries(source, "")) if directory else {}
     if "_versions" in inside:
         schema: pa.Schema = open_latest(source).schema
@@ -31,11 +32,6 @@ def read_schema_of(source: DatasetLocation) -> pa.Schema:
     if directory and part is None:
         raise InvalidOption(f"The directory {source.uri} contains no table.", hint=_KNOWN)
     return _plain(_read(source, part or ""))
-
-
-def _is_directory(source: DatasetLocation) -> bool:
-    with reachable(source):
-        return bool(open_filesystem(source).isdir(whole_path(source, "")))
 
 
 def _read(source: DatasetLocation, part: str) -> pa.Schema:

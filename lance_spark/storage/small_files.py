@@ -24,6 +24,12 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
         _write_durably(whole_path(directory, name), content)
 
 
+def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
+    """Like :func:`write_file`, for a path below the root of a dataset."""
+    directory, _, name = path.rpartition("/")
+    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
+
+
 def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
     """Write a report to a path or a URI, atomically. Raises StorageFailure."""
     directory, name = _place_of(path, storage_options)

@@ -273,7 +273,6 @@ def join(root: str, path: str) -> str:
 
 
 # --- Streaming queries, known by their tags: the versions that they still have to read or look at
-# Pure.
 
 
 def first_sink(tags: Iterable[Tag], branch: str | None) -> int | None:

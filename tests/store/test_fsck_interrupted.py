@@ -41,6 +41,7 @@ class Killer:
     changes = (
         (quarantine, "write_below"),
         (quarantine, "remove"),
+        (repair, "write_below"),
         (repair, "create_branch_at"),
         (repair, "leave_out"),
         (repair, "commit_indexes"),
