@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lance_spark import errors
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
-from lance_spark.core.ref_expressions import DEFAULT, MARK, METADATA_TABLES, TypedRef, split_refs
+from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
 
 OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA, BASE_OBJECTS = (
     "object_id",
@@ -769,9 +769,3 @@ def metadata_reading(identifier: Identifier) -> tuple[Identifier, str] | None:
     if len(identifier.parts) < 2 or identifier.name.lower() not in METADATA_TABLES:
         return None
     return identifier.parent, identifier.name.lower()
-
-
-def spelled(table: Identifier, ref: str) -> str:
-    """A table at a ref as SQL spells it: with backticks, which ``@`` needs."""
-    name = f"{table.name}{MARK}{ref}".replace("`", "``")
-    return f"{table.parent}.`{name}`" if table.parent.parts else f"`{name}`"

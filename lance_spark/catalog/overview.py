@@ -20,6 +20,7 @@ from lance_spark.core.show import Card
 from lance_spark.errors import NotFound
 from lance_spark.format import metadata
 from lance_spark.format.operations import VersionDetail
+from lance_spark.format.schema import in_batches
 from lance_spark.indexes.pylance import describe_segments
 from lance_spark.log.log import or_why, show
 from lance_spark.storage import datasets, refs, versions
@@ -161,7 +162,7 @@ def _files(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordB
         index_files(location, found),
         blob_files(location, found) if metadata.has_blobs(snapshot.contents.fields) else (),
     )
-    return metadata.file_rows(rows)
+    return in_batches(rows, metadata.FILES)
 
 
 def _indexes(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
+from lance_spark import errors
 from lance_spark.catalog import directories, lookup, manifest_pylance
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
@@ -53,16 +54,6 @@ from lance_spark.catalog.rules import (
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.table_options import WriteOptions
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    CorruptData,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import NamedTable
@@ -119,14 +110,14 @@ def _declare_by_name(plan: TablePlan) -> Declaration:
     catalog, change, token = plan.catalog, plan.change, uuid.uuid4().hex
     _check_directory(catalog, change)
     if not directories.put_new(plan.location, RESERVED, token.encode()):
-        raise refusal(AlreadyExists, change.doing, "another process is creating it right now")
+        raise refusal(errors.AlreadyExists, change.doing, "another process is creating it right now")
     declaration = Declaration(change.identifier, plan.location, change.location, token)
     if catalog.reads_manifest:
         try:
             manifest_pylance.apply(catalog.manifest, change)
-        except StorageFailure:
+        except errors.StorageFailure:
             raise  # the row may have been written
-        except LanceSparkError:
+        except errors.LanceSparkError:
             _take_back(catalog, declaration)
             raise
         _check_still_mine(catalog, declaration, change)
@@ -140,11 +131,11 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
     removed = True
     try:
         manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
-    except NotFound:
+    except errors.NotFound:
         removed = False
     # Any other holder of the marker lost to this row, which is gone now.
     _take_back(catalog, declaration, any_holder=removed)
-    raise refusal(Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
+    raise refusal(errors.Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
 
 
 def _is_held(declaration: Declaration) -> bool:
@@ -156,13 +147,13 @@ def _check_directory(catalog: Catalog, change: AddTable) -> None:
     state = look_at(catalog.root, change.location)
     if state.deregistered:
         raise refusal(
-            AlreadyExists,
+            errors.AlreadyExists,
             change.doing,
             "a table of that name is deregistered, or is being dropped",
             hint="Register it again, or drop it.",
         )
     if state.has_files:
-        raise refusal(AlreadyExists, change.doing, "a table of that name already exists")
+        raise refusal(errors.AlreadyExists, change.doing, "a table of that name already exists")
 
 
 def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = False) -> None:
@@ -186,11 +177,11 @@ def _declare_hashed(plan: TablePlan) -> Declaration:
     declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
     try:
         mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
-    except LanceSparkError:
+    except errors.LanceSparkError:
         manifest_pylance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
         raise
     if not mine:
-        raise refusal(AlreadyExists, plan.change.doing, "this plan was already executed")
+        raise refusal(errors.AlreadyExists, plan.change.doing, "this plan was already executed")
     return declaration
 
 
@@ -209,7 +200,7 @@ def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
         return True
     try:
         shared = _withdraw_by_name(catalog, declaration) if by_name else _remove_row(catalog, declaration)
-    except (NotFound, Conflict):
+    except (errors.NotFound, errors.Conflict):
         return False
     if not shared:
         erase_table(catalog, declaration.path)
@@ -247,7 +238,7 @@ def confirm(catalog: Catalog, declaration: Declaration) -> None:
     if holder is None and (not named or not catalog.reads_manifest):
         _erase_remainder(catalog, declaration)
     raise refusal(
-        Conflict,
+        errors.Conflict,
         f"create table '{identifier}'",
         "another process dropped, renamed or deregistered it during the write",
         hint="Run it again.",
@@ -318,7 +309,7 @@ def _deregister_directory(catalog: Catalog, table: lookup.FoundTable, directory:
             manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
             hidden.keep()  # the mark of a process that tried to drop it would get it collected
         elif not hidden.mine or hidden.is_alone():
-            raise refusal(NotFound, doing, "another process dropped or deregistered it meanwhile")
+            raise refusal(errors.NotFound, doing, "another process dropped or deregistered it meanwhile")
 
 
 @dataclass(frozen=True)
@@ -360,8 +351,8 @@ def register(plan: Registration) -> TableInfo:
     try:  # another process may have dropped it, or begun to, before the row existed
         _check_table(catalog, change.location, doing)
         mark = _staying(catalog, change.location, doing)
-    except NotFound:
-        with suppress(NotFound, Conflict):
+    except errors.NotFound:
+        with suppress(errors.NotFound, errors.Conflict):
             manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
         raise
     if mark is not None and is_named(catalog, change.location):  # not if a process has deregistered it since
@@ -382,7 +373,7 @@ def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str 
     _check_table(catalog, path, doing)
     rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
     if path != v1_directory(identifier) and not lookup.check_no_directory(catalog, rows, identifier):
-        raise refusal(AlreadyExists, doing, "a table of that name already exists")
+        raise refusal(errors.AlreadyExists, doing, "a table of that name already exists")
     return path
 
 
@@ -390,12 +381,12 @@ def _marked_directory(catalog: Catalog, identifier: Identifier, location: str | 
     """The directory of a table of V1 that is deregistered."""
     path = v1_directory(identifier)
     if location is not None and _inside(catalog, location, doing) != path:
-        raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory must be '{path}'")
+        raise refusal(errors.InvalidOption, doing, f"in a catalog of directories (V1) its directory must be '{path}'")
     state = look_at(catalog.root, path)
     if state.is_table:
-        raise refusal(AlreadyExists, doing, "it is already registered")
+        raise refusal(errors.AlreadyExists, doing, "it is already registered")
     if not state.deregistered:
-        raise refusal(NotFound, doing, f"there is no table at '{path}'")
+        raise refusal(errors.NotFound, doing, f"there is no table at '{path}'")
     return path
 
 
@@ -413,14 +404,14 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
     if "://" in location or location.startswith(("/", "file:")):
         whole = locate(location, catalog.root.storage_options).uri
         if not whole.startswith(f"{catalog.uri}/"):
-            raise refusal(InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
+            raise refusal(errors.InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
         path = whole[len(catalog.uri) + 1 :]
         path = path if catalog.root.is_local else unquote(path)
     try:
         check_inside(path)
-    except CorruptData:
+    except errors.CorruptData:
         raise refusal(
-            InvalidOption,
+            errors.InvalidOption,
             doing,
             f"'{location}' is not a path below the catalog",
             hint="Give the table's directory, relative to the catalog's root.",
@@ -431,7 +422,9 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
 def _check_table(catalog: Catalog, path: str, doing: str) -> None:
     names = files.list_names(catalog.at(path), "")
     if RESERVED not in names and VERSIONS not in names:
-        raise refusal(NotFound, doing, f"there is no table at '{path}'", hint="Give the directory of a Lance dataset.")
+        raise refusal(
+            errors.NotFound, doing, f"there is no table at '{path}'", hint="Give the directory of a Lance dataset."
+        )
 
 
 def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
@@ -444,8 +437,10 @@ def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
     if len(free) == 1:
         return free[0]
     if not free:
-        raise refusal(NotFound, doing, "no directory has a matching name", hint="Give the table's location.")
-    raise refusal(InvalidOption, doing, f"{len(free)} directories match", hint=f"Give one: {', '.join(sorted(free))}.")
+        raise refusal(errors.NotFound, doing, "no directory has a matching name", hint="Give the table's location.")
+    raise refusal(
+        errors.InvalidOption, doing, f"{len(free)} directories match", hint=f"Give one: {', '.join(sorted(free))}."
+    )
 
 
 # --- Writing a table of a catalog
@@ -496,9 +491,9 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
     catalog, identifier = lookup.catalog_of(table), identify_table(table.name)
     try:
         known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
-    except NotFound as missing:
+    except errors.NotFound as missing:
         if options.branch is not None:
-            raise NotFound(
+            raise errors.NotFound(
                 missing.message, hint=missing.hint or "Write the table first; a new one has only main."
             ) from None
         with _taken_in_between(catalog, identifier, options.create_table):
@@ -515,17 +510,17 @@ def _taken_in_between(catalog: Catalog, identifier: Identifier, must_be_new: boo
     """For a write that accepts any table, one that another process has just created is a conflict: run it again."""
     try:
         yield
-    except AlreadyExists as taken:
+    except errors.AlreadyExists as taken:
         if not must_be_new and lookup.table_exists(catalog, identifier):
-            raise Conflict(taken.message, hint="Run it again: it will write to that table.") from None
+            raise errors.Conflict(taken.message, hint="Run it again: it will write to that table.") from None
         raise
 
 
-def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkError:
+def _exists(identifier: Identifier, location: DatasetLocation) -> errors.LanceSparkError:
     hint = "Use the mode append or overwrite."
     if not files.list_names(location, VERSIONS):
         hint = "It has no data: a job is writing it, or was killed at it. Append to it, or drop it."
-    return refusal(AlreadyExists, f"create table '{identifier}'", "a table of that name already exists", hint)
+    return refusal(errors.AlreadyExists, f"create table '{identifier}'", "a table of that name already exists", hint)
 
 
 # --- Properties of tables and namespaces
@@ -560,7 +555,7 @@ def plan_alteration(
     entry = lookup.find_table(catalog, identifier, change.doing).entry
     if entry is None:
         raise refusal(
-            Refused, change.doing, "a directory has no properties", hint="Register it, or migrate the catalog."
+            errors.Refused, change.doing, "a directory has no properties", hint="Register it, or migrate the catalog."
         )
     return Alteration(catalog, change, entry.properties)
 

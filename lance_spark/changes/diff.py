@@ -417,10 +417,6 @@ def _at(source: RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]
         return {}
     parts = tuple(FragmentRows(number, pa.array(places, pa.uint32())) for number, places in offsets.items())
     selected = RowSource(source.location, source.pin, parts)
-    rows = [row for batch in read_rows(selected, _column_names(source)) for row in batch.to_pylist()]
+    names = list(stored_row_schema(source.location, source.pin).names)
+    rows = [row for batch in read_rows(selected, names) for row in batch.to_pylist()]
     return {row.pop(ADDRESS): row for row in rows}
-
-
-def _column_names(source: RowSource) -> list[str]:
-    """All columns of the version."""
-    return list(stored_row_schema(source.location, source.pin).names)

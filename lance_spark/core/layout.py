@@ -144,7 +144,6 @@ BOOKKEEPING = "bookkeeping"
 streams, which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
-KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")

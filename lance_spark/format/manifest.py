@@ -388,11 +388,6 @@ def fragment_files(content: bytes, bases: Bases) -> list[NamedFile]:
     return named
 
 
-def transaction_file(name: str) -> NamedFile:
-    """The file of a version's transaction."""
-    return NamedFile(None, transaction_path(None, name))
-
-
 def index_directories(section: bytes, bases: Bases) -> list[NamedFile]:
     """Directories of all indexes in an index section. Raises CorruptData for a wrong id or an unknown base."""
     places = _places(bases, "_indices/")
@@ -501,7 +496,7 @@ def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[Manifes
     parsed = parse("Head", message)
     head = head_of(parsed)
     check_flags(head)
-    others = [transaction_file(head.transaction_file)] if head.transaction_file else []
+    others = [NamedFile(None, transaction_path(None, head.transaction_file))] if head.transaction_file else []
     if parsed.HasField("index_section"):
         section = section_span(content, parsed.index_section, span)
         others += index_directories(content[section.start : section.end], head.bases)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_spark.core.layout import stored_name
 from lance_spark.core.refs import MAIN, Branch, Tag, VersionInfo
 from lance_spark.format.contents import Field
+from lance_spark.format.operations import column_names
 from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY, in_batches
 from lance_spark.format.versions import Root, Snapshot
 
@@ -132,11 +133,6 @@ def has_blobs(fields: Iterable[Field]) -> bool:
     return any(not marks.isdisjoint((key, value) for key, value in field.metadata) for field in fields)
 
 
-def file_rows(rows: Iterable[FileRow]) -> Iterator[pa.RecordBatch]:
-    """FILES."""
-    return in_batches(rows, FILES)
-
-
 def data_directory(root: Root) -> str:
     """The directory of data files below a place, with a trailing slash; empty for a place with nothing else."""
     return "data/" if root.is_dataset else ""
@@ -145,15 +141,6 @@ def data_directory(root: Root) -> str:
 def data_uri(root: Root, path: str) -> str:
     """The URI of a data file."""
     return f"{root.uri}/{data_directory(root)}{stored_name(path)}"
-
-
-def column_names(fields: Iterable[Field]) -> dict[int, str]:
-    """Names by field id; dots separate a field from those that enclose it."""
-    found: dict[int, str] = {}
-    for field in fields:
-        parent = found.get(field.parent_id)
-        found[field.id] = field.name if parent is None else f"{parent}.{field.name}"
-    return found
 
 
 # --- The metadata table ``indexes``: one row for each segment of an index

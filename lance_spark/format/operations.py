@@ -432,15 +432,19 @@ class ColumnChange(Recorded):
     after: str | None = None
 
 
+def column_names(fields: Iterable[Field]) -> dict[int, str]:
+    """Names by field id; dots separate a field from those that enclose it."""
+    found: dict[int, str] = {}
+    for field in fields:
+        parent = found.get(field.parent_id)
+        found[field.id] = field.name if parent is None else f"{parent}.{field.name}"
+    return found
+
+
 def columns(fields: Sequence[Field]) -> tuple[StoredColumn, ...]:
     """All fields with their whole paths, parents first."""
-    paths: dict[int, str] = {}
-    columns = []
-    for field in fields:
-        above = paths.get(field.parent_id)
-        paths[field.id] = field.name if above is None else f"{above}.{field.name}"
-        columns.append(StoredColumn(field.id, paths[field.id], field.type, field.nullable))
-    return tuple(columns)
+    paths = column_names(fields)
+    return tuple(StoredColumn(field.id, paths[field.id], field.type, field.nullable) for field in fields)
 
 
 def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[ColumnChange, ...]:

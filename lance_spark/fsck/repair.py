@@ -39,24 +39,11 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, P
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
-from lance_spark.fsck import quarantine, rules
+from lance_spark.fsck import quarantine, repair_rules, rules
 from lance_spark.fsck.fsck import Examined, examine
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.pylance import LookInside, leave_out, size_of
 from lance_spark.fsck.record_findings import first_origin
-from lance_spark.fsck.repair_rules import (
-    DONE,
-    FRAGMENT_CODES,
-    INDEX_CODES,
-    LineFacts,
-    ManifestFact,
-    Outcome,
-    RepairFacts,
-    RepairPlan,
-    RepairResult,
-    SegmentFact,
-    plan_repair,
-)
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.refs.refs import create_branch_at
@@ -80,12 +67,12 @@ def fsck_and_repair(
     """
     examined = examine(location, options, engine, now_ns)
     facts = _Facts(location, examined).all()
-    plan = plan_repair(location.uri, examined.report.findings, facts, repair.on_main)
+    plan = repair_rules.plan_repair(location.uri, examined.report.findings, facts, repair.on_main)
     result = None if repair.dry_run else execute(location, plan, now_ns)
     return examined.report.with_repair(plan, result)
 
 
-def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairResult:
+def execute(location: DatasetLocation, plan: repair_rules.RepairPlan, now_ns: int) -> repair_rules.RepairResult:
     """Carry out a plan. Skips whatever has changed since the plan was made.
 
     Raises Refused for a plan that stopped, StorageFailure.
@@ -93,7 +80,7 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
     if plan.stopped:
         raise Refused(f"Nothing was repaired: {plan.stopped}.", hint="Fix that, then run it again.")
     if not plan.steps:
-        return RepairResult("", ())
+        return repair_rules.RepairResult("", ())
     now = moment_at(now_ns)
     record = RepairRecord(
         id=f"{now:%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}",
@@ -115,21 +102,23 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
             if isinstance(problem, PermissionDenied):
                 raise problem.reworded(stopped, hint) from None
             raise type(problem)(stopped, hint=hint) from None
-    if not any(outcome.state == DONE for outcome in outcomes) and not quarantine.holds_the_only_copy(location, record):
+    if not any(outcome.state == repair_rules.DONE for outcome in outcomes) and not quarantine.holds_the_only_copy(
+        location, record
+    ):
         quarantine.forget_record(location, record)
-        return RepairResult("", tuple(outcomes))
-    return RepairResult(record.id, tuple(outcomes))
+        return repair_rules.RepairResult("", tuple(outcomes))
+    return repair_rules.RepairResult(record.id, tuple(outcomes))
 
 
-def _outcome(context: StepContext, number: int) -> Outcome:
+def _outcome(context: StepContext, number: int) -> repair_rules.Outcome:
     step = context.record.steps[number]
     try:
         carry_out(context, step)
     except (Conflict, NotFound, AlreadyExists) as problem:
-        return Outcome(str(step), "passed over", problem.message)
+        return repair_rules.Outcome(str(step), "passed over", problem.message)
     except (Refused, CorruptData) as problem:
-        return Outcome(str(step), "not possible", problem.message)
-    return Outcome(str(step), DONE)
+        return repair_rules.Outcome(str(step), "not possible", problem.message)
+    return repair_rules.Outcome(str(step), repair_rules.DONE)
 
 
 # --- Evidence for a repair
@@ -141,10 +130,10 @@ class _Facts:
         self._findings = examined.report.findings
         self._chains = {chain.branch: chain for _, chain in self._survey.owned() if chain.has_ref}
 
-    def all(self) -> RepairFacts:
+    def all(self) -> repair_rules.RepairFacts:
         refs = RefFacts(self._location, self._examined)
         restored = refs.refs()
-        return RepairFacts(
+        return repair_rules.RepairFacts(
             refs=restored,
             lost_refs=refs.lost(),
             tags={tag.name: tag.branch or MAIN for tag in self._survey.refs.tags.values()},
@@ -158,7 +147,7 @@ class _Facts:
     def _of(self, *wanted: str) -> list:  # type: ignore[type-arg]
         return [finding for finding in self._findings if finding.code in wanted]
 
-    def _manifests(self) -> Iterator[tuple[str, ManifestFact]]:
+    def _manifests(self) -> Iterator[tuple[str, repair_rules.ManifestFact]]:
         bad = {finding.path for finding in self._of(*MANIFEST_CODES)}
         for chain in self._chains.values() if bad else ():
             paths = {chain.path(version): version for version in chain.versions}
@@ -168,7 +157,7 @@ class _Facts:
                 hint = f"{path.rpartition('/')[0]}/latest_version_hint.json"
                 hinted = quarantine.look_at_file(self._location, hint) if newest and self._location.is_local else None
                 if file is not None:
-                    yield path, ManifestFact(file, chain.branch, newest, hinted, len(paths.keys() - bad))
+                    yield path, repair_rules.ManifestFact(file, chain.branch, newest, hinted, len(paths.keys() - bad))
 
     def _twins(self, root: str) -> tuple[Digest, ...] | str:
         chain = next((one for one in self._chains.values() if (one.root or MAIN) == root), None)
@@ -185,8 +174,12 @@ class _Facts:
         file = quarantine.look_at_file(self._location, ref_file(BRANCHES, name))
         return "" if file is None else file
 
-    def _lines(self, restored: set[str]) -> Iterator[LineFacts]:
-        found = [one for one in self._findings if one.code in INDEX_CODES or one.code in FRAGMENT_CODES]
+    def _lines(self, restored: set[str]) -> Iterator[repair_rules.LineFacts]:
+        found = [
+            one
+            for one in self._findings
+            if one.code in repair_rules.INDEX_CODES or one.code in repair_rules.FRAGMENT_CODES
+        ]
         hit = {ref for finding in found for ref in finding.refs}
         bad = {finding.path for finding in found}
         for branch, chain in sorted(self._chains.items(), key=lambda item: item[0] or ""):
@@ -216,14 +209,14 @@ class _NewestVersion(NamedTuple):
         except (CorruptData, NotFound, Refused):
             return None
 
-    def facts(self, bad: set[str], closed: str) -> LineFacts:
+    def facts(self, bad: set[str], closed: str) -> repair_rules.LineFacts:
         pin, contents = self.snapshot.pin, self.snapshot.contents
         fragments = {}
         for fragment in contents.fragments():
             files = tuple(file for file in self._files(fragment, contents.counts_rows) if file.path in bad)
             if files:
                 fragments[fragment.id] = files
-        return LineFacts(
+        return repair_rules.LineFacts(
             pin.branch, pin.version, fragments, contents.fragment_count, tuple(self._segments(bad)), closed
         )
 
@@ -252,7 +245,7 @@ class _NewestVersion(NamedTuple):
         inner = root.uri[len(own) + 1 :]
         return f"{unquote(inner) if '://' in own else inner}/{below}"
 
-    def _segments(self, bad: set[str]) -> Iterator[SegmentFact]:
+    def _segments(self, bad: set[str]) -> Iterator[repair_rules.SegmentFact]:
         for index in self.indexes:
             root = self.snapshot.bases.get(index.base_id)
             if root is None or index.is_internal:  # pylance needs its internal indexes
@@ -261,7 +254,7 @@ class _NewestVersion(NamedTuple):
             directory = self._path(root, inside)
             for path in sorted(path for path in bad if path == directory or path.startswith(f"{directory}/")):
                 found, base = self._other_place(index)
-                yield SegmentFact(index.uuid, index.name, path, found, base)
+                yield repair_rules.SegmentFact(index.uuid, index.name, path, found, base)
 
     def _other_place(self, index: IndexRecord) -> tuple[bool, int | None]:
         for base, root in self.snapshot.bases.items():

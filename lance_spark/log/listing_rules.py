@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from lance_spark.core import refs as core_refs
 from lance_spark.core import show
@@ -34,44 +35,49 @@ def more(count: int, shown: int) -> tuple[str, ...]:
     return (f"{count - shown:,} more: list() has all",) if count > shown else ()
 
 
-class BranchList(show.Shown, list[core_refs.Branch]):
+_Ref = TypeVar("_Ref", core_refs.Branch, core_refs.Tag)
+
+
+class _RefList(show.Shown, list[_Ref]):
+    """A list of refs that prints as a table."""
+
+    hidden = 0
+    """How many are left out because ``_owners`` need them."""
+    _owners = ""
+    _noun, _nouns = "", ""
+
+    def _grid(self) -> show.Grid:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "[" + ",\n ".join(map(repr, self)) + "]"
+
+    def __str__(self) -> str:
+        return "\n\n".join([self._grid().text() or f"no {self._nouns}", *(f"note: {note}" for note in self._notes())])
+
+    def _card(self) -> show.Card:
+        return show.Card(show.counted(len(self), self._noun, self._nouns), grids=(self._grid(),), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        return (f"{self.hidden:,} more of {self._owners}: list(all=True) has them",) if self.hidden else ()
+
+
+class BranchList(_RefList[core_refs.Branch]):
     """A list of branches that prints as a table."""
 
-    hidden = 0
-    """How many are left out because they are the plans of frozen sets."""
+    _owners, _noun, _nouns = "frozen sets", "branch", "branches"
 
-    def __repr__(self) -> str:
-        return _listed(self)
-
-    def __str__(self) -> str:
-        return _with_notes(branch_grid(self).text() or "no branches", self._notes())
-
-    def _card(self) -> show.Card:
-        grids = (branch_grid(self),)
-        return show.Card(show.counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
+    def _grid(self) -> show.Grid:
+        return branch_grid(self)
 
 
-class TagList(show.Shown, list[core_refs.Tag]):
+class TagList(_RefList[core_refs.Tag]):
     """A list of tags that prints as a table."""
 
-    hidden = 0
-    """How many are left out because clones, merges, streams and frozen sets need them."""
+    _owners, _noun, _nouns = "clones, merges, streams and frozen sets", "tag", "tags"
 
-    def __repr__(self) -> str:
-        return _listed(self)
-
-    def __str__(self) -> str:
-        return _with_notes(tag_grid(self).text() or "no tags", self._notes())
-
-    def _card(self) -> show.Card:
-        return show.Card(show.counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        of = "clones, merges, streams and frozen sets"
-        return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
+    def _grid(self) -> show.Grid:
+        return tag_grid(self)
 
 
 def listed_branches(refs: core_refs.RefTable, everything: bool) -> BranchList:
@@ -88,12 +94,3 @@ def listed_tags(refs: core_refs.RefTable, everything: bool) -> TagList:
     made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, refs.tags))
     made.hidden = len(found) - len(made)
     return made
-
-
-def _with_notes(text: str, notes: Iterable[str]) -> str:
-    return "\n\n".join([text, *(f"note: {note}" for note in notes)])
-
-
-def _listed(values: Iterable[object]) -> str:
-    inside = ",\n ".join(map(repr, values))
-    return f"[{inside}]"

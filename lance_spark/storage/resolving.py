@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from lance_spark import errors, hints
+from lance_spark.core import refs as core_refs
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.options import check_named, nothing_named, split_storage, take_catalog
 from lance_spark.core.ref_expressions import (
@@ -29,20 +30,6 @@ from lance_spark.core.ref_expressions import (
     parse_range,
     spec_of_branch,
     split_refs,
-)
-from lance_spark.core.refs import (
-    BRANCHES,
-    MAIN,
-    TAGS,
-    PinnedVersion,
-    RefSpec,
-    RefTable,
-    branch_or_none,
-    check_branch_name,
-    check_tag_name,
-    missing,
-    missing_version,
-    newest_at,
 )
 from lance_spark.core.workspace import (
     CONFIG,
@@ -340,25 +327,25 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
 # --- From a user's ref to one pinned version, reading only the refs that are needed
 
 
-def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
+def resolve(location: DatasetLocation, spec: core_refs.RefSpec) -> core_refs.PinnedVersion:
     """The version that the spec names now. Raises NotFound, with near matches, if it does not exist."""
     if spec.tag is not None:
         return resolve_tag(location, spec.tag)
     check_branch(location, spec.branch)
     if spec.as_of is not None:
         history = datasets.list_versions(location, spec.branch)
-        return datasets.pin_version(location, spec.branch, newest_at(history, spec.as_of, spec.branch))
+        return datasets.pin_version(location, spec.branch, core_refs.newest_at(history, spec.as_of, spec.branch))
     if spec.version is not None:
         return datasets.pin_version(location, spec.branch, spec.version)
     return datasets.pin_latest(location, spec.branch)
 
 
-def all_refs(location: DatasetLocation) -> RefTable:
+def all_refs(location: DatasetLocation) -> core_refs.RefTable:
     """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
     return refs.read_refs(location)
 
 
-def newest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
+def newest(location: DatasetLocation, branch: str | None) -> core_refs.PinnedVersion:
     """The newest version of a branch (None for main). Raises NotFound."""
     return datasets.pin_latest(location, branch)
 
@@ -368,12 +355,12 @@ def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
     return datasets.list_version_numbers(location, branch)
 
 
-def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
+def resolve_tag(location: DatasetLocation, name: str) -> core_refs.PinnedVersion:
     """The version that a tag points at. Raises NotFound for an unknown tag, or if there is no dataset."""
     tag = refs.read_tag(location, name)
     if tag is None:
         datasets.open_latest(location)
-        raise missing("tag", name, refs.list_ref_names(location, TAGS))
+        raise core_refs.missing("tag", name, refs.list_ref_names(location, core_refs.TAGS))
     return datasets.pin_version(location, tag.branch, tag.version)
 
 
@@ -386,7 +373,7 @@ def check_branch(location: DatasetLocation, branch: str | None) -> None:
         _raise_missing(location, branch)
 
 
-def check_listed(location: DatasetLocation, table: RefTable, branch: str | None) -> None:
+def check_listed(location: DatasetLocation, table: core_refs.RefTable, branch: str | None) -> None:
     """Like check_branch, for branches that were already read."""
     if branch is not None and branch not in table.branches:
         _raise_missing(location, branch)
@@ -394,7 +381,7 @@ def check_listed(location: DatasetLocation, table: RefTable, branch: str | None)
 
 def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
     datasets.open_latest(location)
-    raise missing("branch", branch, [MAIN, *refs.list_ref_names(location, BRANCHES)])
+    raise core_refs.missing("branch", branch, [core_refs.MAIN, *refs.list_ref_names(location, core_refs.BRANCHES)])
 
 
 # --- From a typed expression to one version of a dataset
@@ -416,7 +403,7 @@ class KnownRef:
 
 def resolve_expression(
     location: DatasetLocation, expression: RefExpression | str, current: str | None
-) -> PinnedVersion:
+) -> core_refs.PinnedVersion:
     """The version of an expression, now. ``current`` is the branch of HEAD, None for main.
 
     Raises InvalidOption for text that is not a ref, NotFound with near names, and Refused for a name that is both a
@@ -427,7 +414,7 @@ def resolve_expression(
     if ref.kind == "tag" and typed.version is not None:
         raise errors.InvalidOption(
             f"'{typed}': a tag is one version, so it takes no '@'.",
-            hint=f"Tag '{ref.name}' is at {PinnedVersion(ref.branch, ref.version or 0)}.",
+            hint=f"Tag '{ref.name}' is at {core_refs.PinnedVersion(ref.branch, ref.version or 0)}.",
         )
     version = typed.version if ref.version is None else ref.version
     if typed.back:
@@ -439,7 +426,7 @@ def resolve_expression(
 
 def resolve_range(
     location: DatasetLocation, typed: RefRange | str, current: str | None
-) -> tuple[PinnedVersion, PinnedVersion]:
+) -> tuple[core_refs.PinnedVersion, core_refs.PinnedVersion]:
     """The two versions of ``A..B``; see :func:`resolve_expression`."""
     pair = parse_range(typed) if isinstance(typed, str) else typed
     return resolve_expression(location, pair.start, current), resolve_expression(location, pair.end, current)
@@ -452,7 +439,7 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
     """
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     if typed.name is None:
-        return KnownRef("branch", current or MAIN, _current(location, current), None)
+        return KnownRef("branch", current or core_refs.MAIN, _current(location, current), None)
     explicit = typed.explicit
     if explicit is not None:
         ref = _find(location, *explicit)
@@ -480,37 +467,37 @@ def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
     """The branch or tag of that name; None if there is none, or if neither can have that name."""
     try:
         if kind == "tag":
-            check_tag_name(name)
-        elif name != MAIN:
-            check_branch_name(name)
+            core_refs.check_tag_name(name)
+        elif name != core_refs.MAIN:
+            core_refs.check_branch_name(name)
     except errors.InvalidName:
         return None
     if kind == "tag":
         tag = refs.read_tag(location, name)
         return None if tag is None else KnownRef("tag", name, tag.branch, tag.version)
-    known = name == MAIN or refs.read_branch(location, name) is not None
-    return KnownRef("branch", name, branch_or_none(name), None) if known else None
+    known = name == core_refs.MAIN or refs.read_branch(location, name) is not None
+    return KnownRef("branch", name, core_refs.branch_or_none(name), None) if known else None
 
 
 def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> KnownRef:
     """Raise the error for an unused name: it breaks a rule, there is no dataset, or similar names exist."""
     datasets.open_latest(location)
-    branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]
-    tags = refs.list_ref_names(location, TAGS)
+    branches = [core_refs.MAIN, *refs.list_ref_names(location, core_refs.BRANCHES)]
+    tags = refs.list_ref_names(location, core_refs.TAGS)
     if explicit is not None:
         kind, short = explicit
-        raise missing(kind, short, branches if kind == "branch" else tags)
+        raise core_refs.missing(kind, short, branches if kind == "branch" else tags)
     if name.isdigit():
         raise errors.NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name}, write @{name}.")
     if name.lower() == HEAD.lower():
         raise errors.NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
-    check_branch_name(name)
-    raise missing("branch or tag", name, {*branches, *tags})
+    core_refs.check_branch_name(name)
+    raise core_refs.missing("branch or tag", name, {*branches, *tags})
 
 
 def _steps_back(
     location: DatasetLocation, branch: str | None, version: int | None, typed: RefExpression
-) -> PinnedVersion:
+) -> core_refs.PinnedVersion:
     """The version some steps before one on its own branch; versions that were cleaned up do not count.
 
     It does not continue into the parent branch: restoring ``exp~3`` must never change main.
@@ -518,13 +505,13 @@ def _steps_back(
     known = datasets.list_version_numbers(location, branch)
     start = known[-1] if version is None else version
     if start not in known:
-        raise missing_version(start, branch, known)
+        raise core_refs.missing_version(start, branch, known)
     position = known.index(start) - typed.back
     if position >= 0:
         return datasets.pin_version(location, branch, known[position])
     raise errors.NotFound(
-        f"'{typed}' goes back {typed.back} versions, but branch '{branch or MAIN}' has {known.index(start)} before "
-        f"version {start}.",
+        f"'{typed}' goes back {typed.back} versions, but branch '{branch or core_refs.MAIN}' has {known.index(start)} "
+        f"before version {start}.",
         hint=_where_it_began(location, branch, known[0]),
     )
 
@@ -533,7 +520,7 @@ def _where_it_began(location: DatasetLocation, branch: str | None, oldest: int) 
     made = None if branch is None else refs.read_branch(location, branch)
     if made is None:
         return f"Its oldest version is {oldest}."
-    fork = PinnedVersion(made.parent_branch, made.parent_version)
+    fork = core_refs.PinnedVersion(made.parent_branch, made.parent_version)
     return f"Its oldest version is {oldest}; it was made from {fork}, so write {fork}~1 for earlier versions."
 
 
@@ -550,13 +537,13 @@ class Candidate:
     ref: TypedRef = DEFAULT
 
 
-def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, RefSpec]:
+def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, core_refs.RefSpec]:
     """The one candidate whose ref exists, and its spec; ``travel`` is what follows the name.
 
     Creating a table named ``flights@exp`` must not change what readers of branch ``exp`` get. So a name that means both
     raises Refused, with a spelling for each. Raises NotFound and the errors of :func:`find_spec`.
     """
-    held: list[tuple[Candidate, RefSpec]] = []
+    held: list[tuple[Candidate, core_refs.RefSpec]] = []
     absent: list[errors.NotFound] = []
     for candidate in candidates:
         try:
@@ -570,7 +557,7 @@ def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tup
     raise absent[0] if absent else errors.NotFound(f"There is no table '{typed}'.")
 
 
-def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
+def find_spec(location: DatasetLocation, typed: TypedRef) -> core_refs.RefSpec:
     """The typed branch, tag, version or moment. Its name is checked, its version is not.
 
     Raises NotFound with near names, InvalidOption for a version of a tag, and Refused for a name that is both a branch
@@ -581,7 +568,7 @@ def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
     found = find_ref(location, typed.expression, None)
     version = typed.expression.version if typed.version is None else typed.version
     if found.kind == "tag" and (version is not None or typed.as_of is not None):
-        at = PinnedVersion(found.branch, found.version or 0)
+        at = core_refs.PinnedVersion(found.branch, found.version or 0)
         raise errors.InvalidOption(
             f"Tag '{found.name}' is one version; it cannot take another one.", hint=f"It is at {at}."
         )
@@ -589,11 +576,15 @@ def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
         if typed.version is not None or typed.as_of is not None:
             raise errors.InvalidOption(f"'{typed.expression}' already chooses a version.", hint="Remove '~', or AS OF.")
         pin = resolve_expression(location, typed.expression, None)
-        return RefSpec(branch=pin.branch, version=pin.version)
-    return RefSpec(tag=found.name) if found.kind == "tag" else spec_of_branch(branch_or_none(found.branch), typed)
+        return core_refs.RefSpec(branch=pin.branch, version=pin.version)
+    return (
+        core_refs.RefSpec(tag=found.name)
+        if found.kind == "tag"
+        else spec_of_branch(core_refs.branch_or_none(found.branch), typed)
+    )
 
 
-def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> errors.Refused:
+def _ambiguous(typed: str, held: Sequence[tuple[Candidate, core_refs.RefSpec]]) -> errors.Refused:
     ways = []
     for candidate, spec in held:
         ref = typed[len(candidate.name) + 1 :]
@@ -615,7 +606,7 @@ class PathRef:
     """A dataset at a ref."""
 
     location: DatasetLocation
-    spec: RefSpec
+    spec: core_refs.RefSpec
     metadata_table: str | None = None
 
 
@@ -641,7 +632,7 @@ class NamedPlace:
     """The dataset in the path of a read or write, and that path's ref; None for a path without a ref."""
 
     location: DatasetLocation
-    spec: RefSpec | None
+    spec: core_refs.RefSpec | None
 
 
 def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:

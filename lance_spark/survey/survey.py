@@ -422,7 +422,13 @@ def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
 def blob_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
     """The blob files in directories beside data files."""
     for root, fragments in found.data.items():
-        yield from _blobs(location, root, fragments)
+        directory = data_directory(root)
+        for path, size in listed_below(location, root, directory):
+            stem, slash, _ = path.removeprefix(directory).rpartition("/")
+            while slash and stem not in fragments:
+                stem, slash, _ = stem.rpartition("/")
+            if slash:
+                yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
 
 
 def missing_files(location: DatasetLocation, pin: PinnedVersion) -> list[str]:
@@ -443,16 +449,6 @@ def missing_files(location: DatasetLocation, pin: PinnedVersion) -> list[str]:
 def _is_there(location: DatasetLocation, named: tuple[Root, str]) -> bool:
     root, path = named
     return files.exists(DatasetLocation(root.uri, location.options), path)
-
-
-def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) -> Iterator[FileRow]:
-    directory = data_directory(root)
-    for path, size in listed_below(location, root, directory):
-        stem, slash, _ = path.removeprefix(directory).rpartition("/")
-        while slash and stem not in fragments:
-            stem, slash, _ = stem.rpartition("/")
-        if slash:
-            yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
 
 
 def listed_below(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
@@ -503,9 +499,8 @@ def leave_note(location: DatasetLocation, branch: str | None, above: int, going:
     )
     said = updated({version: one for version, one in before.versions.items() if version > above}, found)
     if said and (said != before.versions or len(before.paths) > 1):
-        directory, _, name = layout.stream_note_path(branch, max(said), uuid4().hex).rpartition("/")
-        place = DatasetLocation(f"{location.uri}/{directory}", location.options)
-        small_files.write_file(place, name, encode_note(identity, said))
+        path = layout.stream_note_path(branch, max(said), uuid4().hex)
+        small_files.write_below(location, path, encode_note(identity, said))
         files.delete(location, before.paths)
 
 
@@ -573,9 +568,8 @@ def record_name(target: DatasetLocation) -> str:
 def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
     """Record the place of a clone in its source."""
     content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
-    directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
     # Atomically: half of a record would stop a cleanup.
-    small_files.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
+    small_files.write_below(source, f"{CLONES}/{record_name(target)}{RECORD}", json.dumps(content).encode())
 
 
 def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
