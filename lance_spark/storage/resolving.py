@@ -6,7 +6,9 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 from urllib.parse import unquote
 from uuid import uuid4
@@ -39,6 +41,8 @@ from lance_spark.core.workspace import (
     Workspace,
     parse_workspace,
     render_workspace,
+    with_branch,
+    with_clone_finished,
 )
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
@@ -191,6 +195,35 @@ def remove_workspace(directory: str) -> None:
             return
 
 
+@contextmanager
+def new_workspace(directory: str, workspace: Workspace, undo: Callable[[], object] | None = None) -> Iterator[None]:
+    """A new workspace for what the block creates; it is removed again if the block fails or is interrupted.
+
+    The workspace comes first: after a crash in the block, the same command finds the workspace and continues. ``undo``
+    removes what the block created, and the workspace last. Raises AlreadyExists, StorageFailure, PermissionDenied.
+    """
+    create_workspace(directory, workspace)
+    try:
+        yield
+    except BaseException:
+        if undo is None:
+            remove_workspace(directory)
+        else:
+            undo()
+        raise
+
+
+def set_branch(directory: str, branch: str) -> None:
+    """Make a branch the current one of a workspace. Raises NotFound if the workspace is gone."""
+    change_workspace(directory, partial(with_branch, branch=branch))
+
+
+def finish_clone(directory: str, branch: str) -> None:
+    """Record that the clone in a workspace is complete, and its current branch."""
+    set_branch(directory, branch)
+    change_workspace(directory, with_clone_finished)
+
+
 def is_free(directory: str) -> bool:
     """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be determined."""
     try:
@@ -302,11 +335,6 @@ def check_target(options: Mapping[str, str]) -> None:
     check_absolute(given.get("catalog") or given.get("path") or "/")
 
 
-def located(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
-    """The canonical location of a URI, whether or not anything exists there. Sends no request. Raises InvalidOption."""
-    return locate_typed(uri, storage_options)
-
-
 def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
     """The dataset at a URI. Raises InvalidOption for a branch's own directory, ``<root>/tree/<branch>``.
 
@@ -338,21 +366,6 @@ def resolve(location: DatasetLocation, spec: core_refs.RefSpec) -> core_refs.Pin
     if spec.version is not None:
         return datasets.pin_version(location, spec.branch, spec.version)
     return datasets.pin_latest(location, spec.branch)
-
-
-def all_refs(location: DatasetLocation) -> core_refs.RefTable:
-    """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
-    return refs.read_refs(location)
-
-
-def newest(location: DatasetLocation, branch: str | None) -> core_refs.PinnedVersion:
-    """The newest version of a branch (None for main). Raises NotFound."""
-    return datasets.pin_latest(location, branch)
-
-
-def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
-    """The numbers of all versions of a branch, ascending. Raises NotFound."""
-    return datasets.list_version_numbers(location, branch)
 
 
 def resolve_tag(location: DatasetLocation, name: str) -> core_refs.PinnedVersion:
