@@ -13,7 +13,6 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
-from lance_spark.format.transactions import Transaction
 from lance_spark.fsck.rules import Inside
 from lance_spark.scan.pylance import parse_deletions
 from lance_spark.storage import files
@@ -166,9 +165,6 @@ def versions_after(location: DatasetLocation, branch: str | None, version: int) 
     for number in version_numbers(location, branch):
         if number > version:
             transaction = read_transaction(location, PinnedVersion(branch, number))
-            found[number] = "" if transaction is None else _maker(transaction)
+            maker = "" if transaction is None else transaction.properties.get(PROPERTY, "")
+            found[number] = RESTORED if transaction is not None and transaction.operation == "Restore" else maker
     return found
-
-
-def _maker(transaction: Transaction) -> str:
-    return RESTORED if transaction.operation == "Restore" else transaction.properties.get(PROPERTY, "")

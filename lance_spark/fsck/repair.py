@@ -515,7 +515,7 @@ def _restore(context: StepContext, step: RestoreRef) -> None:
     if quarantine.look_at_file(context.location, step.path) != step.before:
         raise Conflict(f"{step.path} was changed meanwhile.")
     if step.before is None:
-        _check_lost(context.location, _branch_of(step.path))
+        _check_lost(context.location, ref_name(step.path) or "")
     for kept in context.record.kept_by(step):
         quarantine.keep(context.location, kept)
     write_below(context.location, step.path, step.content.encode())
@@ -533,7 +533,7 @@ def _check_lost(location: DatasetLocation, name: str) -> None:
 def _quarantine(context: StepContext, step: Quarantine) -> None:
     location = context.location
     if step.why == finding_codes.BRANCH_EMPTY:
-        name = _branch_of(step.path)
+        name = ref_name(step.path) or ""
         if not is_empty_branch(location, name):
             raise Conflict(f"Branch '{name}' now has files.")
     elif step.why == finding_codes.VERSION_TWICE:
@@ -541,11 +541,6 @@ def _quarantine(context: StepContext, step: Quarantine) -> None:
     else:
         _check_manifest(location, step)
     quarantine.take_away(location, context.record.kept_by(step))
-
-
-def _branch_of(path: str) -> str:
-    """The branch of a ref file."""
-    return ref_name(path) or ""
 
 
 def _check_twins(location: DatasetLocation, step: Quarantine) -> None:

@@ -165,10 +165,9 @@ class _Settling:
         return bool(traced.doubtful) or bool(_Holding(traced, self.contest.ours, self.deleted).live)
 
     def _clashes(self) -> Iterable[Clash]:
-        states = _States(self.contest, self.traced)
         sides = self.sides
-        ours = states.written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
-        theirs = states.written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
+        ours = self._written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
+        theirs = self._written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
         our_kinds = _Kinds(self, self.ours, self.gone_ours, (), self.sides.our_steps, ours)
         their_kinds = _Kinds(self, self.theirs, self.gone_theirs, self.back, self.sides.their_steps, theirs)
         both = of_runs.within(self.gone_theirs, self.gone_ours)
@@ -182,6 +181,30 @@ class _Settling:
             shared = of_runs.rows_of(_of_pair(both, at)) - (at << 32)
             if len(shared) and change_rules.FragmentChange.GONE not in here | there:
                 yield Clash(change_rules.OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
+
+    def _written(
+        self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
+    ) -> frozenset[int]:
+        """The numbers of the pairs where a side wrote columns or restored dropped ones, from base to newest.
+
+        Then a fragment has other files than before.
+        """
+        base, side = versions
+        before = [pair.before for pair in self.contest.pairs]
+        states: defaultdict[str, list[Fragment]] = defaultdict(list)
+        for fragment in (*before, *now):
+            states[self.traced.files.key(fragment)].append(fragment)
+        relevant = set(map(id, self.contest.rewrites))
+        for rewrite in rewrites:
+            for fragment in (*rewrite.old, *rewrite.new) if id(rewrite) in relevant else ():
+                states[self.traced.files.key(fragment)].append(fragment)
+        in_base = {self.traced.files.key(fragment) for fragment in before}
+        found: set[int] = set()
+        for key, several in states.items():
+            first = columns(several[0], side.live & base.live if key in in_base else side.live)
+            if any(columns(other, side.live) != first or other.has_overlays for other in several):
+                found.update(np.unique(self.traced.labels.get(key, NONE)[:, 2] >> 32).tolist())
+        return frozenset(found)
 
     def _row_ids(self, added: Sequence[Fragment]) -> dict[int, int]:
         """Ids in ours of contested rows that new fragments of theirs contain."""
@@ -246,34 +269,6 @@ class _Kinds:
         if at in self._written:
             kinds.add(change_rules.FragmentChange.COLUMNS_WRITTEN)
         return kinds or {change_rules.FragmentChange.UNCHANGED}
-
-
-class _States:
-    """Whether columns of contested fragments were written: then a fragment has other files than before."""
-
-    def __init__(self, contest: change_rules.Contest, traced: Traced) -> None:
-        self._contest, self._traced = contest, traced
-
-    def written(
-        self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
-    ) -> frozenset[int]:
-        """The numbers of the pairs where a side wrote columns or restored dropped ones, from base to newest."""
-        base, side = versions
-        before = [pair.before for pair in self._contest.pairs]
-        states: defaultdict[str, list[Fragment]] = defaultdict(list)
-        for fragment in (*before, *now):
-            states[self._traced.files.key(fragment)].append(fragment)
-        relevant = set(map(id, self._contest.rewrites))
-        for rewrite in rewrites:
-            for fragment in (*rewrite.old, *rewrite.new) if id(rewrite) in relevant else ():
-                states[self._traced.files.key(fragment)].append(fragment)
-        in_base = {self._traced.files.key(fragment) for fragment in before}
-        found: set[int] = set()
-        for key, several in states.items():
-            first = columns(several[0], side.live & base.live if key in in_base else side.live)
-            if any(columns(other, side.live) != first or other.has_overlays for other in several):
-                found.update(np.unique(self._traced.labels.get(key, NONE)[:, 2] >> 32).tolist())
-        return frozenset(found)
 
 
 def known(deleted: Deleted, fragment: Fragment) -> Offsets:

@@ -356,15 +356,17 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan
         if trace is not None and trace.action == format_versions.BEGIN:
             yield Step(version, _ANEW)
             continue
+        reordered = properties.get(format_versions.REORDERED) == "true"
+        brings = trace is not None and trace.action in format_versions.BRINGING
         yield Step(
             version,
             transaction.operation,
-            properties.get(format_versions.REORDERED) == "true" or _told(properties, format_versions.MOVED),
-            brings=_brings(transaction.operation, trace) or properties.get(format_versions.BRINGS) == "true",
+            reordered or _told(properties, format_versions.MOVED),
+            brings=transaction.operation == "Restore" or brings or properties.get(format_versions.BRINGS) == "true",
             adds_only=properties.get(format_versions.ADDS_ONLY) == "true",
             replaced=_told(properties, format_versions.REPLACES),
             rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
-            reordered=properties.get(format_versions.REORDERED) == "true",
+            reordered=reordered,
         )
 
 
@@ -393,10 +395,6 @@ def _rewrites(
 def _told(properties: Mapping[str, str], key: str) -> bool | None:
     """What a commit of this package records about itself; None if it records nothing."""
     return None if key not in properties else properties[key] == "true"
-
-
-def _brings(operation: str, trace: format_versions.Trace | None) -> bool:
-    return operation == "Restore" or (trace is not None and trace.action in format_versions.BRINGING)
 
 
 # --- Settling contests from deletion files
