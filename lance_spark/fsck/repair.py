@@ -18,21 +18,10 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from lance_spark import hints
-from lance_spark.core import finding_codes, layout
+from lance_spark.core import finding_codes, layout, repair_record
 from lance_spark.core.finding_codes import MANIFEST_CODES
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
-from lance_spark.core.repair_record import (
-    PROPERTY,
-    Digest,
-    LeaveOut,
-    MendIndexes,
-    Quarantine,
-    RepairRecord,
-    RestoreRef,
-    Step,
-    SuspectFile,
-)
 from lance_spark.core.show import moment_at
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, PermissionDenied, Refused, StorageFailure
@@ -82,7 +71,7 @@ def execute(location: DatasetLocation, plan: repair_rules.RepairPlan, now_ns: in
     if not plan.steps:
         return repair_rules.RepairResult("", ())
     now = moment_at(now_ns)
-    record = RepairRecord(
+    record = repair_record.RepairRecord(
         id=f"{now:%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}",
         dataset=location.uri,
         made=now.isoformat(),
@@ -140,7 +129,9 @@ class _Facts:
             manifests=dict(self._manifests()),
             twins={one.path: self._twins(one.path) for one in self._of(finding_codes.VERSION_TWICE)},
             empty={one.path: self._empty(one.path) for one in self._of(finding_codes.BRANCH_EMPTY)},
-            lines=tuple(self._lines({path for path, found in restored.items() if isinstance(found, RestoreRef)})),
+            lines=tuple(
+                self._lines({path for path, found in restored.items() if isinstance(found, repair_record.RestoreRef)})
+            ),
             branches=frozenset(self._survey.refs.branches),
         )
 
@@ -159,11 +150,11 @@ class _Facts:
                 if file is not None:
                     yield path, repair_rules.ManifestFact(file, chain.branch, newest, hinted, len(paths.keys() - bad))
 
-    def _twins(self, root: str) -> tuple[Digest, ...] | str:
+    def _twins(self, root: str) -> tuple[repair_record.Digest, ...] | str:
         chain = next((one for one in self._chains.values() if (one.root or MAIN) == root), None)
         return "" if chain is None else twins_of(self._location, chain)
 
-    def _empty(self, name: str) -> Digest | str:
+    def _empty(self, name: str) -> repair_record.Digest | str:
         refs = self._survey.refs
         if any(tag.branch == name for tag in refs.tags.values()):
             return "a tag names it: restore its directory, or delete the tag and the branch"
@@ -220,7 +211,7 @@ class _NewestVersion(NamedTuple):
             pin.branch, pin.version, fragments, contents.fragment_count, tuple(self._segments(bad)), closed
         )
 
-    def _files(self, fragment: Fragment, counts_rows: bool) -> Iterator[SuspectFile]:
+    def _files(self, fragment: Fragment, counts_rows: bool) -> Iterator[repair_record.SuspectFile]:
         rows = fragment.physical_rows if counts_rows else 0
         for file in fragment.files:
             root = self.snapshot.root_of(file)
@@ -229,11 +220,11 @@ class _NewestVersion(NamedTuple):
                 root,
                 layout.data_key(prefix + layout.stored_name(file.path)) if prefix else layout.stored_name(file.path),
             )
-            yield SuspectFile(path, layout.DATA, file.size, rows)
+            yield repair_record.SuspectFile(path, layout.DATA, file.size, rows)
         if fragment.deletion is not None:
             root = self.snapshot.root_of(fragment.deletion)
             path = self._path(root, fragment.deletion.path_for(fragment.id))
-            yield SuspectFile(path, layout.DELETION, 0, rows, fragment.deletion.rows)
+            yield repair_record.SuspectFile(path, layout.DELETION, 0, rows, fragment.deletion.rows)
 
     def _path(self, root: Root, below: str) -> str:
         """The path as in findings: relative to the dataset, or a URI elsewhere."""
@@ -280,7 +271,7 @@ def _is_protected(location: DatasetLocation, branch: str | None) -> bool:
     return False
 
 
-def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | str:
+def twins_of(location: DatasetLocation, chain: Chain) -> tuple[repair_record.Digest, ...] | str:
     """Manifests that also exist under another name, byte for byte: those with the less common naming."""
     by_version: dict[int, list[VersionFile]] = {}
     for file in chain.versions:
@@ -324,9 +315,11 @@ class RefFacts:
         self._location, self._survey, self._examined = location, examined.survey, examined
         self._chains = {chain.branch: chain for _, chain in self._survey.owned()}
 
-    def refs(self) -> dict[str, RestoreRef | str]:
+    def refs(self) -> dict[str, repair_record.RestoreRef | str]:
         """By path: the restored file for each damaged, wrong or lost ref file, or why it cannot be restored."""
-        found: dict[str, RestoreRef | str] = {file.path: self._damaged(file) for file in self._examined.damaged}
+        found: dict[str, repair_record.RestoreRef | str] = {
+            file.path: self._damaged(file) for file in self._examined.damaged
+        }
         for finding in self._examined.report.findings:
             if finding.code == finding_codes.REF_WRONG:
                 content = files.read(self._location, finding.path) or b""
@@ -348,7 +341,7 @@ class RefFacts:
             if chain.branch is not None and not chain.has_ref and chain.versions and chain.branch in named
         }
 
-    def _damaged(self, file: DamagedRef) -> RestoreRef | str:
+    def _damaged(self, file: DamagedRef) -> repair_record.RestoreRef | str:
         if file.branch is not None:
             return self._branch(file.branch, file.content, finding_codes.REF_DAMAGED)
         before = quarantine.digest_of(file.path, file.content)
@@ -356,7 +349,7 @@ class RefFacts:
             uri = rules.clone_uri(file.content)
             if uri is None:
                 return "the file no longer shows which clone it records"
-            return RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
+            return repair_record.RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
         versions = {
             (chain.branch, one.version): one.size
             for chain in self._chains.values()
@@ -369,9 +362,9 @@ class RefFacts:
         )
         if isinstance(restored, str):
             return restored
-        return RestoreRef(file.path, restored.content, restored.says, before)
+        return repair_record.RestoreRef(file.path, restored.content, restored.says, before)
 
-    def _branch(self, name: str, remains: bytes, why: str) -> RestoreRef | str:
+    def _branch(self, name: str, remains: bytes, why: str) -> repair_record.RestoreRef | str:
         path = ref_file(BRANCHES, name)
         chain = self._chains.get(name)
         if chain is None or not chain.versions:
@@ -388,7 +381,7 @@ class RefFacts:
         except CorruptData as problem:
             return problem.message
         before = quarantine.digest_of(path, remains) if remains or why != finding_codes.NO_REF else None
-        return RestoreRef(path, restored.content, restored.says, before, why)
+        return repair_record.RestoreRef(path, restored.content, restored.says, before, why)
 
     def _evidence(self, chain: Chain, remains: bytes) -> rules.BranchEvidence:
         first = first_origin(self._survey, chain)
@@ -446,7 +439,7 @@ def _trace(location: DatasetLocation, branch: str | None, version: int) -> Trace
 # A store that does not answer proves nothing.
 
 
-def is_bad(location: DatasetLocation, file: SuspectFile) -> bool:
+def is_bad(location: DatasetLocation, file: repair_record.SuspectFile) -> bool:
     """Whether a file is missing, has the wrong size, or contradicts its version. Raises StorageFailure."""
     size = size_of(location, file.path)
     if not size or (file.size and size != file.size):
@@ -469,7 +462,7 @@ def is_sound_segment(location: DatasetLocation, root: Root, index: IndexRecord) 
         if not path:
             if not files.list_names(DatasetLocation(directory, location.options), ""):
                 return False
-        elif is_bad(location, SuspectFile(f"{directory}/{path}", layout.INDEX, size, 0)):
+        elif is_bad(location, repair_record.SuspectFile(f"{directory}/{path}", layout.INDEX, size, 0)):
             return False
     return True
 
@@ -483,13 +476,13 @@ class StepContext:
     """A repair in progress."""
 
     location: DatasetLocation
-    record: RepairRecord
+    record: repair_record.RepairRecord
     made: dict[str | None, int] = field(default_factory=dict)
     """The newest version that this repair committed to each branch."""
 
-    def properties(self, step: Step) -> dict[str, str]:
+    def properties(self, step: repair_record.Step) -> dict[str, str]:
         """The transaction properties of its versions."""
-        return {PROPERTY: self.record.id, MESSAGE: f"Repair: {step}"}
+        return {repair_record.PROPERTY: self.record.id, MESSAGE: f"Repair: {step}"}
 
     def head(self, branch: str | None, version: int) -> PinnedVersion:
         """The newest version of a branch. Raises Conflict if it is neither the planned one nor from this repair."""
@@ -499,19 +492,19 @@ class StepContext:
         return head
 
 
-def carry_out(context: StepContext, step: Step) -> None:
+def carry_out(context: StepContext, step: repair_record.Step) -> None:
     """Do one step. Raises Conflict, NotFound or AlreadyExists if its target has changed; Refused; StorageFailure."""
-    if isinstance(step, RestoreRef):
+    if isinstance(step, repair_record.RestoreRef):
         _restore(context, step)
-    elif isinstance(step, Quarantine):
+    elif isinstance(step, repair_record.Quarantine):
         _quarantine(context, step)
-    elif isinstance(step, MendIndexes):
+    elif isinstance(step, repair_record.MendIndexes):
         _mend(context, step)
     else:
         _leave_out(context, step)
 
 
-def _restore(context: StepContext, step: RestoreRef) -> None:
+def _restore(context: StepContext, step: repair_record.RestoreRef) -> None:
     if quarantine.look_at_file(context.location, step.path) != step.before:
         raise Conflict(f"{step.path} was changed meanwhile.")
     if step.before is None:
@@ -530,7 +523,7 @@ def _check_lost(location: DatasetLocation, name: str) -> None:
         raise Conflict(f"Branch '{name}' is no longer needed: it was deleted meanwhile.")
 
 
-def _quarantine(context: StepContext, step: Quarantine) -> None:
+def _quarantine(context: StepContext, step: repair_record.Quarantine) -> None:
     location = context.location
     if step.why == finding_codes.BRANCH_EMPTY:
         name = ref_name(step.path) or ""
@@ -543,7 +536,7 @@ def _quarantine(context: StepContext, step: Quarantine) -> None:
     quarantine.take_away(location, context.record.kept_by(step))
 
 
-def _check_twins(location: DatasetLocation, step: Quarantine) -> None:
+def _check_twins(location: DatasetLocation, step: repair_record.Quarantine) -> None:
     for file in step.files:
         directory, _, name = file.path.rpartition("/")
         read = layout.read_manifest_name(name)
@@ -553,7 +546,7 @@ def _check_twins(location: DatasetLocation, step: Quarantine) -> None:
             raise Conflict(f"{file.path} no longer has an identical twin.")
 
 
-def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
+def _check_manifest(location: DatasetLocation, step: repair_record.Quarantine) -> None:
     name = step.path.rpartition("/")[2]
     read = layout.read_manifest_name(name)
     known = [
@@ -568,7 +561,7 @@ def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
         raise Conflict(f"Tag '{named[0].name}' now names {step.path}.")
 
 
-def _mend(context: StepContext, step: MendIndexes) -> None:
+def _mend(context: StepContext, step: repair_record.MendIndexes) -> None:
     location = context.location
     commits.check_mergeable(location, step.branch)
     head = context.head(step.branch, step.version)
@@ -589,7 +582,7 @@ def _mend(context: StepContext, step: MendIndexes) -> None:
     context.made[step.branch] = made.version
 
 
-def _leave_out(context: StepContext, step: LeaveOut) -> None:
+def _leave_out(context: StepContext, step: repair_record.LeaveOut) -> None:
     location = context.location
     head = context.head(step.branch, step.version)
     for file in step.files:

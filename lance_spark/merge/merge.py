@@ -31,20 +31,8 @@ from lance_spark.format import versions as format_versions
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import Step, Steps, VersionSpan, key_columns
 from lance_spark.format.transactions import Transaction
-from lance_spark.merge import pylance
+from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
-from lance_spark.merge.change_rules import (
-    OTHER_ROWS,
-    BasePair,
-    Contest,
-    Kinship,
-    MergeChange,
-    MergeConflict,
-    Replacement,
-    Sides,
-    check_supported,
-    operation_for,
-)
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
@@ -232,7 +220,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     change = compare(sides)
     followed = follow_rows(request, sides, change)
     change = followed.change
-    check_supported(sides, change)
+    change_rules.check_supported(sides, change)
     conflicts = [*change.conflicts, *followed.conflicts]
     deletions: dict[int, tuple[int, ...]] = {}
     for replacement in change.replaced:
@@ -246,7 +234,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         change = _with_dead_rows(there, sides, change, placed)
         emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
-        operation_for(change, sides.ours, emptied)
+        change_rules.operation_for(change, sides.ours, emptied)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
         sides=sides,
@@ -262,7 +250,9 @@ def plan_replay(request: Request) -> ReplayPlan:
     )
 
 
-def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, placed: Placed) -> MergeChange:
+def _with_dead_rows(
+    there: DatasetLocation, sides: change_rules.Sides, change: change_rules.MergeChange, placed: Placed
+) -> change_rules.MergeChange:
     """The change with the deleted rows of new fragments whose other rows keep their ids; deleted rows need no ids."""
     mixed = Assembly.of(sides, change, placed, {}).mixed(change)
     if not mixed:
@@ -278,7 +268,7 @@ def _empties(ours: format_versions.Snapshot, deletions: Mapping[int, Sequence[in
     )
 
 
-def _sides(request: Request) -> Sides:
+def _sides(request: Request) -> change_rules.Sides:
     read = lru_cache(maxsize=None)(request.reader.snapshot)
     there = request.their_location
     ours, theirs = read(request.location, request.ours), read(there, request.theirs)
@@ -288,7 +278,7 @@ def _sides(request: Request) -> Sides:
     except NotFound as missing:
         what = f"is the last common version of {request.ours} and {request.theirs}"
         raise _gone(f"{request.base_ours} {what}, and it no longer exists", missing) from None
-    return Sides(
+    return change_rules.Sides(
         base_ours=base_ours,
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
         base_theirs=base_theirs,
@@ -300,10 +290,12 @@ def _sides(request: Request) -> Sides:
     )
 
 
-def _kinship(request: Request) -> Kinship:
+def _kinship(request: Request) -> change_rules.Kinship:
     path, there = request.earlier_path, (request.reader, request.their_location)
     earlier = _steps(there, request.theirs, request.base_theirs, path or ())
-    return Kinship(request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete))
+    return change_rules.Kinship(
+        request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete)
+    )
 
 
 def _numbering(request: Request, ours: format_versions.Snapshot) -> format_versions.Snapshot | None:
@@ -403,13 +395,13 @@ def _told(properties: Mapping[str, str], key: str) -> bool | None:
 class FollowedChange(NamedTuple):
     """A change without contests."""
 
-    change: MergeChange
-    conflicts: tuple[MergeConflict, ...] = ()
+    change: change_rules.MergeChange
+    conflicts: tuple[change_rules.MergeConflict, ...] = ()
     ours_old: Mapping[int, row_ids.Runs] = {}
     """Rows of the base in new fragments of ours, by fragment."""
 
 
-def follow_rows(request: Request, sides: Sides, change: MergeChange) -> FollowedChange:
+def follow_rows(request: Request, sides: change_rules.Sides, change: change_rules.MergeChange) -> FollowedChange:
     """Settle the contest of a change, if it has one. Raises NotFound if an existing version lacks a deletion file.
 
     A compaction whose deletion files are gone does not count.
@@ -417,7 +409,7 @@ def follow_rows(request: Request, sides: Sides, change: MergeChange) -> Followed
     if change.contest is None:
         return FollowedChange(change)
     settled = settle(sides, change, _deleted(request, sides, change.contest))
-    reasons: defaultdict[str, list[tuple[BasePair, tuple[int, ...]] | None]] = defaultdict(list)
+    reasons: defaultdict[str, list[tuple[change_rules.BasePair, tuple[int, ...]] | None]] = defaultdict(list)
     for clash in settled.clashes:
         reasons[clash.reason].append(None if clash.pair is None else (clash.pair, clash.offsets))
     conflicts = []
@@ -435,7 +427,7 @@ def follow_rows(request: Request, sides: Sides, change: MergeChange) -> Followed
     return FollowedChange(followed, tuple(conflicts), settled.ours_old)
 
 
-def _deleted(request: Request, sides: Sides, contest: Contest) -> row_ids.Deleted:
+def _deleted(request: Request, sides: change_rules.Sides, contest: change_rules.Contest) -> row_ids.Deleted:
     """The deleted rows of every fragment of a contest."""
     held = (
         Held(sides.ours, contest.ours),
@@ -456,8 +448,8 @@ Locations = tuple[DatasetLocation, DatasetLocation]
 
 
 def other_rows(
-    locations: Locations, sides: Sides, replacement: Replacement
-) -> tuple[tuple[int, ...], list[MergeConflict]]:
+    locations: Locations, sides: change_rules.Sides, replacement: change_rules.Replacement
+) -> tuple[tuple[int, ...], list[change_rules.MergeConflict]]:
     """The rows that theirs deleted in a fragment where ours deleted rows; a conflict if both deleted the same ones."""
     here, there = locations
     base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
@@ -467,7 +459,7 @@ def other_rows(
     both = sorted(ours & theirs)
     if not both and base <= theirs_now:
         return tuple(sorted(theirs)), []
-    reason = OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
+    reason = change_rules.OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
     rows = examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
     return (), [sides.conflict(reason, [replacement.ours.id], rows)]
 
@@ -484,8 +476,11 @@ def examples(
 
 
 def same_keys(
-    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, row_ids.Runs]
-) -> list[MergeConflict]:
+    locations: Locations,
+    sides: change_rules.Sides,
+    change: change_rules.MergeChange,
+    ours_old: Mapping[int, row_ids.Runs],
+) -> list[change_rules.MergeConflict]:
     """If the table declares a key: rows that both sides added or updated under the same key.
 
     ``ours_old``: rows of the base that ours compacted into new fragments.

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from lance_spark import errors, hints
 from lance_spark.core import refs as core_refs
+from lance_spark.core import workspace as core_workspace
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.options import check_named, nothing_named, split_storage, take_catalog
 from lance_spark.core.ref_expressions import (
@@ -33,17 +34,6 @@ from lance_spark.core.ref_expressions import (
     spec_of_branch,
     split_refs,
 )
-from lance_spark.core.workspace import (
-    CONFIG,
-    DIRECTORY,
-    OpenWorkspace,
-    PlainDataset,
-    Workspace,
-    parse_workspace,
-    render_workspace,
-    with_branch,
-    with_clone_finished,
-)
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
 from lance_spark.storage.files import entries
@@ -51,7 +41,7 @@ from lance_spark.storage.files import entries
 _BRANCHES = "/tree/"
 
 
-def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
+def find_here(start: str) -> core_workspace.OpenWorkspace | core_workspace.PlainDataset | None:
     """The target of a command in a directory: the nearest workspace or dataset, upwards.
 
     In one directory a workspace wins over a dataset. Above a dataset, only a workspace for that dataset counts:
@@ -60,7 +50,7 @@ def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
     Raises NotFound for a directory that is gone, InvalidOption for an invalid workspace file, StorageFailure for
     anything unreadable.
     """
-    dataset: PlainDataset | None = None
+    dataset: core_workspace.PlainDataset | None = None
     for directory in _upwards(start):
         workspace = open_workspace(directory)
         if workspace is not None:
@@ -80,12 +70,12 @@ def is_directory(path: str) -> bool:
         return True
 
 
-def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
+def is_for(workspace: core_workspace.OpenWorkspace, dataset: str) -> bool:
     """Whether a workspace is for the dataset at a canonical URI."""
     return locate(workspace.dataset_uri).uri == dataset
 
 
-def dataset_around(directory: str) -> PlainDataset | None:
+def dataset_around(directory: str) -> core_workspace.PlainDataset | None:
     """The dataset whose root is the directory or encloses it. It might not exist yet. Raises as find_here does."""
     datasets = (_dataset_in(place) for place in _upwards(directory))
     return next((dataset for dataset in datasets if dataset is not None), None)
@@ -116,21 +106,21 @@ def _upwards(start: str) -> Iterator[str]:
     yield directory
 
 
-def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
+def _counts(workspace: core_workspace.OpenWorkspace, dataset: core_workspace.PlainDataset) -> bool:
     """Whether to use a workspace above a dataset's directory, or between the directory and its root."""
     return is_within(workspace.directory, dataset.uri) or is_for(workspace, dataset.uri)
 
 
-def _dataset_in(directory: str) -> PlainDataset | None:
+def _dataset_in(directory: str) -> core_workspace.PlainDataset | None:
     """The dataset with its root, or a branch's root, in exactly this directory; None if there is none."""
     branch = branch_of_directory(DatasetLocation.at(directory))
     if branch is not None:
-        return PlainDataset(*branch)
+        return core_workspace.PlainDataset(*branch)
     if not _has_versions(directory):
         return None
     # The remains of a deleted branch look like a dataset, and pylance opens them as one: its tags land on main.
-    left = (PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
-    return next(left, PlainDataset(directory))
+    left = (core_workspace.PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
+    return next(left, core_workspace.PlainDataset(directory))
 
 
 def _splits(uri: str) -> Iterator[tuple[str, str]]:
@@ -149,28 +139,29 @@ def _has_versions(directory: str) -> bool:
 # --- The file of a workspace, written whole or not at all
 
 
-def open_workspace(directory: str) -> OpenWorkspace | None:
+def open_workspace(directory: str) -> core_workspace.OpenWorkspace | None:
     """The workspace of exactly this directory; None if it has none.
 
     Raises InvalidOption for an invalid file, StorageFailure for an unreadable one.
     """
     whole = os.path.realpath(directory)
     text = _read(whole)
-    return None if text is None else OpenWorkspace(whole, parse_workspace(text))
+    return None if text is None else core_workspace.OpenWorkspace(whole, core_workspace.parse_workspace(text))
 
 
-def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
+def create_workspace(directory: str, workspace: core_workspace.Workspace) -> core_workspace.OpenWorkspace:
     """Write a new workspace, and its directory. Raises AlreadyExists, StorageFailure, PermissionDenied."""
     whole = os.path.realpath(directory)
     if _read(whole) is not None:
         raise errors.AlreadyExists(
-            f"{whole} already has a workspace.", hint=f"Choose another directory, or edit {CONFIG} there."
+            f"{whole} already has a workspace.",
+            hint=f"Choose another directory, or edit {core_workspace.CONFIG} there.",
         )
-    _write(whole, render_workspace(workspace))
-    return OpenWorkspace(whole, workspace)
+    _write(whole, core_workspace.render_workspace(workspace))
+    return core_workspace.OpenWorkspace(whole, workspace)
 
 
-def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> Workspace:
+def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> core_workspace.Workspace:
     """Replace the file's text atomically: a reader sees the old file or the new one.
 
     ``dry_run`` only checks that the change is possible. Of two simultaneous changes the later one wins; a workspace is
@@ -180,7 +171,7 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
     if text is None:
         raise errors.NotFound(f"The workspace in {directory} is gone.")
     changed = change(text)
-    workspace = parse_workspace(changed)
+    workspace = core_workspace.parse_workspace(changed)
     if changed != text and not dry_run:
         _write(directory, changed)
     return workspace
@@ -188,7 +179,7 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
 
 def remove_workspace(directory: str) -> None:
     """Remove a workspace that was just created for an operation that failed."""
-    for path, remove in ((CONFIG, os.remove), (DIRECTORY, os.rmdir), ("", os.rmdir)):
+    for path, remove in ((core_workspace.CONFIG, os.remove), (core_workspace.DIRECTORY, os.rmdir), ("", os.rmdir)):
         try:
             remove(os.path.join(directory, path))
         except OSError:  # already gone, or the directory holds other files, which must stay
@@ -196,7 +187,9 @@ def remove_workspace(directory: str) -> None:
 
 
 @contextmanager
-def new_workspace(directory: str, workspace: Workspace, undo: Callable[[], object] | None = None) -> Iterator[None]:
+def new_workspace(
+    directory: str, workspace: core_workspace.Workspace, undo: Callable[[], object] | None = None
+) -> Iterator[None]:
     """A new workspace for what the block creates; it is removed again if the block fails or is interrupted.
 
     The workspace comes first: after a crash in the block, the same command finds the workspace and continues. ``undo``
@@ -215,13 +208,13 @@ def new_workspace(directory: str, workspace: Workspace, undo: Callable[[], objec
 
 def set_branch(directory: str, branch: str) -> None:
     """Make a branch the current one of a workspace. Raises NotFound if the workspace is gone."""
-    change_workspace(directory, partial(with_branch, branch=branch))
+    change_workspace(directory, partial(core_workspace.with_branch, branch=branch))
 
 
 def finish_clone(directory: str, branch: str) -> None:
     """Record that the clone in a workspace is complete, and its current branch."""
     set_branch(directory, branch)
-    change_workspace(directory, with_clone_finished)
+    change_workspace(directory, core_workspace.with_clone_finished)
 
 
 def is_free(directory: str) -> bool:
@@ -243,7 +236,7 @@ def remove_with_content(directory: str) -> None:
     """
     try:
         for entry in os.scandir(directory):
-            if entry.name == DIRECTORY:
+            if entry.name == core_workspace.DIRECTORY:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -257,7 +250,7 @@ def remove_with_content(directory: str) -> None:
 
 
 def _read(directory: str) -> str | None:
-    path = os.path.join(directory, CONFIG)
+    path = os.path.join(directory, core_workspace.CONFIG)
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -270,7 +263,7 @@ def _read(directory: str) -> str | None:
 
 
 def _write(directory: str, text: str) -> None:
-    path = os.path.join(directory, CONFIG)
+    path = os.path.join(directory, core_workspace.CONFIG)
     temporary = f"{path}.{uuid4().hex}.tmp"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
