@@ -657,14 +657,14 @@ class RenameTable:
 
     def edit(self, rows: Rows) -> Edit:
         """Raises NotFound, AlreadyExists, and Conflict for a table that was created again."""
-        renamed = rows.find(self.new.object_id)
-        if rows.find(self.old.object_id) is None and renamed is not None and self._is_done(renamed):
+        renamed, moves = rows.find(self.new.object_id), self.new_location != self.location
+        if rows.find(self.old.object_id) is None and moves and renamed and renamed.location == self.new_location:
             return Edit()  # an attempt that seemed to fail had succeeded
         entry = find_table(rows, self.old, self.doing)
         check_same(entry, self.location, self.doing)
         check_free(rows, self.new, self.doing)
         check_parent(rows, self.new, self.doing)
-        if self.new_location != self.location:
+        if moves:
             check_unclaimed(rows, self.new_location, self.doing)
         family = _family(rows, entry)
         ids = [row.object_id for row in family]
@@ -679,9 +679,6 @@ class RenameTable:
             before=tuple(family),
             shared=frozenset({self.location} if others else ()),
         )
-
-    def _is_done(self, renamed: Entry) -> bool:
-        return self.new_location != self.location and renamed.location == self.new_location
 
 
 def _family(rows: Rows, entry: Entry) -> list[Entry]:

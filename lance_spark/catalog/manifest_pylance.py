@@ -124,7 +124,8 @@ def _write(
         _rewrite(snapshot, edit, doing)
         return True
     _append(snapshot, edit, gone, doing)
-    return not has_indexes(snapshot)
+    names = index_names(snapshot)
+    return any(name not in names and column in snapshot.schema.names for name, column, _ in INDEXES)
 
 
 def _is_due(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]]) -> bool:
@@ -374,12 +375,6 @@ def index_names(snapshot: CatalogVersion) -> frozenset[str]:
     """Names of the indexes of a version."""
     with translated(snapshot.manifest, "reading the indexes"):
         return frozenset(index.name for index in snapshot.dataset.describe_indices())
-
-
-def has_indexes(snapshot: CatalogVersion) -> bool:
-    """Whether a version has all indexes that its columns allow."""
-    names = index_names(snapshot)
-    return all(name in names or column not in snapshot.schema.names for name, column, _ in INDEXES)
 
 
 # --- Reading ``__manifest``: always its newest version, through one session per process

@@ -278,7 +278,8 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
         with shown_again_on_failure(hidden, table.entry is not None):
             table = look_again(catalog, table, doing)
         with shown_again_on_failure(hidden, table.entry is not None):
-            _check_mine(table, hidden, doing)
+            if table.entry is None and (not hidden.mine or hidden.is_alone()):
+                raise refusal(errors.NotFound, doing, "another process dropped or renamed it meanwhile")
             known = _copied(catalog, source, target, known)
             if token is not None:  # a table that is only declared remains so
                 directories.put_new(catalog.at(target), RESERVED, token)
@@ -330,11 +331,6 @@ def _check_copy(hidden: Hidden, known: Stamps, token: bytes | None, doing: str) 
         raise refusal(errors.Conflict, doing, "another process withdrew it, or created it again", hint="Run it again.")
     if token is None and not known.keys() - MARKERS:
         raise refusal(errors.NotFound, doing, f"its directory '{hidden.directory}' has no files")
-
-
-def _check_mine(table: FoundTable, hidden: Hidden, doing: str) -> None:
-    if table.entry is None and (not hidden.mine or hidden.is_alone()):
-        raise refusal(errors.NotFound, doing, "another process dropped or renamed it meanwhile")
 
 
 def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str | None:

@@ -186,15 +186,6 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         11: ("overlays", "bytes*"),
     },
     "OneFragment": {2: ("fragments", "WholeFragment*")},
-    "WholeIndex": {
-        1: ("uuid", "Uuid"),
-        2: ("fields", "int32#"),
-        3: ("name", "string"),
-        5: ("fragment_bitmap", "bytes"),
-        6: ("index_details", "IndexDetails"),
-        9: ("base_id", _BASE_ID),
-    },
-    "Indexes": {1: ("indices", "WholeIndex*")},
     "IndexDetails": {1: ("type_url", "string"), 2: ("value", "bytes")},
     "IndexFile": {1: ("path", "string"), 2: ("size_bytes", "uint64")},
     "IndexRecord": {

@@ -100,7 +100,8 @@ def data_rows(snapshot: Snapshot, sizes: Mapping[str, int]) -> Iterator[FileRow]
     counts = snapshot.contents.counts_rows
     for fragment in snapshot.contents.fragments():
         for file in fragment.files:
-            uri = data_uri(snapshot.root_of(file), file.path)
+            root = snapshot.root_of(file)
+            uri = f"{root.uri}/{data_directory(root)}{stored_name(file.path)}"
             columns = [names[key] for key in file.fields if key in names]
             rows = fragment.physical_rows if counts else None
             yield FileRow(DATA, uri, file.size or None, rows, fragment.id, columns)
@@ -136,11 +137,6 @@ def has_blobs(fields: Iterable[Field]) -> bool:
 def data_directory(root: Root) -> str:
     """The directory of data files below a place, with a trailing slash; empty for a place with nothing else."""
     return "data/" if root.is_dataset else ""
-
-
-def data_uri(root: Root, path: str) -> str:
-    """The URI of a data file."""
-    return f"{root.uri}/{data_directory(root)}{stored_name(path)}"
 
 
 # --- The metadata table ``indexes``: one row for each segment of an index

@@ -36,7 +36,7 @@ from lance_spark.format.versions import Root, Snapshot
 from lance_spark.fsck import rules
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
-from lance_spark.fsck.record_findings import LenientLook, findings_of_records, findings_of_refs
+from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
@@ -67,13 +67,19 @@ class Examined:
 
 def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> Examined:
     """Like :func:`fsck`, for callers that need more than the report."""
-    looking = LenientLook()
+    damaged: tuple[DamagedRef, ...] = ()
+
+    def look(location: DatasetLocation, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
+        nonlocal damaged  # those of the last look count
+        found, damaged = lenient_survey(location, clones, clones_from)
+        return found
+
     engine.tell(WorkProgress("look at branches, tags and clones"))
-    survey, lasting = look_at(location, options.clones, options.clones_from, looking.take)
+    survey, lasting = look_at(location, options.clones, options.clones_from, look)
     runner = engine.for_work("fsck", work_of_all(survey))
     try:
         check = _Check(survey, options, runner, RunClock(now_ns))
-        findings = [*findings_of_refs(survey, lasting, looking.damaged), *findings_of_records(location, now_ns)]
+        findings = [*findings_of_refs(survey, lasting, damaged), *findings_of_records(location, now_ns)]
         findings += check.findings()
     finally:
         runner.release()
@@ -84,9 +90,9 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         versions=sum(len(chain.files) for chain in survey.chains),
         files=check.files,
         ran_on=runner.name,
-        complete=not any(each.branch is None and each.tag is None for each in looking.damaged),
+        complete=not any(each.branch is None and each.tag is None for each in damaged),
     )
-    return Examined(report, survey, looking.damaged)
+    return Examined(report, survey, damaged)
 
 
 class _Check:

@@ -28,7 +28,7 @@ from lance_spark.storage import files
 from lance_spark.storage.files import each
 from lance_spark.storage.versions import transaction_of
 from lance_spark.survey.rules import Chain, Contradiction, Survey
-from lance_spark.survey.survey import DamagedRef, lenient_survey
+from lance_spark.survey.survey import DamagedRef
 
 _CHANGE = re.compile(r"(\d{20})-[0-9a-f]{8}\.json(\.[0-9a-f]{32}\.tmp)?")
 _REPAIR = re.compile(r"\d{8}T\d{6}\.\d{6}")
@@ -144,18 +144,6 @@ _BY_CONTRADICTION = {
     "twice": finding_codes.VERSION_TWICE,
     "tag": finding_codes.TAG_DANGLING,
 }
-
-
-class LenientLook:
-    """Takes surveys, and keeps what was unreadable in the last one."""
-
-    def __init__(self) -> None:
-        self.damaged: tuple[DamagedRef, ...] = ()
-
-    def take(self, location: DatasetLocation, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
-        """A survey without unreadable refs."""
-        survey, self.damaged = lenient_survey(location, clones, clones_from)
-        return survey
 
 
 def findings_of_refs(

@@ -37,17 +37,6 @@ _ALLOWED = frozenset({MERGE, RELOCATE})
 """Actions of this package that are allowed, regardless of the operation that carries them."""
 
 
-def protected_refused(branch: str | None, what: str = "only merges write to it") -> Refused:
-    """The error for a change of a protected branch."""
-    name = branch or MAIN
-    return Refused(
-        f"Branch '{name}' is protected: {what}.",
-        hint=hints.of(
-            "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."
-        ),
-    )
-
-
 # --- Fragments and places in the form of pylance's commit
 
 
@@ -80,7 +69,11 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
 def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
     """Raise Refused for a branch (None for main) that is protected. One that does not exist passes."""
     if read_lifetime(read_metadata(location, branch) or {}).protected:
-        raise protected_refused(branch)
+        name = branch or MAIN
+        way = hints.of(
+            "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."
+        )
+        raise Refused(f"Branch '{name}' is protected: only merges write to it.", hint=way)
 
 
 def protected_branches(location: DatasetLocation) -> list[str]:

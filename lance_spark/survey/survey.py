@@ -195,14 +195,11 @@ def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:
         directory = pending.pop()
         names = _directories(root, directory)
         if "_versions" in names:
-            datasets.append(DatasetLocation(f"{root.uri}/{_encoded(root, directory)}".rstrip("/"), root.options))
+            encoded = locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
+            datasets.append(DatasetLocation(f"{root.uri}/{encoded}".rstrip("/"), root.options))
         else:
             pending += [rules.join(directory, name) for name in names]
     return datasets
-
-
-def _encoded(root: DatasetLocation, directory: str) -> str:
-    return locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
 
 
 def _chains(
