@@ -457,9 +457,8 @@ def _beside(
     root = snapshot.root_of(file)
     directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
-    for problem in rules.blob_problems(wanted, listed):
-        path = _relative(item.location, root, directory + problem.name)
-        yield rules.suspect(problem.code, path, expected=problem.expected, rows=problem.rows, detail=problem.detail)
+    for row in rules.blob_problems(wanted, listed):
+        yield {**row, "path": _relative(item.location, root, directory + row["path"])}
 
 
 def _relative(location: DatasetLocation, root: Root, path: str) -> str:

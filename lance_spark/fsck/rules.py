@@ -443,17 +443,6 @@ class BlobFile:
     """Number of rows with a blob in it."""
 
 
-@dataclass(frozen=True)
-class BlobProblem:
-    """A file that differs from what rows record."""
-
-    code: str
-    name: str
-    expected: int
-    rows: int
-    detail: str
-
-
 def blob_name(number: int) -> str:
     """The name of a file with blobs: its number in 32 binary digits, lowest first."""
     return f"{number:032b}"[::-1] + ".blob"
@@ -479,15 +468,15 @@ def _ends(part: pa.StructArray) -> pa.Table:
     return pa.table({"blob_id": there.field("blob_id"), "kind": there.field("kind"), "end": end})
 
 
-def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Iterator[BlobProblem]:
-    """Files that are missing or have the wrong size; ``there`` has sizes in bytes by name."""
+def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """SUSPECTS, by name, for files that are missing or have the wrong size; ``there`` has sizes in bytes by name."""
     for file in wanted:
-        size = there.get(file.name)
+        size, recorded = there.get(file.name), {"expected": file.size, "rows": file.rows}
         if size is None:
-            yield BlobProblem(finding_codes.BLOB_MISSING, file.name, file.size, file.rows, "")
+            yield suspect(finding_codes.BLOB_MISSING, file.name, **recorded, detail="")
         elif size < file.size or (file.exact and size != file.size):
             detail = f"{size:,} bytes instead of {'' if file.exact else 'at least '}{file.size:,}"
-            yield BlobProblem(finding_codes.BLOB_SIZE_WRONG, file.name, file.size, file.rows, detail)
+            yield suspect(finding_codes.BLOB_SIZE_WRONG, file.name, **recorded, detail=detail)
 
 
 # --- Restoring ref files of branches and tags from evidence
