@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.fsck import rules
 from lance_spark.fsck.option_rules import FsckOptions
-from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
+from lance_spark.fsck.pylance import look_inside, read_descriptions, size_of
 from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.scan.pylance import deleted_offsets
@@ -124,7 +125,8 @@ class _Check:
     def _needed(self) -> Frame:
         positions = {index: range(len(chain.files)) for index, chain in enumerate(self._survey.chains) if chain.files}
         spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, {})
-        return self._runner.keep(self._runner.flat_map("read manifests", spans, NeedSpan(self._survey), rules.NEEDED))
+        needed = partial(needed_of, self._survey)
+        return self._runner.keep(self._runner.flat_map("read manifests", spans, needed, rules.NEEDED))
 
     def _collected(self, stage: str, frame: Frame, function: Any, schema: pa.Schema) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._runner.collect(
@@ -156,14 +158,15 @@ class _Check:
         places = {place.uri: place for row in bases if row["base"] not in lost for place in [self._place(row["base"])]}
         files = list_all(survey, runner)
         if places:
-            listed = runner.flat_map("list base paths", list(places.values()), ListBase(), FILES)
+            listed = runner.flat_map("list base paths", list(places.values()), list_base, FILES)
             files = runner.union([files, listed])
         question = rules.Question(
             checked=frozenset(at for at, chain in enumerate(survey.chains) if chain.has_ref),
             lost_bases=frozenset(lost),
             left_before_ns=self._clock.before(self._options.left_after),
         )
-        comparing = Compare(question, LookInside(survey.location) if self._options.deep else None)
+        look = partial(look_inside, survey.location) if self._options.deep else None
+        comparing = partial(rules.compare, question=question, look=look)
         stage = "look inside of files" if self._options.deep else "compare"
         suspects = runner.match(stage, (files, needed), comparing, rules.SUSPECTS, about_rows(survey))
         rows: list[dict[str, Any]] = runner.collect(stage, suspects).to_pylist()
@@ -193,7 +196,7 @@ class _Check:
         if not wrong:
             return []
         keys = frozenset(data_file_of(path) for path in wrong)
-        naming = self._collected(stage, needed, Naming(keys), rules.NEEDED)
+        naming = self._collected(stage, needed, partial(about_files, keys), rules.NEEDED)
         return [
             {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
             for row in wrong.values()
@@ -251,19 +254,13 @@ def _added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 WHOLE = KeyRange(None, None)
 
 
-@dataclass(frozen=True)
-class NeedSpan:
-    """Reads spans of versions and lists what they need."""
-
-    survey: Survey
-
-    def __call__(self, span: ChainSpan) -> Iterator[pa.RecordBatch]:
-        """NEEDED of one span."""
-        chain = self.survey.chains[span.chain]
-        repository = self.survey.repositories[chain.repository]
-        paths = [chain.path(chain.files[position]) for position in span.positions]
-        contents = zip(span.positions, read_manifests(repository, paths), strict=True)
-        yield from rules.needed_of_span(chain, span.chain, contents, KeyResolver(self.survey, os.path.realpath))
+def needed_of(survey: Survey, span: ChainSpan) -> Iterator[pa.RecordBatch]:
+    """NEEDED of a span of versions."""
+    chain = survey.chains[span.chain]
+    repository = survey.repositories[chain.repository]
+    paths = [chain.path(chain.files[position]) for position in span.positions]
+    contents = zip(span.positions, read_manifests(repository, paths), strict=True)
+    yield from rules.needed_of_span(chain, span.chain, contents, KeyResolver(survey, os.path.realpath))
 
 
 def about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -283,37 +280,21 @@ def about_bases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from found.rename_columns(BASES.names).cast(BASES).to_batches()
 
 
-@dataclass(frozen=True)
-class ListBase:
-    """Lists the content of a base path."""
-
-    def __call__(self, place: DatasetLocation) -> Iterator[pa.RecordBatch]:
-        """FILES of no chain, with URIs for paths and keys."""
-        for batch in list_range(place, WHOLE):
-            named = [classify(path) for path in batch["path"].to_pylist()]
-            columns: list[Any] = [
-                [f"{place.uri}/{path}" for path in batch["path"].to_pylist()],
-                [each.kind for each in named],
-                [-1] * len(named),
-                [f"{place.uri}/{each.key}" for each in named],
-                [each.key for each in named],
-                batch["size"].to_pylist(),
-                [None] * len(named),
-            ]
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=FILES)
-
-
-@dataclass(frozen=True)
-class Compare:
-    """Compares files with needs, and looks inside them if requested."""
-
-    question: rules.Question
-    look: LookInside | None
-
-    def __call__(self, files: pa.Table, needed: pa.Table) -> pa.Table:
-        """SUSPECTS of one group."""
-        return rules.compare(files, needed, self.question, self.look)
+def list_base(place: DatasetLocation) -> Iterator[pa.RecordBatch]:
+    """FILES of no chain, with URIs for paths and keys: the content of a base path."""
+    for batch in list_range(place, WHOLE):
+        named = [classify(path) for path in batch["path"].to_pylist()]
+        columns: list[Any] = [
+            [f"{place.uri}/{path}" for path in batch["path"].to_pylist()],
+            [each.kind for each in named],
+            [-1] * len(named),
+            [f"{place.uri}/{each.key}" for each in named],
+            [each.key for each in named],
+            batch["size"].to_pylist(),
+            [None] * len(named),
+        ]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=FILES)
 
 
 @dataclass(frozen=True)
@@ -467,16 +448,10 @@ def _relative(location: DatasetLocation, root: Root, path: str) -> str:
     return whole[len(location.uri) + 1 :] if whole.startswith(f"{location.uri}/") else whole
 
 
-@dataclass(frozen=True)
-class Naming:
-    """Finds the versions that name data files."""
-
-    keys: frozenset[str]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of NEEDED about these data files."""
-        for batch in batches:
-            yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(self.keys), pa.string())))
+def about_files(keys: frozenset[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of NEEDED about some data files."""
+    for batch in batches:
+        yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(keys), pa.string())))
 
 
 def data_file_of(path: str) -> str:
@@ -553,7 +528,7 @@ class Confirming:
         return True
 
     def _read_again(self, chain: int, position: int) -> list[str]:
-        batches = list(NeedSpan(self.before)(ChainSpan(chain, (position,))))
+        batches = list(needed_of(self.before, ChainSpan(chain, (position,))))
         found = pa.Table.from_batches(batches)["code"] if batches else pa.chunked_array([[]], pa.string())
         return [str(code) for code in pc.drop_null(found).to_pylist()]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -31,15 +30,9 @@ _DAMAGED = {layout.DELETION: finding_codes.DELETION_DAMAGED, layout.INDEX: findi
 _IS_OPENED = (".lance", ".idx")
 
 
-@dataclass(frozen=True)
-class LookInside:
-    """Looks inside files of a dataset; runs on executors."""
-
-    location: DatasetLocation
-
-    def __call__(self, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
-        """For each file, what is wrong with it as a code and a detail; None for a sound one."""
-        return each(self.location, partial(_look, self.location), insides)
+def look_inside(location: DatasetLocation, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
+    """For each file, what is wrong with it as a code and a detail; None for a sound one. Runs on executors."""
+    return each(location, partial(_look, location), insides)
 
 
 def size_of(location: DatasetLocation, path: str) -> int | None:

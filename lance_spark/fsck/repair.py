@@ -31,7 +31,7 @@ from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
 from lance_spark.fsck import quarantine, repair_rules, rules
 from lance_spark.fsck.fsck import Examined, examine
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
-from lance_spark.fsck.pylance import LookInside, leave_out, size_of
+from lance_spark.fsck.pylance import leave_out, look_inside, size_of
 from lance_spark.fsck.record_findings import first_origin
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.pylance import commit_indexes
@@ -444,7 +444,7 @@ def is_bad(location: DatasetLocation, file: repair_record.SuspectFile) -> bool:
     size = size_of(location, file.path)
     if not size or (file.size and size != file.size):
         return True
-    (seen,) = LookInside(location)([rules.Inside(file.path, file.kind, file.rows, file.deleted)])
+    (seen,) = look_inside(location, [rules.Inside(file.path, file.kind, file.rows, file.deleted)])
     if seen is not None and seen[0] == finding_codes.FILE_UNREACHABLE:
         raise StorageFailure(f"{file.path} could not be read: {seen[1]}", hint="Check network and credentials.")
     return seen is not None
