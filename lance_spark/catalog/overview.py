@@ -24,7 +24,6 @@ from lance_spark.format.schema import in_batches
 from lance_spark.indexes.pylance import describe_segments
 from lance_spark.log.log import or_why, show
 from lance_spark.storage import datasets, refs, versions
-from lance_spark.storage.datasets import find_latest
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import resolve
 from lance_spark.survey.survey import blob_files, deletion_sizes, index_files
@@ -53,7 +52,7 @@ class TableContents:
 
 def look_into(table: rules.TableInfo) -> TableContents | None:
     """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure."""
-    pin = None if table.declared else find_latest(table.location, None)
+    pin = None if table.declared else datasets.find_latest(table.location, None)
     if pin is None:
         return None
     return TableContents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))

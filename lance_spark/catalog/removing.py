@@ -62,7 +62,6 @@ from lance_spark.core.show import Card, Shown
 from lance_spark.storage import files, refs, versions
 from lance_spark.storage.commits import protected_branches
 from lance_spark.storage.datasets import find_latest
-from lance_spark.storage.files import THREADS
 from lance_spark.survey.survey import recorded_clones
 
 
@@ -170,7 +169,7 @@ def _check_unprotected(plan: DropPlan) -> None:
     """
     going = [table for table in plan.tables if table.path is not None and not table.data_kept]
     locations = [plan.catalog.at(table.path) for table in going if table.path is not None and is_inside(table.path)]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(files.THREADS) as pool:
         for location, names in zip(locations, pool.map(partial(_protected, plan), locations), strict=True):
             if names:
                 raise refusal(
@@ -245,7 +244,7 @@ def erase_table(catalog: Catalog, directory: str) -> bool:
 def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
     """Raise Refused if a clone reads the files of one of the tables."""
     locations = [catalog.at(directory) for directory in directories if directory is not None and is_inside(directory)]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(files.THREADS) as pool:
         for location, clones in zip(locations, pool.map(recorded_clones, locations), strict=True):
             if clones:
                 raise refusal(
@@ -528,7 +527,7 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
     named = named_directories(catalog)
     unnamed = [directory for directory in directories if directory not in named]
     candidates = [directory for directory in unnamed if hashed_id(directory) or v1_name(directory)]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(files.THREADS) as pool:
         looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
     return [
         orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind in (REMAINDER, INTERRUPTED))

@@ -29,7 +29,6 @@ from lance_spark.frozen import rules
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.refs.rules import check_delete_branch
 from lance_spark.scan import pylance
-from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.scan.rules import BATCH_ROWS, batch_rows
 from lance_spark.storage import refs
@@ -303,7 +302,7 @@ def drawn_rows(
 ) -> Iterator[DrawnRows]:
     """The rows of a set. Raises NotFound and InvalidOption for columns that cannot be read or grouped by; Refused."""
     read = _checked_read(location, pin, spec)
-    fragments = fragment_sizes(location, pin)
+    fragments = pylance.fragment_sizes(location, pin)
     width = row_width(_wanted(read, spec))
     work = Work(copies=len(fragments), copied_bytes=int(sum(each.live_rows for each in fragments) * width))
     runner = engine.for_work(OPERATION, work)
@@ -334,7 +333,7 @@ def _wanted(read: PinnedRead, spec: rules.FreezeSpec) -> pa.Schema:
 def _draw(read: PinnedRead, spec: rules.FreezeSpec, runner: Runner) -> Frame:
     plan = plan_read(read, _wanted(read, spec), runner.parallelism)
     scan = plan.scan
-    fragments = fragment_sizes(scan.location, scan.pin)
+    fragments = pylance.fragment_sizes(scan.location, scan.pin)
     counts = accumulate((each.live_rows for each in fragments), initial=0)
     firsts = {each.fragment_id: first for each, first in zip(fragments, counts, strict=False)}
     snapshot = read_snapshot(scan.location, scan.pin)

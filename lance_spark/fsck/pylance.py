@@ -18,7 +18,6 @@ from lance_spark.storage import files
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.storage.files import each, open_filesystem, reachable, whole_path
 from lance_spark.storage.versions import read_transaction, version_numbers
 
 _MAGIC = b"LANC"
@@ -32,17 +31,17 @@ _IS_OPENED = (".lance", ".idx")
 
 def look_inside(location: DatasetLocation, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
     """For each file, what is wrong with it as a code and a detail; None for a sound one. Runs on executors."""
-    return each(location, partial(_look, location), insides)
+    return files.each(location, partial(_look, location), insides)
 
 
 def size_of(location: DatasetLocation, path: str) -> int | None:
     """Size of a file in bytes, by its path below the dataset or its URI; None if it does not exist."""
     place, below = _place(location, path)
-    with reachable(place):
-        filesystem = open_filesystem(place)
+    with files.reachable(place):
+        filesystem = files.open_filesystem(place)
         filesystem.invalidate_cache()
         try:
-            return int(filesystem.info(whole_path(place, below))["size"] or 0)
+            return int(filesystem.info(files.whole_path(place, below))["size"] or 0)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -105,9 +104,9 @@ def _data(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
 
 def _tail(location: DatasetLocation, path: str) -> bytes:
     place, below = _place(location, path)
-    with reachable(place):
+    with files.reachable(place):
         try:
-            return bytes(open_filesystem(place).tail(whole_path(place, below), _FOOTER))
+            return bytes(files.open_filesystem(place).tail(files.whole_path(place, below), _FOOTER))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound("It is gone.") from None
 

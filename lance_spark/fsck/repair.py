@@ -19,7 +19,6 @@ from uuid import uuid4
 
 from lance_spark import hints
 from lance_spark.core import finding_codes, layout, repair_record
-from lance_spark.core.finding_codes import MANIFEST_CODES
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
 from lance_spark.core.show import moment_at
@@ -38,7 +37,6 @@ from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import commits, files
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.storage.files import each
 from lance_spark.storage.listing import list_paths
 from lance_spark.storage.small_files import write_below
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
@@ -139,7 +137,7 @@ class _Facts:
         return [finding for finding in self._findings if finding.code in wanted]
 
     def _manifests(self) -> Iterator[tuple[str, repair_rules.ManifestFact]]:
-        bad = {finding.path for finding in self._of(*MANIFEST_CODES)}
+        bad = {finding.path for finding in self._of(*finding_codes.MANIFEST_CODES)}
         for chain in self._chains.values() if bad else ():
             paths = {chain.path(version): version for version in chain.versions}
             for path in sorted(bad & paths.keys()):
@@ -422,7 +420,7 @@ class RefFacts:
                 one.version for one in reversed(other.versions) if one.modified_ns >= chain.versions[0].modified_ns
             )
             read = partial(_trace, self._location, other.branch)
-            for trace in each(self._location, read, list(islice(since, _NEWEST))):
+            for trace in files.each(self._location, read, list(islice(since, _NEWEST))):
                 if trace is not None and trace.source.branch == chain.branch and trace.source_id:
                     yield trace.source_id
 

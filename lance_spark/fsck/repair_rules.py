@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lance_spark.core import finding_codes, repair_record
-from lance_spark.core.finding_codes import MANIFEST_CODES
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import Card, Grid, Shown, counted, few
 from lance_spark.fsck.rules import CheckFinding
@@ -108,7 +107,7 @@ class _Planner:
 
     def _quarantined(self, finding: CheckFinding) -> Iterator[repair_record.Quarantine]:
         facts = self._facts
-        if finding.code in MANIFEST_CODES:
+        if finding.code in finding_codes.MANIFEST_CODES:
             fact = facts.manifests.get(finding.path)
             if fact is not None and not _why_manifest_stays(finding, fact, self._on_main):
                 files = (fact.file, *([fact.hint] if fact.hint and fact.newest else []))
@@ -160,7 +159,7 @@ class _Planner:
         facts, code = self._facts, finding.code
         if code in INDEX_CODES or code in FRAGMENT_CODES:
             return self._why_of_version(finding)
-        if code in MANIFEST_CODES:
+        if code in finding_codes.MANIFEST_CODES:
             fact = facts.manifests.get(finding.path)
             return "" if finding.path in moved else _why_manifest_stays(finding, fact, self._on_main)
         if code in (finding_codes.REF_DAMAGED, finding_codes.REF_WRONG):

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.core import finding_codes, layout
-from lance_spark.core.layout import classify, stored_name
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
@@ -117,7 +116,7 @@ class Need(NamedTuple):
     @property
     def kind(self) -> str:
         """The kind of file."""
-        return layout.INDEX if self.file is not None else classify(self.local).kind
+        return layout.INDEX if self.file is not None else layout.classify(self.local).kind
 
     @property
     def path(self) -> str:
@@ -400,7 +399,7 @@ class _Reading:
         if self._chain.repository or file.base is None:
             return None
         uri = self._resolver.uri_of(file.base) or file.base.path
-        return f"{uri}/{file.path}", classify(file.path).key, file.base.path
+        return f"{uri}/{file.path}", layout.classify(file.path).key, file.base.path
 
     def _about(self, position: int, code: str, detail: str) -> tuple[Any, ...]:
         return (self._index, None, None, None, None, position, position, 0, 0, None, code, detail)
@@ -411,7 +410,7 @@ def _files_of(fragment: Fragment, head: ManifestHead, counts_rows: bool) -> Iter
     for file in fragment.files:
         base = _base(head, file.base_id)
         prefix = "data/" if base is None or base.is_dataset_root else ""
-        yield NamedFile(base, prefix + stored_name(file.path)), [_Recorded(size=file.size, rows=rows)]
+        yield NamedFile(base, prefix + layout.stored_name(file.path)), [_Recorded(size=file.size, rows=rows)]
     deletion = fragment.deletion
     if deletion is not None:
         named = NamedFile(_base(head, deletion.base_id), deletion.path_for(fragment.id))

@@ -39,7 +39,6 @@ from lance_spark.format.transactions import UNKNOWN
 from lance_spark.format.versions import ACTION, BEGIN, REORDERED, SOURCE, read_trace
 from lance_spark.log import rules
 from lance_spark.scan import pylance
-from lance_spark.scan.pylance import count_rows
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.commits import known_remotes
 from lance_spark.storage.files import THREADS
@@ -207,7 +206,7 @@ class BranchLog:
             action=properties.get(ACTION),
             source=properties.get(SOURCE),
             message=None if transaction is None else transaction.message,
-            total_rows=self._rows.rows(contents) if contents.counts_rows else count_rows(context.location, pin),
+            total_rows=self._rows.rows(contents) if contents.counts_rows else pylance.count_rows(context.location, pin),
             stat=self._stat(contents, operation, REORDERED in properties) if context.stat else None,
             tags=context.tags(pin),
             heads=context.heads(pin),

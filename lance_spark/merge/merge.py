@@ -36,7 +36,6 @@ from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
-from lance_spark.merge.pylance import carry_indexes
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
@@ -45,7 +44,6 @@ from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
 from lance_spark.storage.resolving import check_branch
-from lance_spark.storage.versions import VersionCache
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ class Request:
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
     """Whether to copy indexes of theirs that are valid in ours."""
-    reader: VersionCache = field(default_factory=VersionCache)
+    reader: versions.VersionCache = field(default_factory=versions.VersionCache)
     """What this attempt has already read of the two sides."""
     shares: bool = False
     """Whether ours has versions that theirs has and the base lacks."""
@@ -320,7 +318,7 @@ def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
 
 
 def _steps(
-    there: tuple[VersionCache, DatasetLocation],
+    there: tuple[versions.VersionCache, DatasetLocation],
     side: PinnedVersion,
     base: PinnedVersion,
     path: tuple[VersionSpan, ...] | None,
@@ -338,7 +336,7 @@ def _steps(
     )
 
 
-def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
+def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
     numbers = reader.versions(location, span.branch, span.after, span.until)
     for version, transaction in reader.transactions(location, span.branch, numbers).items():
         if transaction is None:
@@ -363,7 +361,7 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan
 
 
 def _rewrites(
-    reader: VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
+    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
 ) -> Iterator[row_ids.Rewrite]:
     """The compactions of a version: its own, and those it took over."""
     yield from row_ids.read_rewrites(transaction.properties)
@@ -553,7 +551,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         if not request.with_indexes:
             return result
         engine.tell(WorkProgress("carry indexes"))
-        carried, missing = carry_indexes(request.location, request.their_location, plan, result.version)
+        carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
         return replace(result, indexes_carried=carried, indexes_missing=missing)
     raise overtaken(make().ours.branch)
 

@@ -38,7 +38,6 @@ from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
-from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
 
@@ -191,13 +190,13 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
     for fragment in ours.get_fragments():
         known: Json | None = changed.get(fragment.fragment_id)
         if known is None and any(live.isdisjoint(file.fields) for file in fragment.metadata.files):
-            known = without_dead_files(fragment.metadata.to_json(), live)
+            known = copying.without_dead_files(fragment.metadata.to_json(), live)
         final.append(fragment.metadata if known is None else fragments_from([known])[0])
     return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
 
 
 def _in_use(fragments: list[Json], live: frozenset[int]) -> list[Json]:
-    return [without_dead_files(found, live) for found in fragments]
+    return [copying.without_dead_files(found, live) for found in fragments]
 
 
 def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int]) -> dict[str, Any] | None:
@@ -270,7 +269,7 @@ def _composed(
         if changes.drop:
             scratch.drop_columns([*changes.drop])
 
-    return composed(ours.lance_schema, snapshot.contents, alter)
+    return copying.composed(ours.lance_schema, snapshot.contents, alter)
 
 
 def flattened(schema: LanceSchema) -> list[Field]:

@@ -30,7 +30,6 @@ from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Refuse
 from lance_spark.refs.rules import check_tag_stays
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import left_after, unchanged
-from lance_spark.storage.refs import drop_files
 from lance_spark.storage.resolving import check_branch
 
 DEFAULT_COUNT = 20
@@ -255,7 +254,7 @@ def forget_branch(location: DatasetLocation, change: reflog.RefChange) -> bool:
         return True  # nothing to delete: anything that appears there now belongs to a new branch
     if refs.read_branch(location, change.name) is not None or not _is_as_left(location, change):
         return False
-    drop_files(location, change.name)
+    refs.drop_files(location, change.name)
     return True
 
 

@@ -22,7 +22,6 @@ from lance_spark.format.versions import ACTION, MERGE, RELOCATE, REORDERED, Root
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import open_latest, pin_version
 from lance_spark.storage.failures import translated
-from lance_spark.storage.refs import read_branches, read_main, read_metadata
 from lance_spark.storage.resolving import check_branch
 from lance_spark.storage.versions import newest_first, read_transactions
 
@@ -68,7 +67,7 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
 
 def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
     """Raise Refused for a branch (None for main) that is protected. One that does not exist passes."""
-    if read_lifetime(read_metadata(location, branch) or {}).protected:
+    if read_lifetime(refs.read_metadata(location, branch) or {}).protected:
         name = branch or MAIN
         way = hints.of(
             "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."
@@ -78,8 +77,8 @@ def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
 
 def protected_branches(location: DatasetLocation) -> list[str]:
     """Names of the protected branches, including main. Raises CorruptData for an unreadable ref."""
-    main = [MAIN] if read_lifetime(read_main(location)).protected else []
-    return main + sorted(name for name, ref in read_branches(location).branches.items() if ref.lifetime.protected)
+    main = [MAIN] if read_lifetime(refs.read_main(location)).protected else []
+    return main + sorted(name for name, ref in refs.read_branches(location).branches.items() if ref.lifetime.protected)
 
 
 def check_commit(

@@ -16,7 +16,6 @@ from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_latest
 from lance_spark.storage.failures import translated
-from lance_spark.storage.files import each
 from lance_spark.storage.versions import version_numbers
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def read_refs(location: DatasetLocation) -> core_refs.RefTable:
 
 def read_ref_files(location: DatasetLocation) -> core_refs.RefTable:
     """All branches and tags, without checking that a dataset exists. Raises CorruptData."""
-    branches, tags = each(location, partial(list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
+    branches, tags = files.each(location, partial(list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
     return core_refs.RefTable(_each(location, read_branch, branches), read_tags(location, tags))
 
 
@@ -51,7 +50,7 @@ def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, core
 def _each(
     location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
 ) -> dict[str, _Ref]:
-    contents = each(location, partial(read, location), names)
+    contents = files.each(location, partial(read, location), names)
     # A ref that vanished between the listing and the read was deleted.
     return {name: ref for name, ref in zip(names, contents, strict=True) if ref is not None}
 
@@ -316,7 +315,7 @@ def read_change(location: DatasetLocation, name: str) -> RefChange | None:
 def read_changes(location: DatasetLocation) -> tuple[RefChange, ...]:
     """All records, the oldest first. Raises CorruptData."""
     names = [name.removesuffix(_SUFFIX) for name in files.list_names(location, LOG) if name.endswith(_SUFFIX)]
-    found = each(location, partial(read_change, location), sorted(names))
+    found = files.each(location, partial(read_change, location), sorted(names))
     return tuple(change for change in found if change is not None)
 
 

@@ -18,7 +18,6 @@ from lance_spark.format.transactions import Transaction, decode_transaction, inl
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.files import each
 
 
 def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
@@ -140,7 +139,7 @@ def read_transactions(
         content = find_manifest(location, PinnedVersion(branch, version))
         return None if content is None else (version, transaction_of(location, branch, content))
 
-    return dict(filter(None, each(location, transaction, versions)))
+    return dict(filter(None, files.each(location, transaction, versions)))
 
 
 def read_transaction(location: DatasetLocation, pin: PinnedVersion) -> Transaction | None:
@@ -296,7 +295,7 @@ class VersionCache:
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
         """Request several versions at once that will be needed one after another; some might be gone."""
         if not location.is_local:
-            each(location, partial(self.has, location), pins)
+            files.each(location, partial(self.has, location), pins)
 
     def contents(self, location: DatasetLocation, pin: PinnedVersion) -> Contents:
         """Like :func:`read_contents`."""
@@ -325,7 +324,7 @@ class VersionCache:
                 self._transactions[chain, version] = transaction_of(location, branch, content)
 
         unknown = [version for version in versions if (chain, version) not in self._transactions]
-        each(location, read, unknown)
+        files.each(location, read, unknown)
         known = [version for version in versions if (chain, version) in self._transactions]
         return {version: self._transactions[chain, version] for version in known}
 
