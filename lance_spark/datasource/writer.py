@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lance_spark.engine.columns_spark import rows_of
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.write.pylance import write_rows
 
@@ -38,7 +39,7 @@ class LanceWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
         """Write one task's rows; runs on an executor."""
         with plainly():
-            return LanceCommitMessage(write_rows(self._job, iterator))
+            return LanceCommitMessage(write_rows(self._job, rows_of(iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit all tasks' fragments as one version; runs on the driver."""

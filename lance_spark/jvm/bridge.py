@@ -56,8 +56,12 @@ class Bridge:
         """The Java object that creates the handlers; None if the session lacks this package's Java classes."""
         self.batches = False
         """Whether scans return batches."""
+        self.writes_columns = False
+        """Whether writes send rows of plain types to Python as columns."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None if it gets batches."""
+        self.no_columns: str | None = None
+        """Why writes send rows; None if they send columns."""
         self.plans_merges = False
         """Whether ``df.mergeInto`` exposes its plan (4.3)."""
         self.caches_by_name = False

@@ -17,7 +17,7 @@ from lance_spark.engine.session_spark import is_connect
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.jvm.java.compiled import maker
+from lance_spark.jvm.java.compiled import can_write, maker
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SWITCH = "LANCE_SPARK_NATIVE"
 """Environment variable that switches the native way off: 0, false, no or off."""
 BY_ROWS = "LANCE_SPARK_COLUMNAR"
-"""Environment variable that makes scans return rows: 0, false, no or off."""
+"""Environment variable that makes scans return rows and writes send rows, as Spark does: 0, false, no or off."""
 _OFF = ("0", "false", "no", "off")
 
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
@@ -54,6 +54,7 @@ def connect(spark: SparkSession) -> Bridge:
         catalogs(bridge)
         bridge.no_row_changes = _why_no_row_changes(bridge)
         bridge.no_batches = _why_no_batches(bridge)
+        bridge.no_columns = _why_no_columns(bridge)
     except (Py4JError, PySparkException, AttributeError, TypeError) as problem:
         raise Refused(f"this session's JVM cannot be used: {str(problem).splitlines()[0]}") from problem
     return bridge
@@ -93,6 +94,13 @@ def _why_no_batches(bridge: Bridge) -> str | None:
         return f"{BY_ROWS} is {os.environ[BY_ROWS]!r}."
     bridge.batches = True
     return None
+
+
+def _why_no_columns(bridge: Bridge) -> str | None:
+    if bridge.no_batches is not None:
+        return bridge.no_batches
+    bridge.writes_columns = can_write(bridge)
+    return None if bridge.writes_columns else "this Spark lacks a class or method that columnar writes need."
 
 
 def _loads(bridge: Bridge, name: str) -> bool:

@@ -1,10 +1,11 @@
 """Patches of classic PySpark, in effect while a session is registered.
 
 ``DataFrameReader.format`` returns a reader that loads natively, for this package's formats in a registered session.
-``SparkSession.sql`` and ``MergeIntoWriter.merge`` execute an UPDATE, DELETE or MERGE of a Lance table, and ``sql`` also
-OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, like ``sql``, refuses Lance tables in Spark's
-own catalog. ``Catalog.listTables`` lists the root of a catalog. The conversion of Java's exceptions recognizes this
-package's errors. Everything else behaves as before. Unregistering the last session removes all patches.
+``SparkSession.sql`` and ``MergeIntoWriter.merge`` execute an UPDATE, DELETE or MERGE of a Lance table, and ``sql``
+also OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, like ``sql``, refuses Lance tables in
+Spark's own catalog. ``DataFrameWriter.save`` sends rows to Python as columns. ``Catalog.listTables`` lists the root of
+a catalog. The conversion of Java's exceptions recognizes this package's errors. Everything else behaves as before.
+Unregistering the last session removes all patches.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from lance_spark.columns.rules import quoted_name
-from lance_spark.core.options import path_as_name, refused_table
+from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.errors import LanceSparkError
 from lance_spark.jvm.bridge import PYTHON, Spoken, as_spark, from_java, recovered
 from lance_spark.jvm.names import MAYBE_CREATES
@@ -33,6 +34,7 @@ from lance_spark.native.row_statements import Change, RowStatement, may_change_r
 from lance_spark.native.scan import Source
 from lance_spark.native.session import current
 from lance_spark.native.statements import data_frame
+from lance_spark.native.writes import shape_of
 from lance_spark.sql.rules import opened
 from lance_spark.tables.read import pin_read
 
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 _format = DataFrameReader.format
 _sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.listTables
-_save_as_table = DataFrameWriter.saveAsTable
+_save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """This package's format names, in lower case, by session."""
@@ -170,6 +172,28 @@ def _native_save_as_table(
     _save_as_table(self, name, format, *args, **kwargs)
 
 
+@wraps(_save)
+def _native_save(
+    self: DataFrameWriter,
+    path: str | None = None,
+    format: str | None = None,
+    mode: str | None = None,
+    partitionBy: str | list[str] | None = None,  # noqa: N803
+    **options: Any,
+) -> None:
+    room = current(self._spark)
+    name = "" if room is None else format or str(self._jwrite.source())
+    ours = room is not None and name.lower() in {OWN_NAME, *_names.get(self._spark, ())}
+    shape = shape_of(room.bridge, self._df.schema) if room is not None and ours else None
+    if shape is None:
+        _save(self, path, format, mode, partitionBy, **options)
+        return
+    self.mode(mode).options(**options)
+    if partitionBy is not None:
+        self.partitionBy(partitionBy)
+    shape.save(self._jwrite, path, name)
+
+
 def _executed(statement: RowStatement) -> DataFrame | None:
     """The result of a statement; None if Spark handles it, which includes reporting its errors."""
     try:
@@ -196,6 +220,7 @@ def install(spark: SparkSession, name: str) -> None:
     MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
     Catalog.listTables = _native_list_tables  # type: ignore[method-assign]
     DataFrameWriter.saveAsTable = _native_save_as_table  # type: ignore[method-assign]
+    DataFrameWriter.save = _native_save  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
@@ -208,6 +233,7 @@ def forget(spark: SparkSession) -> None:
         MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
         Catalog.listTables = _list_tables  # type: ignore[method-assign]
         DataFrameWriter.saveAsTable = _save_as_table  # type: ignore[method-assign]
+        DataFrameWriter.save = _save  # type: ignore[method-assign]
         captured.convert_exception = _convert
 
 

@@ -40,13 +40,17 @@ class Capabilities:
     no_batches: str | None = None
     """Why scans return rows, which Spark copies; None if they return Arrow batches, which Spark reads without a
     copy."""
+    no_columns: str | None = None
+    """Why writes send rows to Python; None if they send columns."""
 
     def __str__(self) -> str:
         way = "Spark plans into Lance" if self.native else "reads go through the plain data source"
         known = f"; catalogs: {', '.join(self.catalogs)}" if self.catalogs else ""
         missing = f"; no UPDATE and MERGE in SQL: {self.no_row_changes}" if self.native and self.no_row_changes else ""
         by_rows = f"; scans hand over rows: {self.no_batches}" if self.native and self.no_batches else ""
-        return f"{way}: {self.reason}{known}{missing}{by_rows}"
+        only = self.no_columns if self.native and not self.no_batches else None
+        slower = f"; writes send rows: {only}" if only else ""
+        return f"{way}: {self.reason}{known}{missing}{by_rows}{slower}"
 
 
 # --- A registered session's connection to its JVM, and its catalogs
@@ -142,7 +146,15 @@ def describe(spark: SparkSession) -> Capabilities:
     if room is not None:
         reason = "every name of Spark that it takes was found"
         bridge = room.bridge
-        return Capabilities(True, reason, spark.version, tuple(room.catalogs), bridge.no_row_changes, bridge.no_batches)
+        return Capabilities(
+            True,
+            reason,
+            spark.version,
+            tuple(room.catalogs),
+            bridge.no_row_changes,
+            bridge.no_batches,
+            bridge.no_columns,
+        )
     reason = _refusals.get(spark, "the session is not registered; call lance_spark.register(spark).")
     only = "only classic sessions with the native way have it."
-    return Capabilities(False, reason, spark.version, no_row_changes=only, no_batches=only)
+    return Capabilities(False, reason, spark.version, no_row_changes=only, no_batches=only, no_columns=only)

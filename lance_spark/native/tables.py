@@ -16,6 +16,7 @@ from lance_spark.jvm import answers, names
 from lance_spark.jvm.bridge import expression
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.native.scan import NativeScanBuilder, TableStream
+from lance_spark.native.writes import as_columns
 from lance_spark.pushdown.filters import conjunction, translate
 from lance_spark.rows.rows import delete_where, truncate
 
@@ -150,11 +151,11 @@ class NativeWriteBuilder(Implementation):
 
     def build(self) -> Any:
         """The write of an append."""
-        return self._python().build()
+        return as_columns(self.bridge, self._python(), self._info.schema()).build()
 
     def truncate(self) -> Any:
         """The builder of an overwrite."""
-        return self._python().truncate()
+        return as_columns(self.bridge, self._python().truncate(), self._info.schema())
 
     def can_overwrite(self, _predicates: Any) -> bool:
         """Refused later, with a hint."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from lance_spark.engine.columns_spark import connected
 from lance_spark.engine.workers_spark import plainly, send_at_once
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform
 from lance_spark.jvm.answers import Answer, Factory, partitions
@@ -114,8 +115,6 @@ def pickled_function(task: ScanTask, schema: StructType) -> bytes:
 SIGNALS = StructType([StructField("rows", LongType(), False), StructField("filler", BinaryType(), False)])
 """The rows of Spark's own channel."""
 _WIRE = pa.schema([pa.field("rows", pa.int64(), False), pa.field("filler", pa.binary(), False)])
-_SECRET = 36
-"""Characters before the address, by which the other side recognizes its worker."""
 BATCH_BYTES = 16 * 2**20
 """Maximum bytes of a batch before it is divided: the JVM holds one for each task."""
 _BUFFER = 65_536
@@ -129,7 +128,7 @@ def send_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         content = io.BytesIO(batch.column(0)[0].as_py())
         given: TaskPart = pickle.load(content)
-        with _connected(content.read().decode()) as channel:
+        with connected(content.read().decode()) as channel:
             yield _signal(0)
             yield _signal(0, int(os.environ.get("SPARK_BUFFER_SIZE", _BUFFER)) + 1)
             with plainly():
@@ -138,19 +137,6 @@ def send_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         if sent is None:
             return
         yield _signal(sent)
-
-
-def _connected(address: str) -> socket.socket:
-    secret, (kind, _, place) = address[:_SECRET], address[_SECRET:].partition(":")
-    if kind == "unix":
-        channel = socket.socket(socket.AF_UNIX)
-        channel.connect(place)
-    else:
-        host, _, port = place.rpartition(" ")
-        channel = socket.create_connection((host, int(port)))
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    channel.sendall(secret.encode())
-    return channel
 
 
 def _send(channel: socket.socket, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int | None:

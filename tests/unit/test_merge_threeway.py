@@ -178,8 +178,8 @@ def printed(beginning):
 @pytest.mark.parametrize(
     ("matrix", "beginning"),
     [
-        (FRAGMENTS, "a fragment that both have in common:\n"),
-        (COLUMNS, "What becomes of a column that both have in common:\n"),
+        (FRAGMENTS, "The result for a fragment that both have in common:\n"),
+        (COLUMNS, "The result for a column that both have in common:\n"),
     ],
     ids=["fragments", "columns"],
 )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _PACKAGE = "lance_spark"
 _MAKER = "Answers$Maker"
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
+_WRITES = "Writes"
+"""Uses more of Spark than the other sources do: a Spark that lacks it only loses columnar writes."""
 _lock = threading.Lock()
 
 
@@ -45,7 +47,8 @@ def maker(bridge: Bridge) -> Any:
                 _add(bridge, jar)
             loader = bridge.session.sharedState().jarClassLoader()
             for name in sources():
-                bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
+                if name != _WRITES:
+                    bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
             made = bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_MAKER}", True, loader)
             return made.getConstructors()[0].newInstance(bridge.array("java.lang.Object", []))
     except (Py4JError, PySparkException, OSError, TypeError) as problem:  # TypeError: py4j's for a missing class
@@ -53,14 +56,31 @@ def maker(bridge: Bridge) -> Any:
         raise Refused(f"its Java classes are unavailable: {told.splitlines()[0]}") from problem
 
 
+def can_write(bridge: Bridge) -> bool:
+    """Whether the classes of columnar writes were compiled, beside those that ``maker`` needs."""
+    loader = bridge.session.sharedState().jarClassLoader()
+    try:
+        bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_WRITES}$Target", True, loader)
+    except Py4JError:
+        return False
+    return True
+
+
 def compiled(bridge: Bridge) -> dict[str, bytes]:
-    """The bytes of all classes, by their full names. Raises Py4JError for a compilation error."""
+    """The bytes of all classes, by their full names. Raises Py4JError if a class does not compile that scans need."""
     made: dict[str, bytes] = {}
-    for text in sources().values():
+    loader = bridge.loader
+    for file, text in sources().items():  # each may use the classes of earlier files
         compiler = bridge.new(_COMPILER)
         compiler.setTargetVersion(8)
-        compiler.setParentClassLoader(bridge.loader)
-        compiler.cook(text)
+        compiler.setParentClassLoader(loader)
+        try:
+            compiler.cook(text)
+        except Py4JError:
+            if file != _WRITES:
+                raise
+            continue
+        loader = compiler.getClassLoader()
         codes = compiler.getBytecodes()
         made |= {str(name): bytes(codes[name]) for name in codes}
     return made
