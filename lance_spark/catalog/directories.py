@@ -190,11 +190,6 @@ def _page(root: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
     return page
 
 
-def exists_below(root: DatasetLocation, path: str) -> bool:
-    """Whether a directory below the root has anything in it."""
-    return bool(entries(root, path))
-
-
 def is_link(root: DatasetLocation, directory: str) -> bool:
     """Whether a directory is a symbolic link, whose target may hold anyone's data."""
     return root.is_local and os.path.islink(whole_path(root, directory))

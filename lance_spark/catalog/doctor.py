@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from lance_spark.catalog import directories, manifest_pylance
-from lance_spark.catalog.directories import exists_below, list_root, look
+from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import (
     DEAD_ROW,
     HIDDEN,
@@ -29,6 +29,7 @@ from lance_spark.catalog.manifest_pylance import newest, older_columns, read_row
 from lance_spark.catalog.removing import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
 from lance_spark.catalog.rules import DELIMITER, Catalog, is_inside
 from lance_spark.storage.files import THREADS
+from lance_spark.storage.files import entries as entries_of
 
 
 def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
@@ -66,7 +67,9 @@ def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequenc
     have_files |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
     nested = sorted(locations - direct)
     with ThreadPoolExecutor(THREADS) as pool:
-        have_files |= dict(zip(nested, pool.map(lambda path: exists_below(catalog.root, path), nested), strict=True))
+        have_files |= dict(
+            zip(nested, pool.map(lambda path: bool(entries_of(catalog.root, path)), nested), strict=True)
+        )
     return have_files
 
 
@@ -78,11 +81,10 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """
     chosen = [finding for finding in findings if finding.mendable]
     entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries if chosen else ()
-    still = {
-        DEAD_ROW: _ids(dead_rows(entries, _have_files(catalog, entries, list_root(catalog.root)[0]))),
-        STRAY_ROW: {finding.subject for finding in row_findings(entries) if finding.kind == STRAY_ROW},
-    }
-    rows = [entry for entry in entries if _is_wanted(entry, chosen, still)]
+    still = {*row_findings(entries), *dead_rows(entries, _have_files(catalog, entries, list_root(catalog.root)[0]))}
+    problems = {(finding.kind, finding.subject) for finding in still if finding.kind in (DEAD_ROW, STRAY_ROW)}
+    wanted = {finding.subject for finding in chosen if (finding.kind, finding.subject) in problems}
+    rows = [entry for entry in entries if entry.object_id in wanted]
     if rows:
         manifest_pylance.apply(catalog.manifest, RemoveRows(tuple(rows)))
     parents = {finding.subject.rpartition(DELIMITER)[0] for finding in chosen if finding.kind == MISSING_PARENT}
@@ -101,17 +103,6 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _is_hidden(catalog: Catalog, directory: str, entries: Iterable[Entry]) -> bool:
     mark = read_mark(directories.content_of(catalog.at(directory), DEREGISTERED))
     return any(entry.location == directory for entry in entries) or (mark is not None and mark.why == "rename")
-
-
-def _ids(findings: Iterable[Finding]) -> set[str]:
-    return {finding.subject for finding in findings}
-
-
-def _is_wanted(entry: Entry, chosen: Iterable[Finding], still: dict[str, set[str]]) -> bool:
-    return any(
-        finding.kind in still and finding.subject == entry.object_id and entry.object_id in still[finding.kind]
-        for finding in chosen
-    )
 
 
 def _with_ancestors(object_ids: Iterable[str]) -> tuple[str, ...]:

@@ -11,24 +11,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark import errors
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
-from lance_spark.core.ref_expressions import DEFAULT, MARK, METADATA_TABLES, TypedRef, split_refs
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    CorruptData,
-    InvalidName,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-)
+from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
 
 OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA, BASE_OBJECTS = (
     "object_id",
@@ -102,7 +93,7 @@ def decode_metadata(text: str | None, object_id: str) -> dict[str, Any]:
     except ValueError:
         decoded = None
     if not isinstance(decoded, dict):
-        raise CorruptData(f"The metadata of '{object_id}' in the catalog is not a JSON object.")
+        raise errors.CorruptData(f"The metadata of '{object_id}' in the catalog is not a JSON object.")
     return decoded
 
 
@@ -116,7 +107,9 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     given: Iterable[tuple[Any, Any]] = (properties or {}).items()
     for key, value in given:
         if not isinstance(key, str) or not isinstance(value, str) or not key:
-            raise InvalidOption(f"The property {key!r}: {value!r} is not text.", hint="Give names and values as text.")
+            raise errors.InvalidOption(
+                f"The property {key!r}: {value!r} is not text.", hint="Give names and values as text."
+            )
     return dict(properties or {})
 
 
@@ -127,25 +120,21 @@ class Rows:
         """Raises CorruptData for a table that lacks an essential column."""
         for name in (OBJECT_ID, OBJECT_TYPE, LOCATION):
             if name not in table.column_names:
-                raise CorruptData(
+                raise errors.CorruptData(
                     f"The catalog's __manifest has no column '{name}'.", hint="Restore an older version of it."
                 )
         self.table = table
-        self._entries: tuple[Entry, ...] | None = None
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """All rows, in the order of the table."""
-        if self._entries is None:
-            columns = [column_text(self.table, name) for name in _TEXTS]
-            self._entries = tuple(map(Entry, *columns))
-        return self._entries
+        return tuple(map(Entry, *(column_text(self.table, name) for name in _TEXTS)))
 
     def find(self, object_id: str) -> Entry | None:
         """The row of an id; None if there is none. Raises CorruptData for an id with several rows."""
         rows = [entry for entry in self.entries if entry.object_id == object_id]
         if len(rows) > 1:
-            raise CorruptData(
+            raise errors.CorruptData(
                 f"The catalog has {len(rows)} rows for '{from_object_id(object_id)}'.",
                 hint="Another tool wrote them without a check; see the catalog's doctor.",
             )
@@ -162,8 +151,12 @@ class Rows:
 
     def only(self, object_ids: Iterable[str]) -> pa.Table:
         """The rows of some ids, with all columns."""
+        return self.table.filter(self.has(object_ids))
+
+    def has(self, object_ids: Iterable[str]) -> pa.ChunkedArray:
+        """For each row, whether it is one of some ids."""
         ids = pa.array(list(object_ids), pa.string())
-        return self.table.filter(pc.is_in(self.table[OBJECT_ID].cast(pa.string()), value_set=ids))
+        return pc.is_in(self.table[OBJECT_ID].cast(pa.string()), value_set=ids)
 
 
 def column_text(table: pa.Table, name: str) -> list[str | None]:
@@ -183,16 +176,8 @@ def no_rows() -> Rows:
 def new_rows(schema: pa.Schema, entries: Iterable[Entry]) -> pa.Table:
     """Rows with the columns of a table; columns unknown here are null."""
     given = list(entries)
-    values = {
-        OBJECT_ID: [entry.object_id for entry in given],
-        OBJECT_TYPE: [entry.object_type for entry in given],
-        LOCATION: [entry.location for entry in given],
-        METADATA: [entry.metadata for entry in given],
-    }
-    columns = []
-    for column in schema:
-        known = values.get(column.name, [None] * len(given))
-        columns.append(pa.array(known, column.type))
+    values = {name: [getattr(entry, name) for entry in given] for name in _TEXTS}
+    columns = [pa.array(values.get(column.name, [None] * len(given)), column.type) for column in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -237,8 +222,6 @@ def upgraded_rows(table: pa.Table) -> pa.Table:
 
 
 # --- Changes to a catalog
-# Pure.
-#
 # A change declares which rows it needs. It is decided on one version and committed on exactly that version, so that its
 # preconditions still hold: a parent exists, an id is free (specification "Manifest Table Commits").
 
@@ -309,7 +292,9 @@ class CatalogChange(Protocol):
         """The decision. Raises an error of ours if the change is not possible."""
 
 
-def refusal(kind: type[LanceSparkError], doing: str, why: str, hint: str | None = None) -> LanceSparkError:
+def refusal(
+    kind: type[errors.LanceSparkError], doing: str, why: str, hint: str | None = None
+) -> errors.LanceSparkError:
     """An error with the operation, the id and the reason, in the same words everywhere."""
     return kind(f"Cannot {doing}: {why}.", hint=hint)
 
@@ -321,21 +306,21 @@ def check_parent(rows: Rows, identifier: Identifier, doing: str) -> None:
         return
     entry = rows.find(parent.object_id)
     if entry is None or not entry.is_namespace:
-        raise refusal(NotFound, doing, f"there is no namespace '{parent}'", hint="Create the namespace first.")
+        raise refusal(errors.NotFound, doing, f"there is no namespace '{parent}'", hint="Create the namespace first.")
 
 
 def check_free(rows: Rows, identifier: Identifier, doing: str) -> None:
     """Raise AlreadyExists if the id is taken by anything."""
     entry = rows.find(identifier.object_id)
     if entry is not None:
-        raise refusal(AlreadyExists, doing, f"a {entry.object_type} of that name already exists")
+        raise refusal(errors.AlreadyExists, doing, f"a {entry.object_type} of that name already exists")
 
 
 def check_unclaimed(rows: Rows, location: str, doing: str) -> None:
     """Raise AlreadyExists if a row names the directory: with two, dropping one table deletes the other's rows."""
     entry = rows.at(location)
     if entry:
-        raise refusal(AlreadyExists, doing, f"the directory '{location}' belongs to '{entry[0].identifier}'")
+        raise refusal(errors.AlreadyExists, doing, f"the directory '{location}' belongs to '{entry[0].identifier}'")
 
 
 def find_table(rows: Rows, identifier: Identifier, doing: str) -> Entry:
@@ -346,11 +331,11 @@ def find_table(rows: Rows, identifier: Identifier, doing: str) -> Entry:
     return entry
 
 
-def missing_table(rows: Rows, identifier: Identifier, doing: str) -> LanceSparkError:
+def missing_table(rows: Rows, identifier: Identifier, doing: str) -> errors.LanceSparkError:
     """NotFound; its hint mentions a namespace of that name."""
     entry = rows.find(identifier.object_id)
     hint = "There is a namespace of that name." if entry is not None and entry.is_namespace else None
-    return refusal(NotFound, doing, "there is no such table", hint=hint)
+    return refusal(errors.NotFound, doing, "there is no such table", hint=hint)
 
 
 def find_namespace(rows: Rows, identifier: Identifier, doing: str) -> Entry:
@@ -358,14 +343,14 @@ def find_namespace(rows: Rows, identifier: Identifier, doing: str) -> Entry:
     entry = rows.find(identifier.object_id)
     if entry is None or not entry.is_namespace:
         hint = "There is a table of that name." if entry is not None and entry.is_table else None
-        raise refusal(NotFound, doing, "there is no such namespace", hint=hint)
+        raise refusal(errors.NotFound, doing, "there is no such namespace", hint=hint)
     return entry
 
 
 def check_same(entry: Entry, location: str | None, doing: str) -> None:
     """Raise Conflict if a table is no longer in the directory where it was looked up."""
     if entry.location != location:
-        raise refusal(Conflict, doing, "it was moved or created again meanwhile", hint="Run it again.")
+        raise refusal(errors.Conflict, doing, "it was moved or created again meanwhile", hint="Run it again.")
 
 
 # --- Directories of tables: recognizing those of V1, and naming those of V2 (specification "V1", "V2")
@@ -531,7 +516,7 @@ class RemoveNamespace:
         if inside and not self.cascade:
             shown = ", ".join(f"'{row.identifier}'" for row in inside[:3])
             raise refusal(
-                Refused,
+                errors.Refused,
                 self.doing,
                 f"it is not empty: {shown}{', ...' if len(inside) > 3 else ''}",
                 hint="Drop its contents first, or use a cascade.",
@@ -540,7 +525,7 @@ class RemoveNamespace:
         ids = {row.object_id for row in gone}
         if self.known is not None and (new := sorted(ids.difference(self.known))):
             name = from_object_id(new[0])
-            raise refusal(Conflict, self.doing, f"'{name}' was created in it meanwhile", hint="Run it again.")
+            raise refusal(errors.Conflict, self.doing, f"'{name}' was created in it meanwhile", hint="Run it again.")
         staying = {row.location for row in rows.entries if row.object_id not in ids and row.location}
         return Edit(
             remove=tuple(ids),
@@ -672,14 +657,14 @@ class RenameTable:
 
     def edit(self, rows: Rows) -> Edit:
         """Raises NotFound, AlreadyExists, and Conflict for a table that was created again."""
-        renamed = rows.find(self.new.object_id)
-        if rows.find(self.old.object_id) is None and renamed is not None and self._is_done(renamed):
+        renamed, moves = rows.find(self.new.object_id), self.new_location != self.location
+        if rows.find(self.old.object_id) is None and moves and renamed and renamed.location == self.new_location:
             return Edit()  # an attempt that seemed to fail had succeeded
         entry = find_table(rows, self.old, self.doing)
         check_same(entry, self.location, self.doing)
         check_free(rows, self.new, self.doing)
         check_parent(rows, self.new, self.doing)
-        if self.new_location != self.location:
+        if moves:
             check_unclaimed(rows, self.new_location, self.doing)
         family = _family(rows, entry)
         ids = [row.object_id for row in family]
@@ -694,9 +679,6 @@ class RenameTable:
             before=tuple(family),
             shared=frozenset({self.location} if others else ()),
         )
-
-    def _is_done(self, renamed: Entry) -> bool:
-        return self.new_location != self.location and renamed.location == self.new_location
 
 
 def _family(rows: Rows, entry: Entry) -> list[Entry]:
@@ -765,11 +747,11 @@ def readings(identifier: Identifier) -> tuple[Reading, ...]:
     """
     found = []
     for name, ref in split_refs(identifier.name):
-        with suppress(InvalidName):
+        with suppress(errors.InvalidName):
             found.append(Reading(identify_table(identifier.parent.child(name)), ref))
     try:
         return (Reading(identify_table(identifier)), *found)
-    except InvalidName:
+    except errors.InvalidName:
         if not found:
             raise
         return tuple(found)
@@ -784,9 +766,3 @@ def metadata_reading(identifier: Identifier) -> tuple[Identifier, str] | None:
     if len(identifier.parts) < 2 or identifier.name.lower() not in METADATA_TABLES:
         return None
     return identifier.parent, identifier.name.lower()
-
-
-def spelled(table: Identifier, ref: str) -> str:
-    """A table at a ref as SQL spells it: with backticks, which ``@`` needs."""
-    name = f"{table.name}{MARK}{ref}".replace("`", "``")
-    return f"{table.parent}.`{name}`" if table.parent.parts else f"`{name}`"

@@ -105,8 +105,6 @@ def catalog_of(table: NamedTable) -> Catalog:
 def need_manifest(catalog: Catalog, doing: str) -> None:
     """Raise Refused for operations that V1 does not support."""
     if not catalog.reads_manifest:
-        from lance_spark.catalog.entry_rules import refusal  # imports pyarrow, which would slow every command down
-
         raise refusal(
             Refused, doing, "a catalog of directories (V1) does not support it", hint="Open it in compatibility mode."
         )
@@ -190,7 +188,8 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
     directory = v1_directory(identifier) if catalog.reads_directories and identifier.in_root else None
     rows = no_rows()
     # Looking for a row that names the directory comes last: locations have no index.
-    for locations in _asked(catalog, directory):
+    asked: tuple[tuple[str, ...], ...] = ((),) if directory is None else ((), (directory,))
+    for locations in asked if catalog.reads_manifest else ():
         rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=locations))
         entry = rows.find(identifier.object_id)
         if entry is not None and entry.is_table:
@@ -201,12 +200,6 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
     if table.was_deregistered and not deregistered:
         raise refusal(NotFound, doing, "it is deregistered", hint="Register it again.")
     return table
-
-
-def _asked(catalog: Catalog, directory: str | None) -> tuple[tuple[str, ...], ...]:
-    if not catalog.reads_manifest:
-        return ()
-    return ((),) if directory is None else ((), (directory,))
 
 
 def _find_directory(catalog: Catalog, rows: Rows, identifier: Identifier, doing: str) -> FoundTable:
@@ -406,14 +399,10 @@ def _rows(catalog: Catalog, within: Identifier, doing: str, limit: int | None) -
         return snapshot.columns(_COLUMNS if catalog.reads_directories else _COLUMNS[:2], predicate)
 
     rows = read(catalog.manifest, question, _NOTHING)
-    if not within.is_root and not _has_namespace(rows, within):
+    there = pc.and_(pc.equal(rows[OBJECT_ID], within.object_id), pc.equal(rows[OBJECT_TYPE], NAMESPACE))
+    if not within.is_root and not pc.any(there).as_py():
         raise refusal(NotFound, doing, "there is no such namespace")
     return rows
-
-
-def _has_namespace(rows: pa.Table, within: Identifier) -> bool:
-    there = pc.and_(pc.equal(rows[OBJECT_ID], within.object_id), pc.equal(rows[OBJECT_TYPE], NAMESPACE))
-    return bool(pc.any(there).as_py())
 
 
 def _ids(rows: pa.Table, kind: str, within: Identifier, recursive: bool) -> pa.ChunkedArray:

@@ -82,7 +82,7 @@ def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], 
         if check is not None and not _holds(check, manifest, snapshot):
             continue
         try:
-            rewritten = _write(manifest, snapshot, _AddressedRows(rows, addresses), edit, change.doing)
+            rewritten = _write(manifest, snapshot, _by_fragment(rows, addresses, edit.remove), edit, change.doing)
         except Conflict:
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.005 * 2**attempt)))
             continue
@@ -104,37 +104,28 @@ def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: Catal
     return True
 
 
-class _AddressedRows:
-    """Rows and their addresses."""
-
-    def __init__(self, rows: Rows, addresses: pa.Array | None) -> None:
-        self.rows = rows
-        self.addresses = addresses
-
-    def by_fragment(self, object_ids: tuple[str, ...]) -> dict[int, list[int]]:
-        """The addresses of some rows, by the fragments they are in."""
-        addresses: dict[int, list[int]] = {}
-        if self.addresses is not None and object_ids:
-            ids = pa.array(list(object_ids), pa.string())
-            chosen = pc.is_in(self.rows.table[OBJECT_ID].cast(pa.string()), value_set=ids)
-            for address in self.addresses.filter(chosen).to_pylist():
-                addresses.setdefault(address >> 32, []).append(address)
-        return addresses
+def _by_fragment(rows: Rows, addresses: pa.Array | None, object_ids: tuple[str, ...]) -> dict[int, list[int]]:
+    """The addresses of some rows, by the fragments they are in."""
+    found: dict[int, list[int]] = {}
+    if addresses is not None and object_ids:
+        for address in addresses.filter(rows.has(object_ids)).to_pylist():
+            found.setdefault(address >> 32, []).append(address)
+    return found
 
 
 def _write(
-    manifest: DatasetLocation, snapshot: CatalogVersion | None, rows: _AddressedRows, edit: Edit, doing: str
+    manifest: DatasetLocation, snapshot: CatalogVersion | None, gone: dict[int, list[int]], edit: Edit, doing: str
 ) -> bool:
     """Commit on exactly this version; returns whether the whole table was rewritten. Raises Conflict."""
     if snapshot is None:
         _create(manifest, edit.add, doing)
         return True
-    gone = rows.by_fragment(edit.remove)
     if _is_due(snapshot, edit, gone):
         _rewrite(snapshot, edit, doing)
         return True
     _append(snapshot, edit, gone, doing)
-    return not has_indexes(snapshot)
+    names = index_names(snapshot)
+    return any(name not in names and column in snapshot.schema.names for name, column, _ in INDEXES)
 
 
 def _is_due(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]]) -> bool:
@@ -384,12 +375,6 @@ def index_names(snapshot: CatalogVersion) -> frozenset[str]:
     """Names of the indexes of a version."""
     with translated(snapshot.manifest, "reading the indexes"):
         return frozenset(index.name for index in snapshot.dataset.describe_indices())
-
-
-def has_indexes(snapshot: CatalogVersion) -> bool:
-    """Whether a version has all indexes that its columns allow."""
-    names = index_names(snapshot)
-    return all(name in names or column not in snapshot.schema.names for name, column, _ in INDEXES)
 
 
 # --- Reading ``__manifest``: always its newest version, through one session per process

@@ -13,7 +13,6 @@ from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import RemoveRows
 from lance_spark.catalog.entry_rules import LOCATION, OBJECT_ID, AddTables, Entry, RowFilter, v1_name
-from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.rules import DELIMITER, TABLE, Catalog, Identifier, is_sound
 from lance_spark.core.show import Card, Grid, Shown
 
@@ -63,7 +62,7 @@ class Migration(Shown):
 
 def plan_migration(catalog: Catalog) -> Migration:
     """Scan the catalog's directories by the rule of V1, in parallel. Changes nothing."""
-    rows = read_rows(catalog.manifest, RowFilter(everything=True))
+    rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
     taken, claimed = set(rows.table[OBJECT_ID].to_pylist()), set(rows.table[LOCATION].to_pylist())
     directories, plain = list_root(catalog.root)
     names = {directory: name for directory in directories if (name := v1_name(directory)) is not None}

@@ -9,43 +9,21 @@ from itertools import chain
 
 import pyarrow as pa
 
+from lance_spark.catalog import rules
 from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
 from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables
 from lance_spark.catalog.manifest_pylance import read_rows
-from lance_spark.catalog.rules import (
-    NAMESPACE,
-    SHOWN,
-    TABLE,
-    Catalog,
-    Identifier,
-    Name,
-    TableInfo,
-    catalog_card,
-    identify_namespace,
-    identify_table,
-)
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import Card
 from lance_spark.errors import NotFound
-from lance_spark.format.metadata import (
-    SCHEMAS,
-    beside,
-    branch_rows,
-    data_rows,
-    file_rows,
-    fragment_rows,
-    has_blobs,
-    index_rows,
-    tag_rows,
-    version_rows,
-)
+from lance_spark.format import metadata
 from lance_spark.format.operations import VersionDetail
+from lance_spark.format.schema import in_batches
 from lance_spark.indexes.pylance import describe_segments
 from lance_spark.log.log import or_why, show
 from lance_spark.storage import datasets, refs, versions
-from lance_spark.storage.datasets import find_latest
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import resolve
 from lance_spark.survey.survey import blob_files, deletion_sizes, index_files
@@ -55,7 +33,7 @@ from lance_spark.survey.survey import blob_files, deletion_sizes, index_files
 class Item:
     """A namespace or a table."""
 
-    identifier: Identifier
+    identifier: rules.Identifier
     kind: str
     """``namespace`` or ``table``."""
     path: str | None = None
@@ -72,32 +50,32 @@ class TableContents:
     branches: tuple[str, ...]
 
 
-def look_into(table: TableInfo) -> TableContents | None:
+def look_into(table: rules.TableInfo) -> TableContents | None:
     """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure."""
-    pin = None if table.declared else find_latest(table.location, None)
+    pin = None if table.declared else datasets.find_latest(table.location, None)
     if pin is None:
         return None
     return TableContents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))
 
 
-def overview(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> tuple[Item, ...]:
+def overview(catalog: rules.Catalog, namespace: rules.Name = "", recursive: bool = False) -> tuple[Item, ...]:
     """The namespaces and tables in a namespace, or also those below them, by name. Raises NotFound.
 
     However many there are, ``__manifest`` is read only a few times.
     """
-    within = identify_namespace(namespace)
-    items = [Item(identifier, NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
+    within = rules.identify_namespace(namespace)
+    items = [Item(identifier, rules.NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
     tables = list_tables(catalog, within, recursive)
     paths = _paths(catalog, within)
     for identifier in tables:
         if identifier.object_id in paths:
-            items.append(Item(identifier, TABLE, paths[identifier.object_id]))
+            items.append(Item(identifier, rules.TABLE, paths[identifier.object_id]))
         elif identifier.in_root and catalog.reads_directories:
-            items.append(Item(identifier, TABLE, v1_directory(identifier), registered=False))
+            items.append(Item(identifier, rules.TABLE, v1_directory(identifier), registered=False))
     return tuple(sorted(items, key=lambda item: item.identifier))
 
 
-def _paths(catalog: Catalog, within: Identifier) -> dict[str, str | None]:
+def _paths(catalog: rules.Catalog, within: rules.Identifier) -> dict[str, str | None]:
     """By id, the directories of the tables in a namespace that have rows."""
     if not catalog.reads_manifest:
         return {}
@@ -105,32 +83,32 @@ def _paths(catalog: Catalog, within: Identifier) -> dict[str, str | None]:
     return {entry.object_id: entry.location for entry in read_rows(catalog.manifest, needed).entries if entry.is_table}
 
 
-def kind_of(catalog: Catalog, name: Name) -> str:
+def kind_of(catalog: rules.Catalog, name: rules.Name) -> str:
     """Whether a name belongs to a ``table`` or a ``namespace``; the root is a namespace. Raises InvalidName, NotFound.
 
     A deregistered table that V1 could drop counts as a table.
     """
-    identifier = identify_namespace(name)
+    identifier = rules.identify_namespace(name)
     if identifier.is_root:
-        return NAMESPACE
+        return rules.NAMESPACE
     doing = f"find '{identifier}'"
     try:
-        find_table(catalog, identify_table(identifier), doing, deregistered=True)
+        find_table(catalog, rules.identify_table(identifier), doing, deregistered=True)
     except NotFound as missing:
         if not catalog.reads_manifest:
             raise
         entry = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,))).find(identifier.object_id)
         if entry is not None and entry.is_namespace:
-            return NAMESPACE
+            return rules.NAMESPACE
         if missing.hint is not None:  # it explains what happened to the table
             raise
         raise refusal(
             NotFound, doing, f"there is no such table or namespace in {catalog.uri}", _nearest(catalog, identifier)
         ) from None
-    return TABLE
+    return rules.TABLE
 
 
-def _nearest(catalog: Catalog, identifier: Identifier) -> str | None:
+def _nearest(catalog: rules.Catalog, identifier: rules.Identifier) -> str | None:
     """A hint with a similar name in the same namespace."""
     try:
         names = [item.identifier.name for item in overview(catalog, identifier.parent)]
@@ -144,15 +122,15 @@ def _nearest(catalog: Catalog, identifier: Identifier) -> str | None:
 # Does not raise.
 
 
-def look_at_catalog(what: str, catalog: Catalog) -> Card:
+def look_at_catalog(what: str, catalog: rules.Catalog) -> Card:
     """The first namespaces and tables in the root."""
 
     def look() -> Card:
-        namespaces = [str(namespace) for namespace in list_namespaces(catalog, limit=SHOWN + 1)]
-        tables = [str(table) for table in list_tables(catalog, limit=SHOWN + 1)]
-        return catalog_card(what, catalog, namespaces, tables)
+        namespaces = [str(namespace) for namespace in list_namespaces(catalog, limit=rules.SHOWN + 1)]
+        tables = [str(table) for table in list_tables(catalog, limit=rules.SHOWN + 1)]
+        return rules.catalog_card(what, catalog, namespaces, tables)
 
-    return or_why(look, lambda why: catalog_card(what, catalog, [], [], why))
+    return or_why(look, lambda why: rules.catalog_card(what, catalog, [], [], why))
 
 
 # --- Metadata tables of a dataset at a ref: refs, manifests and listings as Arrow batches
@@ -160,9 +138,9 @@ def look_at_catalog(what: str, catalog: Catalog) -> Card:
 
 def metadata_schema(table: str) -> pa.Schema:
     """The columns of a metadata table. Raises NotFound if it does not exist."""
-    if table not in SCHEMAS:
+    if table not in metadata.SCHEMAS:
         raise NotFound(f"There is no metadata table '{table}'.", hint=f"There are {', '.join(METADATA_TABLES)}.")
-    return SCHEMAS[table]
+    return metadata.SCHEMAS[table]
 
 
 def read_metadata_table(location: DatasetLocation, spec: RefSpec, table: str) -> Iterator[pa.RecordBatch]:
@@ -175,44 +153,28 @@ def read_metadata_table(location: DatasetLocation, spec: RefSpec, table: str) ->
     return _READERS[table](location, resolve(location, spec))
 
 
-def _branches(location: DatasetLocation, _: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return branch_rows(refs.read_refs(location).branches.values())
-
-
-def _tags(location: DatasetLocation, _: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return tag_rows(refs.read_refs(location).tags.values())
-
-
-def _versions(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return version_rows(datasets.list_versions(location, pin.branch), pin.version)
-
-
-def _fragments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return fragment_rows(versions.read_snapshot(location, pin))
-
-
 def _files(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
     snapshot = versions.read_snapshot(location, pin)
-    found = beside(snapshot)
+    found = metadata.beside(snapshot)
     rows = chain(
-        data_rows(snapshot, deletion_sizes(location, found)),
+        metadata.data_rows(snapshot, deletion_sizes(location, found)),
         index_files(location, found),
-        blob_files(location, found) if has_blobs(snapshot.contents.fields) else (),
+        blob_files(location, found) if metadata.has_blobs(snapshot.contents.fields) else (),
     )
-    return file_rows(rows)
+    return in_batches(rows, metadata.FILES)
 
 
 def _indexes(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
     contents = versions.read_contents(location, pin)
     fragments = frozenset(fragment.id for fragment in contents.fragments())
-    return index_rows(describe_segments(location, pin), fragments)
+    return metadata.index_rows(describe_segments(location, pin), fragments)
 
 
 _READERS: Mapping[str, Callable[[DatasetLocation, PinnedVersion], Iterator[pa.RecordBatch]]] = {
-    "branches": _branches,
-    "tags": _tags,
-    "versions": _versions,
-    "fragments": _fragments,
+    "branches": lambda location, _: metadata.branch_rows(refs.read_refs(location).branches.values()),
+    "tags": lambda location, _: metadata.tag_rows(refs.read_refs(location).tags.values()),
+    "versions": lambda location, pin: metadata.version_rows(datasets.list_versions(location, pin.branch), pin.version),
+    "fragments": lambda location, pin: metadata.fragment_rows(versions.read_snapshot(location, pin)),
     "files": _files,
     "indexes": _indexes,
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
-from lance_spark import hints
+from lance_spark import errors, hints
 from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import Stamps, changed_at, copy_new_files, erase, list_directory, list_root
 from lance_spark.catalog.entry_rules import (
@@ -59,20 +59,9 @@ from lance_spark.catalog.rules import (
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import BRANCHES
 from lance_spark.core.show import Card, Shown
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    CorruptData,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.storage import files, refs, versions
 from lance_spark.storage.commits import protected_branches
 from lance_spark.storage.datasets import find_latest
-from lance_spark.storage.files import THREADS
 from lance_spark.survey.survey import recorded_clones
 
 
@@ -128,7 +117,7 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
     change = RemoveNamespace(identify_namespace(name), cascade)
     need_manifest(catalog, change.doing)
     if change.identifier.is_root:
-        raise refusal(Refused, change.doing, "the root cannot be dropped")
+        raise refusal(errors.Refused, change.doing, "the root cannot be dropped")
     edit = manifest_pylance.decide(catalog.manifest, change)
     tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
     namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
@@ -180,11 +169,11 @@ def _check_unprotected(plan: DropPlan) -> None:
     """
     going = [table for table in plan.tables if table.path is not None and not table.data_kept]
     locations = [plan.catalog.at(table.path) for table in going if table.path is not None and is_inside(table.path)]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(files.THREADS) as pool:
         for location, names in zip(locations, pool.map(partial(_protected, plan), locations), strict=True):
             if names:
                 raise refusal(
-                    Refused,
+                    errors.Refused,
                     plan.change.doing,
                     f"branch '{names[0]}' of {location.uri} is protected",
                     hint=hints.of(
@@ -198,7 +187,7 @@ def _check_unprotected(plan: DropPlan) -> None:
 def _protected(plan: DropPlan, location: DatasetLocation) -> list[str]:
     try:
         return protected_branches(location)
-    except CorruptData:
+    except errors.CorruptData:
         if plan.force:
             return []
         raise
@@ -238,8 +227,8 @@ def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: 
     return Removed(table.identifier, directory, table.properties, data_kept=False)
 
 
-def _too_late(doing: str) -> LanceSparkError:
-    return refusal(NotFound, doing, "another process dropped or deregistered it meanwhile")
+def _too_late(doing: str) -> errors.LanceSparkError:
+    return refusal(errors.NotFound, doing, "another process dropped or deregistered it meanwhile")
 
 
 def erase_table(catalog: Catalog, directory: str) -> bool:
@@ -255,11 +244,11 @@ def erase_table(catalog: Catalog, directory: str) -> bool:
 def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
     """Raise Refused if a clone reads the files of one of the tables."""
     locations = [catalog.at(directory) for directory in directories if directory is not None and is_inside(directory)]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(files.THREADS) as pool:
         for location, clones in zip(locations, pool.map(recorded_clones, locations), strict=True):
             if clones:
                 raise refusal(
-                    Refused,
+                    errors.Refused,
                     doing,
                     f"{location.uri} is read by the clone {min(clones.values())}",
                     hint="Drop the clone first, or use force.",
@@ -288,15 +277,16 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
         with shown_again_on_failure(hidden, table.entry is not None):
             table = look_again(catalog, table, doing)
         with shown_again_on_failure(hidden, table.entry is not None):
-            _check_mine(table, hidden, doing)
+            if table.entry is None and (not hidden.mine or hidden.is_alone()):
+                raise refusal(errors.NotFound, doing, "another process dropped or renamed it meanwhile")
             known = _copied(catalog, source, target, known)
             if token is not None:  # a table that is only declared remains so
                 directories.put_new(catalog.at(target), RESERVED, token)
             check = partial(_check_copy, hidden, known, token, doing)
             edit = manifest_pylance.apply(catalog.manifest, change_of_move(table, new, target), check)
-    except StorageFailure:
+    except errors.StorageFailure:
         raise  # the row may have been switched
-    except LanceSparkError:
+    except errors.LanceSparkError:
         erase_table(catalog, target)
         raise
     directories.remove(catalog.at(target), INCOMPLETE)
@@ -315,14 +305,14 @@ def _copied(catalog: Catalog, source: str, target: str, known: Stamps) -> Stamps
     for _ in range(_PASSES):
         try:
             files = copy_new_files(catalog.root, source, target, frozenset(known))
-        except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will detect
-            continue
+        except errors.NotFound:
+            continue  # a writer's temporary file; or the table is being dropped, which the commit will detect
         if any(_is_version(path) and files.get(path, stamp) != stamp for path, stamp in known.items()):
-            raise Conflict(f"'{source}' was dropped and created again during the copy.", hint="Run it again.")
+            raise errors.Conflict(f"'{source}' was dropped and created again during the copy.", hint="Run it again.")
         if files.keys() - MARKERS <= known.keys():
             return files
         known = files
-    raise Conflict(f"'{source}' was written to, or deleted, during the copy.", hint="Run it again later.")
+    raise errors.Conflict(f"'{source}' was written to, or deleted, during the copy.", hint="Run it again later.")
 
 
 def _is_version(path: str) -> bool:
@@ -337,14 +327,9 @@ def _check_copy(hidden: Hidden, known: Stamps, token: bytes | None, doing: str) 
     """
     hidden.check(doing)
     if directories.content_of(hidden.location, RESERVED) != token:
-        raise refusal(Conflict, doing, "another process withdrew it, or created it again", hint="Run it again.")
+        raise refusal(errors.Conflict, doing, "another process withdrew it, or created it again", hint="Run it again.")
     if token is None and not known.keys() - MARKERS:
-        raise refusal(NotFound, doing, f"its directory '{hidden.directory}' has no files")
-
-
-def _check_mine(table: FoundTable, hidden: Hidden, doing: str) -> None:
-    if table.entry is None and (not hidden.mine or hidden.is_alone()):
-        raise refusal(NotFound, doing, "another process dropped or renamed it meanwhile")
+        raise refusal(errors.NotFound, doing, f"its directory '{hidden.directory}' has no files")
 
 
 def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str | None:
@@ -368,7 +353,7 @@ def check_movable(catalog: Catalog, source: str, doing: str) -> None:
     branches = refs.list_ref_names(location, BRANCHES)
     if branches or files.list_names(location, "tree") or _names_itself(location):
         raise refusal(
-            Refused,
+            errors.Refused,
             doing,
             "its branches refer to its files by their current location, and renaming a table in the root moves it",
             hint=hints.of(
@@ -449,7 +434,7 @@ def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
     need_manifest(catalog, doing)
     table = find_table(catalog, source, doing)
     if target == source:
-        raise refusal(AlreadyExists, doing, "it already has that name")
+        raise refusal(errors.AlreadyExists, doing, "it already has that name")
     check_no_table(catalog, target, doing)
     moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
     directory = hashed_directory(target, 0)  # a placeholder: the real one is chosen when the files are copied
@@ -469,7 +454,7 @@ def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
 
 def _change(table: FoundTable, target: Identifier) -> RenameTable:
     if table.path is None:
-        raise CorruptData(f"The row of table '{table.identifier}' in the catalog has no location.")
+        raise errors.CorruptData(f"The row of table '{table.identifier}' in the catalog has no location.")
     check_inside(table.path)
     return RenameTable(table.identifier, target, table.path, table.path)
 
@@ -527,7 +512,7 @@ def plan_orphans(
     Without a ``__manifest`` no row can name anything, so only remainders are found.
     """
     if older_than < timedelta(0):
-        raise InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
+        raise errors.InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
     orphans = find_orphans(catalog)
     kinds = {UNFINISHED, REMAINDER, DATASET} if datasets else {UNFINISHED, REMAINDER}
     due = [orphan for orphan in orphans if orphan.kind in kinds and orphan.newest <= now - older_than]
@@ -542,7 +527,7 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
     named = named_directories(catalog)
     unnamed = [directory for directory in directories if directory not in named]
     candidates = [directory for directory in unnamed if hashed_id(directory) or v1_name(directory)]
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(files.THREADS) as pool:
         looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
     return [
         orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind in (REMAINDER, INTERRUPTED))
@@ -590,7 +575,7 @@ def collect_orphans(plan: OrphanPlan) -> Collected:
             continue
         try:
             erase_table(plan.catalog, orphan.directory)
-        except LanceSparkError as problem:
+        except errors.LanceSparkError as problem:
             failed.append((orphan.directory, problem.message))
         else:
             deleted.append(orphan.directory)

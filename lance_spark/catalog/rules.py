@@ -75,7 +75,7 @@ Name = str | Sequence[str] | Identifier
 
 def identify_table(name: Name) -> Identifier:
     """The table that a name means. Raises InvalidName, with the broken rule, for an invalid table name."""
-    identifier = _identify(name)
+    identifier = split_name(name)
     _rule(not identifier.is_root, TABLE, "", "it cannot be empty")
     _check_parts(identifier, TABLE)
     return identifier
@@ -83,7 +83,7 @@ def identify_table(name: Name) -> Identifier:
 
 def identify_namespace(name: Name) -> Identifier:
     """The namespace that a name means; the root for an empty one. Raises InvalidName."""
-    identifier = _identify(name)
+    identifier = split_name(name)
     _check_parts(identifier, NAMESPACE)
     return identifier
 
@@ -122,10 +122,6 @@ def from_object_id(object_id: str) -> Identifier:
 
 def split_name(name: Name) -> Identifier:
     """The parts of a name, unchecked: the last one may still contain a ref."""
-    return _identify(name)
-
-
-def _identify(name: Name) -> Identifier:
     if isinstance(name, Identifier):
         return name
     if isinstance(name, str):
@@ -347,7 +343,6 @@ def _properties(properties: Mapping[str, str]) -> Grid:
 
 
 # --- A catalog as a card
-# Pure.
 
 SHOWN = 20
 """How many names of each kind are shown."""

@@ -9,18 +9,9 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from lance_spark.catalog import rules
 from lance_spark.catalog.entry_rules import check_properties, refusal
 from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
-from lance_spark.catalog.rules import (
-    TABLE,
-    Catalog,
-    Declaration,
-    Identifier,
-    Name,
-    TableInfo,
-    check_new,
-    identify_table,
-)
 from lance_spark.catalog.tables import alter_table, confirm, declare_table, withdraw
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.table_options import WriteOptions
@@ -157,11 +148,11 @@ Way = Literal["create", "replace", "create or replace"]
 class StagedTable:
     """A table that is about to be created or replaced."""
 
-    catalog: Catalog
-    identifier: Identifier
+    catalog: rules.Catalog
+    identifier: rules.Identifier
     location: DatasetLocation
     """Where a write puts its rows, in mode overwrite."""
-    declaration: Declaration | None = None
+    declaration: rules.Declaration | None = None
     """The name that was taken; None for an existing table."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -171,13 +162,15 @@ class StagedTable:
         return self.declaration is not None
 
 
-def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] | None = None) -> StagedTable:
+def begin(
+    catalog: rules.Catalog, name: rules.Name, way: Way, properties: Mapping[str, str] | None = None
+) -> StagedTable:
     """Take the name of a new table, or find the one to replace.
 
     Raises InvalidName, InvalidOption, AlreadyExists for ``create``, NotFound for ``replace`` and for a missing
     namespace, Conflict if another process creates it at the same time, Refused for anything V1 cannot store.
     """
-    identifier = identify_table(name)
+    identifier = rules.identify_table(name)
     given = check_properties(properties)
     doing = f"{way} table '{identifier}'"
     if given:
@@ -189,7 +182,7 @@ def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] 
         except NotFound:
             if way == "replace":
                 raise
-    check_new(identifier, TABLE)
+    rules.check_new(identifier, rules.TABLE)
     try:
         declaration = declare_table(catalog, identifier, given)
     except AlreadyExists as taken:
@@ -199,7 +192,7 @@ def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] 
     return StagedTable(catalog, identifier, declaration.location, declaration, given)
 
 
-def commit(staged: StagedTable) -> TableInfo:
+def commit(staged: StagedTable) -> rules.TableInfo:
     """Called after the rows were committed; returns the table as it is. A replaced table gets its new properties now.
 
     Raises Conflict for a new table that another process dropped or renamed meanwhile; then nothing is left behind.

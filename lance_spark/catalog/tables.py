@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
-from lance_spark.catalog import directories, manifest_pylance
+from lance_spark import errors
+from lance_spark.catalog import directories, lookup, manifest_pylance
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -31,21 +32,6 @@ from lance_spark.catalog.entry_rules import (
     read_mark,
     refusal,
     v1_directory,
-)
-from lance_spark.catalog.lookup import (
-    FoundTable,
-    being_taken,
-    catalog_of,
-    check_no_directory,
-    describe,
-    describe_namespace,
-    describe_table,
-    find_table,
-    located,
-    look_again,
-    need_manifest,
-    new_table,
-    table_exists,
 )
 from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
@@ -68,16 +54,6 @@ from lance_spark.catalog.rules import (
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.table_options import WriteOptions
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    CorruptData,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import NamedTable
@@ -107,7 +83,7 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
     Elsewhere it is ``<hash>_<id>``. Changes nothing. Raises InvalidName, AlreadyExists (also for a namespace of that
     name), NotFound for a missing namespace.
     """
-    new = new_table(catalog, name, properties, "create")
+    new = lookup.new_table(catalog, name, properties, "create")
     if catalog.reads_directories and new.identifier.in_root:
         change = AddTable(new.identifier, v1_directory(new.identifier), new.properties)
         _check_directory(catalog, change)
@@ -134,14 +110,14 @@ def _declare_by_name(plan: TablePlan) -> Declaration:
     catalog, change, token = plan.catalog, plan.change, uuid.uuid4().hex
     _check_directory(catalog, change)
     if not directories.put_new(plan.location, RESERVED, token.encode()):
-        raise refusal(AlreadyExists, change.doing, "another process is creating it right now")
+        raise refusal(errors.AlreadyExists, change.doing, "another process is creating it right now")
     declaration = Declaration(change.identifier, plan.location, change.location, token)
     if catalog.reads_manifest:
         try:
             manifest_pylance.apply(catalog.manifest, change)
-        except StorageFailure:
+        except errors.StorageFailure:
             raise  # the row may have been written
-        except LanceSparkError:
+        except errors.LanceSparkError:
             _take_back(catalog, declaration)
             raise
         _check_still_mine(catalog, declaration, change)
@@ -155,11 +131,11 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
     removed = True
     try:
         manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
-    except NotFound:
+    except errors.NotFound:
         removed = False
     # Any other holder of the marker lost to this row, which is gone now.
     _take_back(catalog, declaration, any_holder=removed)
-    raise refusal(Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
+    raise refusal(errors.Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
 
 
 def _is_held(declaration: Declaration) -> bool:
@@ -171,13 +147,13 @@ def _check_directory(catalog: Catalog, change: AddTable) -> None:
     state = look_at(catalog.root, change.location)
     if state.deregistered:
         raise refusal(
-            AlreadyExists,
+            errors.AlreadyExists,
             change.doing,
             "a table of that name is deregistered, or is being dropped",
             hint="Register it again, or drop it.",
         )
     if state.has_files:
-        raise refusal(AlreadyExists, change.doing, "a table of that name already exists")
+        raise refusal(errors.AlreadyExists, change.doing, "a table of that name already exists")
 
 
 def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = False) -> None:
@@ -201,11 +177,11 @@ def _declare_hashed(plan: TablePlan) -> Declaration:
     declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
     try:
         mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
-    except LanceSparkError:
+    except errors.LanceSparkError:
         manifest_pylance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
         raise
     if not mine:
-        raise refusal(AlreadyExists, plan.change.doing, "this plan was already executed")
+        raise refusal(errors.AlreadyExists, plan.change.doing, "this plan was already executed")
     return declaration
 
 
@@ -224,7 +200,7 @@ def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
         return True
     try:
         shared = _withdraw_by_name(catalog, declaration) if by_name else _remove_row(catalog, declaration)
-    except (NotFound, Conflict):
+    except (errors.NotFound, errors.Conflict):
         return False
     if not shared:
         erase_table(catalog, declaration.path)
@@ -262,7 +238,7 @@ def confirm(catalog: Catalog, declaration: Declaration) -> None:
     if holder is None and (not named or not catalog.reads_manifest):
         _erase_remainder(catalog, declaration)
     raise refusal(
-        Conflict,
+        errors.Conflict,
         f"create table '{identifier}'",
         "another process dropped, renamed or deregistered it during the write",
         hint="Run it again.",
@@ -287,7 +263,7 @@ class DeregisterPlan:
     """A table that can be deregistered, given the catalog's current state."""
 
     catalog: Catalog
-    table: FoundTable
+    table: lookup.FoundTable
 
     @property
     def removed(self) -> Removed:
@@ -298,7 +274,7 @@ class DeregisterPlan:
 def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
     """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
-    return DeregisterPlan(catalog, find_table(catalog, identifier, f"deregister table '{identifier}'"))
+    return DeregisterPlan(catalog, lookup.find_table(catalog, identifier, f"deregister table '{identifier}'"))
 
 
 def deregister(plan: DeregisterPlan) -> Removed:
@@ -322,18 +298,18 @@ def deregister_table(catalog: Catalog, name: Name) -> Removed:
     return deregister(plan_deregistration(catalog, name))
 
 
-def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str) -> None:
+def _deregister_directory(catalog: Catalog, table: lookup.FoundTable, directory: str) -> None:
     """The mark comes first: without it, removing the row would leave the table visible as a directory."""
     change = RemoveTable(table.identifier, directory, "deregister")
     doing, hidden = change.doing, hide(catalog, directory, "deregister")
     with shown_again_on_failure(hidden, table.entry is not None):
-        table = look_again(catalog, table, doing)
+        table = lookup.look_again(catalog, table, doing)
     with shown_again_on_failure(hidden, table.entry is not None):
         if table.entry is not None:
             manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
             hidden.keep()  # the mark of a process that tried to drop it would get it collected
         elif not hidden.mine or hidden.is_alone():
-            raise refusal(NotFound, doing, "another process dropped or deregistered it meanwhile")
+            raise refusal(errors.NotFound, doing, "another process dropped or deregistered it meanwhile")
 
 
 @dataclass(frozen=True)
@@ -354,7 +330,7 @@ def plan_registration(
     InvalidName, InvalidOption for a directory outside the catalog, NotFound if there is no table, AlreadyExists for
     a name or a directory that is taken.
     """
-    new = new_table(catalog, name, properties, "register")
+    new = lookup.new_table(catalog, name, properties, "register")
     choose = _unmarked_directory if catalog.reads_manifest else _marked_directory
     change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
     _staying(catalog, change.location, new.doing)
@@ -369,19 +345,19 @@ def register(plan: Registration) -> TableInfo:
     if not catalog.reads_manifest:  # in V1 a table has the name of its directory
         _marked_directory(catalog, change.identifier, None, doing)
         directories.remove(catalog.at(change.location), DEREGISTERED)
-        return describe(catalog, FoundTable(change.identifier, change.location, None))
+        return lookup.describe(catalog, lookup.FoundTable(change.identifier, change.location, None))
     _staying(catalog, change.location, doing)
     manifest_pylance.apply(catalog.manifest, change)
     try:  # another process may have dropped it, or begun to, before the row existed
         _check_table(catalog, change.location, doing)
         mark = _staying(catalog, change.location, doing)
-    except NotFound:
-        with suppress(NotFound, Conflict):
+    except errors.NotFound:
+        with suppress(errors.NotFound, errors.Conflict):
             manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
         raise
     if mark is not None and is_named(catalog, change.location):  # not if a process has deregistered it since
         directories.remove_if(catalog.at(change.location), DEREGISTERED, mark)
-    return describe(catalog, FoundTable(change.identifier, change.location, change.entry))
+    return lookup.describe(catalog, lookup.FoundTable(change.identifier, change.location, change.entry))
 
 
 def register_table(
@@ -396,8 +372,8 @@ def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str 
     path = _guessed(catalog, identifier, doing) if location is None else _inside(catalog, location, doing)
     _check_table(catalog, path, doing)
     rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
-    if path != v1_directory(identifier) and not check_no_directory(catalog, rows, identifier):
-        raise refusal(AlreadyExists, doing, "a table of that name already exists")
+    if path != v1_directory(identifier) and not lookup.check_no_directory(catalog, rows, identifier):
+        raise refusal(errors.AlreadyExists, doing, "a table of that name already exists")
     return path
 
 
@@ -405,12 +381,12 @@ def _marked_directory(catalog: Catalog, identifier: Identifier, location: str | 
     """The directory of a table of V1 that is deregistered."""
     path = v1_directory(identifier)
     if location is not None and _inside(catalog, location, doing) != path:
-        raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory must be '{path}'")
+        raise refusal(errors.InvalidOption, doing, f"in a catalog of directories (V1) its directory must be '{path}'")
     state = look_at(catalog.root, path)
     if state.is_table:
-        raise refusal(AlreadyExists, doing, "it is already registered")
+        raise refusal(errors.AlreadyExists, doing, "it is already registered")
     if not state.deregistered:
-        raise refusal(NotFound, doing, f"there is no table at '{path}'")
+        raise refusal(errors.NotFound, doing, f"there is no table at '{path}'")
     return path
 
 
@@ -418,7 +394,7 @@ def _staying(catalog: Catalog, path: str, doing: str) -> bytes | None:
     """The mark in a directory. Raises NotFound if a process is about to delete it: its row would point to nothing."""
     mark = directories.content_of(catalog.at(path), DEREGISTERED)
     if is_leaving(read_mark(mark)):
-        raise being_taken(doing)
+        raise lookup.being_taken(doing)
     return mark
 
 
@@ -428,14 +404,14 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
     if "://" in location or location.startswith(("/", "file:")):
         whole = locate(location, catalog.root.storage_options).uri
         if not whole.startswith(f"{catalog.uri}/"):
-            raise refusal(InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
+            raise refusal(errors.InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
         path = whole[len(catalog.uri) + 1 :]
         path = path if catalog.root.is_local else unquote(path)
     try:
         check_inside(path)
-    except CorruptData:
+    except errors.CorruptData:
         raise refusal(
-            InvalidOption,
+            errors.InvalidOption,
             doing,
             f"'{location}' is not a path below the catalog",
             hint="Give the table's directory, relative to the catalog's root.",
@@ -446,7 +422,9 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
 def _check_table(catalog: Catalog, path: str, doing: str) -> None:
     names = files.list_names(catalog.at(path), "")
     if RESERVED not in names and VERSIONS not in names:
-        raise refusal(NotFound, doing, f"there is no table at '{path}'", hint="Give the directory of a Lance dataset.")
+        raise refusal(
+            errors.NotFound, doing, f"there is no table at '{path}'", hint="Give the directory of a Lance dataset."
+        )
 
 
 def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
@@ -459,8 +437,10 @@ def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
     if len(free) == 1:
         return free[0]
     if not free:
-        raise refusal(NotFound, doing, "no directory has a matching name", hint="Give the table's location.")
-    raise refusal(InvalidOption, doing, f"{len(free)} directories match", hint=f"Give one: {', '.join(sorted(free))}.")
+        raise refusal(errors.NotFound, doing, "no directory has a matching name", hint="Give the table's location.")
+    raise refusal(
+        errors.InvalidOption, doing, f"{len(free)} directories match", hint=f"Give one: {', '.join(sorted(free))}."
+    )
 
 
 # --- Writing a table of a catalog
@@ -473,20 +453,20 @@ class TableClaim:
 
     catalog: Catalog
     location: DatasetLocation
-    table: TablePlan | FoundTable
+    table: TablePlan | lookup.FoundTable
     must_be_new: bool
     held: Declaration | None = None
     """None until the name is taken."""
 
     def take(self) -> TableClaim | None:
         """Declare the table, unless it is declared. None for a declared one that could be another of the same name."""
-        if isinstance(self.table, FoundTable):
+        if isinstance(self.table, lookup.FoundTable):
             held = self._joined(self.table)
             return None if held is None else replace(self, held=held)
         with _taken_in_between(self.catalog, self.table.identifier, self.must_be_new):
             return replace(self, held=declare(self.table))
 
-    def _joined(self, table: FoundTable) -> Declaration | None:
+    def _joined(self, table: lookup.FoundTable) -> Declaration | None:
         holder = directories.content_of(self.location, RESERVED)
         if holder is None or table.path is None or (table.entry is None and self.catalog.reads_manifest):
             return None
@@ -508,18 +488,18 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
 
     Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
     """
-    catalog, identifier = catalog_of(table), identify_table(table.name)
+    catalog, identifier = lookup.catalog_of(table), identify_table(table.name)
     try:
-        known = find_table(catalog, identifier, f"write table '{identifier}'")
-    except NotFound as missing:
+        known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
+    except errors.NotFound as missing:
         if options.branch is not None:
-            raise NotFound(
+            raise errors.NotFound(
                 missing.message, hint=missing.hint or "Write the table first; a new one has only main."
             ) from None
         with _taken_in_between(catalog, identifier, options.create_table):
             plan = plan_table(catalog, identifier)
         return TableClaim(catalog, plan.location, plan, options.create_table)
-    location = located(catalog, known)
+    location = lookup.located(catalog, known)
     if options.create_table:
         raise _exists(identifier, location)
     return TableClaim(catalog, location, known, must_be_new=False)
@@ -530,17 +510,17 @@ def _taken_in_between(catalog: Catalog, identifier: Identifier, must_be_new: boo
     """For a write that accepts any table, one that another process has just created is a conflict: run it again."""
     try:
         yield
-    except AlreadyExists as taken:
-        if not must_be_new and table_exists(catalog, identifier):
-            raise Conflict(taken.message, hint="Run it again: it will write to that table.") from None
+    except errors.AlreadyExists as taken:
+        if not must_be_new and lookup.table_exists(catalog, identifier):
+            raise errors.Conflict(taken.message, hint="Run it again: it will write to that table.") from None
         raise
 
 
-def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkError:
+def _exists(identifier: Identifier, location: DatasetLocation) -> errors.LanceSparkError:
     hint = "Use the mode append or overwrite."
     if not files.list_names(location, VERSIONS):
         hint = "It has no data: a job is writing it, or was killed at it. Append to it, or drop it."
-    return refusal(AlreadyExists, f"create table '{identifier}'", "a table of that name already exists", hint)
+    return refusal(errors.AlreadyExists, f"create table '{identifier}'", "a table of that name already exists", hint)
 
 
 # --- Properties of tables and namespaces
@@ -569,13 +549,13 @@ def plan_alteration(
     """
     identifier = identify_table(name) if kind == TABLE else identify_namespace(name)
     change = AlterProperties(identifier, kind, check_properties(put), names_of(unset))
-    need_manifest(catalog, change.doing)
+    lookup.need_manifest(catalog, change.doing)
     if kind != TABLE:
-        return Alteration(catalog, change, describe_namespace(catalog, identifier).properties)
-    entry = find_table(catalog, identifier, change.doing).entry
+        return Alteration(catalog, change, lookup.describe_namespace(catalog, identifier).properties)
+    entry = lookup.find_table(catalog, identifier, change.doing).entry
     if entry is None:
         raise refusal(
-            Refused, change.doing, "a directory has no properties", hint="Register it, or migrate the catalog."
+            errors.Refused, change.doing, "a directory has no properties", hint="Register it, or migrate the catalog."
         )
     return Alteration(catalog, change, entry.properties)
 
@@ -594,7 +574,7 @@ def alter_table(
 ) -> TableInfo:
     """Plan and alter; returns the resulting table."""
     alter(plan_alteration(catalog, TABLE, name, put, unset))
-    return describe_table(catalog, name)
+    return lookup.describe_table(catalog, name)
 
 
 def alter_namespace(
@@ -602,4 +582,4 @@ def alter_namespace(
 ) -> NamespaceInfo:
     """Plan and alter; returns the resulting namespace."""
     alter(plan_alteration(catalog, NAMESPACE, name, put, unset))
-    return describe_namespace(catalog, name)
+    return lookup.describe_namespace(catalog, name)

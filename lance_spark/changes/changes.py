@@ -16,28 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark import hints
+from lance_spark.changes import rules
 from lance_spark.changes.image_rules import changes, pair, unpaired, updates
 from lance_spark.changes.pylance import came_rows, gone_rows, rewritten_rows
-from lance_spark.changes.rules import (
-    DELETE,
-    FEED_FIELDS,
-    INSERT,
-    Commit,
-    FeedColumns,
-    FeedOptions,
-    FeedPath,
-    FeedPlan,
-    FeedReading,
-    Piece,
-    StepReader,
-    VersionPieces,
-    arrange,
-    at_or_before,
-    begins_copy,
-    changes_no_rows,
-    in_tasks,
-    path_between,
-)
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, newest_at
 from lance_spark.engine.local import Frame, Runner
@@ -50,17 +31,10 @@ from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import Deletions, Snapshot
 from lance_spark.scan.pylance import blob_columns, read_deletions, schema_of
 from lance_spark.storage import refs
+from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import list_versions, pin_version
 from lance_spark.storage.files import THREADS, each
 from lance_spark.storage.resolving import resolve_expression
-from lance_spark.storage.versions import (
-    contents_of,
-    find_manifest,
-    read_contents,
-    snapshot_of,
-    transaction_of,
-    version_numbers,
-)
 
 Point = int | str | datetime
 """A version: its number on the branch, a ref (tag, branch, ``branch@7``), or a moment, for the last version at it."""
@@ -93,7 +67,7 @@ def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedV
         raise InvalidOption(
             f"{point!r} is not a version.", hint="Give a number from 1, a tag, a branch, 'branch@7' or a datetime."
         )
-    pin = at_or_before(PinnedVersion(at.branch, point), _branches(location, at.branch))
+    pin = rules.at_or_before(PinnedVersion(at.branch, point), _branches(location, at.branch))
     return pin_version(location, pin.branch, pin.version)
 
 
@@ -119,47 +93,47 @@ def _branches(location: DatasetLocation, branch: str | None) -> Mapping[str, Bra
     return {} if branch is None else refs.read_branches(location).branches
 
 
-def plan_changes(location: DatasetLocation, ends: FeedEnds, options: FeedOptions) -> FeedPlan:
+def plan_changes(location: DatasetLocation, ends: FeedEnds, options: rules.FeedOptions) -> rules.FeedPlan:
     """Which fragments to read, and for what; reads no row.
 
     The path from the last common version of both ends to ``until`` is reported version by version. What ``since`` has
     beyond the common version is reverted in one step, labeled with the common version. Raises NotFound for a version
     or a column that is gone, Refused, InvalidOption and CorruptData.
     """
-    path = path_between(ends.since, ends.until, refs.read_branches(location).branches)
+    path = rules.path_between(ends.since, ends.until, refs.read_branches(location).branches)
     versions = VersionsOfPath(location, path)
-    end = read_contents(location, ends.until)
+    end = stored_versions.read_contents(location, ends.until)
     columns = feed_columns(location, ends.until, end, options)
-    walk = _FeedWalk(versions, StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
+    walk = _FeedWalk(versions, rules.StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
     onwards = [*walk.forward()]
     told = [walk.back(), *reversed(onwards)]
     below = versions.common.contents.next_row_id if path.back and path.forward and options.net else None
-    return arrange(FeedReading(location, columns, options, walk.stable and not columns.key, below), told)
+    return rules.arrange(rules.FeedReading(location, columns, options, walk.stable and not columns.key, below), told)
 
 
 class _FeedWalk:
     """Walks through versions; ``stable`` is whether all of them have stable row ids."""
 
-    def __init__(self, versions: VersionsOfPath, steps: StepReader, stable: bool) -> None:
+    def __init__(self, versions: VersionsOfPath, steps: rules.StepReader, stable: bool) -> None:
         self.stable = stable
         self._versions = versions
         self._steps = steps
 
-    def forward(self) -> Iterator[VersionPieces]:
+    def forward(self) -> Iterator[rules.VersionPieces]:
         """The changes of each version after the common one, newest first."""
         for step in self._seen(forward=True):
             commit = commit_of(step.after, step.after.pin.branch)
             yield self._steps.forward(step.before, step.after, commit, step.transaction)
 
-    def back(self) -> VersionPieces:
+    def back(self) -> rules.VersionPieces:
         """One step that reverts everything after the common version."""
         if not self._versions.path.back:
-            return VersionPieces(())
+            return rules.VersionPieces(())
         commit = commit_of(self._versions.common, self._versions.path.common.branch)
         steps = self._seen(forward=False)
         found = [self._steps.back(step.before, step.after, commit, step.transaction).pieces for step in steps]
         pieces = tuple(piece for each in found for piece in each)
-        return VersionPieces(pieces, net=sum(map(bool, found)) > 1)
+        return rules.VersionPieces(pieces, net=sum(map(bool, found)) > 1)
 
     def _seen(self, forward: bool) -> Iterator[FeedStep]:
         for step in self._versions.steps(forward):
@@ -167,13 +141,15 @@ class _FeedWalk:
             yield step
 
 
-def commit_of(snapshot: Snapshot, branch: str | None) -> Commit:
+def commit_of(snapshot: Snapshot, branch: str | None) -> rules.Commit:
     """The fields of a version that a feed shows."""
     head = snapshot.contents.head
-    return Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
+    return rules.Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
 
 
-def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents, options: FeedOptions) -> FeedColumns:
+def feed_columns(
+    location: DatasetLocation, until: PinnedVersion, end: Contents, options: rules.FeedOptions
+) -> rules.FeedColumns:
     """The columns to read. Of blobs only the size is read, which reveals most of their changes."""
     schema, blobs = schema_of(location, until), blob_columns(location, until)
     chosen = [name for name in schema.names if name not in blobs] if options.columns is None else list(options.columns)
@@ -186,7 +162,7 @@ def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents,
                 f"Column '{name}' holds blobs, which the change feed does not show.",
                 hint="Leave it out, and read the blobs of the changed rows by their key.",
             )
-    taken = {field.name for field in FEED_FIELDS}
+    taken = {field.name for field in rules.FEED_FIELDS}
     clash = next((name for name in chosen if name.lower() in taken), None)
     if clash is not None:
         raise InvalidOption(f"The change feed has its own column '{clash}'.", hint="Leave it out with columns=[...].")
@@ -194,21 +170,24 @@ def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents,
     sizes = [] if options.columns is not None else [name for name in schema.names if name in blobs]
     fields = [schema.field(name).with_nullable(True) for name in (*chosen, *hidden)]
     fields += [pa.field(name, pa.int64()) for name in sizes]
-    return FeedColumns(pa.schema(fields), len(chosen), tuple(key), frozenset(sizes))
+    return rules.FeedColumns(pa.schema(fields), len(chosen), tuple(key), frozenset(sizes))
 
 
-def feed_frame(runner: Runner, plan: FeedPlan) -> Frame:
+def feed_frame(runner: Runner, plan: rules.FeedPlan) -> Frame:
     """The changes, as a frame of the runner; its columns are those of ``plan.reading.columns.rows``."""
     reading = plan.reading
     columns = reading.columns
     frames = []
     if plan.direct or not plan.to_pair:
         read = partial(direct_changes, reading)
-        frames.append(runner.flat_map("read changes", in_tasks(plan.direct), read, columns.rows))
+        frames.append(runner.flat_map("read changes", rules.in_tasks(plan.direct), read, columns.rows))
     if plan.to_pair:
         sides = tuple(
             runner.flat_map(
-                stage, in_tasks(pieces), partial(rows_to_pair, reading, plan.unrecognizable, old), columns.unpaired
+                stage,
+                rules.in_tasks(pieces),
+                partial(rows_to_pair, reading, plan.unrecognizable, old),
+                columns.unpaired,
             )
             for stage, old, pieces in (
                 ("read what went", True, [piece for piece in plan.to_pair if piece.deletes or piece.rewritten]),
@@ -221,10 +200,10 @@ def feed_frame(runner: Runner, plan: FeedPlan) -> Frame:
     return runner.union(frames)
 
 
-def direct_changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+def direct_changes(reading: rules.FeedReading, pieces: Sequence[rules.Piece]) -> Iterator[pa.RecordBatch]:
     """The changes of pieces whose rows need no comparison with others."""
     for piece in pieces:
-        for kind, rows in ((DELETE, gone_rows(reading, piece)), (INSERT, came_rows(reading, piece))):
+        for kind, rows in ((rules.DELETE, gone_rows(reading, piece)), (rules.INSERT, came_rows(reading, piece))):
             for batch in rows:
                 yield changes(batch, kind, piece.commit, reading.columns)
         for before, after in rewritten_rows(reading, piece):
@@ -232,7 +211,7 @@ def direct_changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa
 
 
 def rows_to_pair(
-    reading: FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[Piece]
+    reading: rules.FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[rules.Piece]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one side, with the hashes that pair them with rows of the other side."""
     for piece in pieces:
@@ -266,7 +245,7 @@ class _ReadVersion(NamedTuple):
 class VersionsOfPath:
     """The versions on a path. At most two neighboring manifests are kept decoded."""
 
-    def __init__(self, location: DatasetLocation, path: FeedPath) -> None:
+    def __init__(self, location: DatasetLocation, path: rules.FeedPath) -> None:
         self.path = path
         self._location = location
 
@@ -293,7 +272,7 @@ class VersionsOfPath:
         last: _ReadVersion | None = None
         for here in self._versions(previous, span, newest_first):
             older, newer = (here, last) if newest_first else (last, here)
-            if older is not None and newer is not None and not changes_no_rows(newer.transaction):
+            if older is not None and newer is not None and not rules.changes_no_rows(newer.transaction):
                 known = {each.pin: known.get(each.pin) or self._snapshot(each) for each in (older, newer)}
                 yield FeedStep(known[older.pin], known[newer.pin], newer.transaction)
             last = here
@@ -309,7 +288,7 @@ class VersionsOfPath:
             if content is None:
                 raise self._gone(pin, span.until)
             found = self._found(pin, content)
-            if pin.version == span.until or not begins_copy(found.transaction):
+            if pin.version == span.until or not rules.begins_copy(found.transaction):
                 yield found
         if newest_first:
             yield self._first_of(begin, previous)
@@ -319,7 +298,7 @@ class VersionsOfPath:
         at_once = 2
         while numbers:
             pins = [PinnedVersion(branch, number) for number in numbers[:at_once]]
-            contents = each(self._location, partial(find_manifest, self._location), pins)
+            contents = each(self._location, partial(stored_versions.find_manifest, self._location), pins)
             yield from zip(pins, contents, strict=True)
             numbers = numbers[at_once:]
             at_once = max(1, min(THREADS, _HELD // max(len(content or b" ") for content in contents)))
@@ -327,21 +306,21 @@ class VersionsOfPath:
     def _first_of(self, *pins: PinnedVersion) -> _ReadVersion:
         """The first existing version among several copies of the same one."""
         for pin in pins:
-            content = find_manifest(self._location, pin)
+            content = stored_versions.find_manifest(self._location, pin)
             if content is not None:
                 return self._found(pin, content)
         raise self._gone(pins[-1], pins[-1].version)
 
     def _found(self, pin: PinnedVersion, content: bytes) -> _ReadVersion:
-        return _ReadVersion(pin, content, transaction_of(self._location, pin.branch, content))
+        return _ReadVersion(pin, content, stored_versions.transaction_of(self._location, pin.branch, content))
 
     def _snapshot(self, found: _ReadVersion) -> Snapshot:
-        contents: Contents = contents_of(self._location, found.pin, found.content)
+        contents: Contents = stored_versions.contents_of(self._location, found.pin, found.content)
         stamped = PinnedVersion(found.pin.branch, found.pin.version, contents.head.timestamp_ns)
-        return snapshot_of(self._location, stamped, contents)
+        return stored_versions.snapshot_of(self._location, stamped, contents)
 
     def _gone(self, pin: PinnedVersion, until: int) -> NotFound:
-        known = {*version_numbers(self._location, pin.branch)}
+        known = {*stored_versions.version_numbers(self._location, pin.branch)}
         oldest = until
         while oldest - 1 in known:
             oldest -= 1

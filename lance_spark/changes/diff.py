@@ -16,45 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.changes.diff_rules import (
-    ADDED,
-    BLOBS_BY_SIZE,
-    CHANGED,
-    DELETED,
-    NOT_COMPARED,
-    ColumnValues,
-    Diff,
-    FragmentCounts,
-    RowCounts,
-    RowExample,
-)
+from lance_spark.changes import diff_rules
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.format import operations
 from lance_spark.format.contents import Contents, Fragment, decode_contents
-from lance_spark.format.operations import (
-    FragmentChanges,
-    FragmentPair,
-    common_columns,
-    common_fields,
-    compare_columns,
-    key_columns,
-    match,
-    stat,
-    top_level,
-)
 from lance_spark.format.row_values import ADDRESS, HASHED, RowChanges, compare_hashed, hashed
 from lance_spark.scan import pylance
-from lance_spark.scan.pylance import (
-    ROW_ID,
-    UPDATED,
-    FragmentRows,
-    RowSource,
-    blob_columns,
-    count_rows,
-    deleted_offsets,
-    read_rows,
-    stored_schema,
-)
 from lance_spark.storage import refs, versions
 from lance_spark.storage.files import THREADS
 from lance_spark.storage.versions import has_version, read_manifest
@@ -67,7 +35,7 @@ def diff(
     rows: bool = False,
     limit: int = 20,
     counts_only: bool = False,
-) -> Diff:
+) -> diff_rules.Diff:
     """The differences from version ``a`` to version ``b``; with ``rows``, by comparing the rows that may differ.
 
     ``counts_only`` trusts the numbers in the manifests: a deletion file is read only if both versions delete rows of
@@ -75,17 +43,17 @@ def diff(
     exist.
     """
     sides = _read(location, a, b)
-    changes = match(sides.before, sides.after)
+    changes = operations.match(sides.before, sides.after)
     deletions = [_Deletions(sides, pair, counts_only) for pair in changes.changed if not pair.deletes_alike]
     row_changes = _RowChanges(sides, changes, deletions)
     counts, shown, notes = row_changes.compared(limit) if rows else row_changes.counted()
-    return Diff(
+    return diff_rules.Diff(
         before=a,
         after=b,
-        columns=compare_columns(sides.before.fields, sides.after.fields),
+        columns=operations.compare_columns(sides.before.fields, sides.after.fields),
         rows=counts,
-        stat=replace(stat(changes), rows_added=counts.added, rows_removed=counts.deleted),
-        fragments=FragmentCounts(
+        stat=replace(operations.stat(changes), rows_added=counts.added, rows_removed=counts.deleted),
+        fragments=diff_rules.FragmentCounts(
             same=sides.after.fragment_count - len(changes.added) - len(changes.changed),
             added=len(changes.added),
             removed=len(changes.removed),
@@ -124,7 +92,7 @@ class _Deletions:
     """Rows of one pair of fragments that are deleted in one version only."""
 
     sides: ComparedVersions
-    pair: FragmentPair
+    pair: operations.FragmentPair
     trusted: bool
     """Whether the manifest's record of a deletion file suffices."""
 
@@ -156,7 +124,7 @@ class _Deletions:
     def _offsets(self) -> tuple[pa.Array, pa.Array]:
         sides, pair = self.sides, self.pair
         old, new = (
-            deleted_offsets(sides.location, versions.snapshot_of(sides.location, pin, contents), fragment)
+            pylance.deleted_offsets(sides.location, versions.snapshot_of(sides.location, pin, contents), fragment)
             for pin, contents, fragment in ((sides.a, sides.before, pair.before), (sides.b, sides.after, pair.after))
         )
         return _without(new, old), _without(old, new)
@@ -172,33 +140,35 @@ def _without(offsets: pa.Array, others: pa.Array) -> pa.Array:
     return offsets.filter(pc.invert(pc.is_in(offsets, value_set=others)))
 
 
-def _values(sides: ComparedVersions, pairs: Iterable[FragmentPair]) -> tuple[ColumnValues, ...]:
+def _values(sides: ComparedVersions, pairs: Iterable[operations.FragmentPair]) -> tuple[diff_rules.ColumnValues, ...]:
     """Columns that both versions have and whose values were rewritten in place."""
-    known = common_fields(sides.before.fields, sides.after.fields)
+    known = operations.common_fields(sides.before.fields, sides.after.fields)
     fragments: Counter[str] = Counter()
     rows: Counter[str] = Counter()
     for pair in pairs:
-        for column in top_level(sides.after.fields, pair.replaced_fields(known)):
+        for column in operations.top_level(sides.after.fields, pair.replaced_fields(known)):
             fragments[column] += 1
             rows[column] += pair.after.rows
-    return tuple(ColumnValues(column, fragments[column], rows[column]) for column in sorted(fragments))
+    return tuple(diff_rules.ColumnValues(column, fragments[column], rows[column]) for column in sorted(fragments))
 
 
 class _RowChanges:
     """The changes of the rows."""
 
-    def __init__(self, sides: ComparedVersions, changes: FragmentChanges, deletions: Sequence[_Deletions]) -> None:
+    def __init__(
+        self, sides: ComparedVersions, changes: operations.FragmentChanges, deletions: Sequence[_Deletions]
+    ) -> None:
         self._sides = sides
         self._changes = changes
         self._deletions = deletions
-        known = common_fields(sides.before.fields, sides.after.fields)
+        known = operations.common_fields(sides.before.fields, sides.after.fields)
         self._rewritten = [
             pair
             for pair in changes.changed
             if pair.replaced_fields(known) or pair.before.has_overlays or pair.after.has_overlays
         ]
 
-    def counted(self) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
+    def counted(self) -> tuple[diff_rules.RowCounts, tuple[diff_rules.RowExample, ...], tuple[str, ...]]:
         """From fragments and deletion files, without reading rows."""
         _read_files(each for each in self._deletions if each.needs_files)
         counts = [each.counts for each in self._deletions]
@@ -211,23 +181,23 @@ class _RowChanges:
             _read_files(self._deletions)
         changed = compare_ids(self._source(True, ()), self._source(False, ()), identity) if identity.row_ids else None
         if changed is None:
-            return self._counts(added, deleted, None), (), (NOT_COMPARED,)
+            return self._counts(added, deleted, None), (), (diff_rules.NOT_COMPARED,)
         # Comparing ids does not reveal values that were written in place.
         count = None if self._rewritten else len(changed.changed_before)
         return self._counts(len(changed.added), len(changed.deleted), count), (), ()
 
-    def compared(self, limit: int) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
+    def compared(self, limit: int) -> tuple[diff_rules.RowCounts, tuple[diff_rules.RowExample, ...], tuple[str, ...]]:
         """From the rows that may differ."""
         sides = self._sides
-        names = common_columns(sides.before.fields, sides.after.fields)
-        blobs = blob_columns(sides.location, sides.a) | blob_columns(sides.location, sides.b)
+        names = operations.common_columns(sides.before.fields, sides.after.fields)
+        blobs = pylance.blob_columns(sides.location, sides.a) | pylance.blob_columns(sides.location, sides.b)
         _read_files(self._deletions)
         before, after = self._source(True, self._rewritten), self._source(False, self._rewritten)
         identity = self._identity()
         row_changes = compare_rows(before, after, names, identity, blobs)
         pairs_only = not self._changes.added and not self._changes.removed and not self._deletions
         known = identity.is_known or pairs_only or not (len(row_changes.added) and len(row_changes.deleted))
-        counts = RowCounts(
+        counts = diff_rules.RowCounts(
             added=len(row_changes.added),
             deleted=len(row_changes.deleted),
             changed=len(row_changes.changed_before) if known else None,
@@ -243,25 +213,25 @@ class _RowChanges:
             column.name for column in self._sides.after.fields if column.parent_id == -1 and column.name not in compared
         ]
         notes = [f"Values of {', '.join(left_out)} are not compared: the columns differ."] if left_out else []
-        return (*notes, BLOBS_BY_SIZE) if blobs & compared else tuple(notes)
+        return (*notes, diff_rules.BLOBS_BY_SIZE) if blobs & compared else tuple(notes)
 
-    def _counts(self, added: int, deleted: int, changed: int | None) -> RowCounts:
+    def _counts(self, added: int, deleted: int, changed: int | None) -> diff_rules.RowCounts:
         before = self._total(self._sides.a, self._sides.before)
         after = self._total(self._sides.b, self._sides.after)
-        return RowCounts(added, deleted, changed, before, after, compared=False)
+        return diff_rules.RowCounts(added, deleted, changed, before, after, compared=False)
 
-    def _source(self, old: bool, whole: Iterable[FragmentPair]) -> RowSource:
+    def _source(self, old: bool, whole: Iterable[operations.FragmentPair]) -> pylance.RowSource:
         """The rows of one side that may not be on the other. ``whole`` are pairs to read with all their rows."""
         sides, changes = self._sides, self._changes
-        rows = [FragmentRows(fragment.id) for fragment in (changes.removed if old else changes.added)]
+        rows = [pylance.FragmentRows(fragment.id) for fragment in (changes.removed if old else changes.added)]
         pairs = list(whole)
-        rows += [FragmentRows((pair.before if old else pair.after).id) for pair in pairs]
+        rows += [pylance.FragmentRows((pair.before if old else pair.after).id) for pair in pairs]
         read = {id(pair) for pair in pairs}
         for each in self._deletions:
             if id(each.pair) not in read:
                 fragment = each.pair.before if old else each.pair.after
-                rows.append(FragmentRows(fragment.id, each.deleted if old else each.undeleted))
-        return RowSource(sides.location, sides.a if old else sides.b, tuple(rows))
+                rows.append(pylance.FragmentRows(fragment.id, each.deleted if old else each.undeleted))
+        return pylance.RowSource(sides.location, sides.a if old else sides.b, tuple(rows))
 
     def _identity(self) -> Identity:
         sides = self._sides
@@ -276,7 +246,7 @@ class _RowChanges:
     def _total(self, pin: PinnedVersion, contents: Contents) -> int:
         if contents.counts_rows:
             return sum(fragment.rows for fragment in contents.fragments())
-        return count_rows(self._sides.location, pin)
+        return pylance.count_rows(self._sides.location, pin)
 
 
 # --- Comparing the rows of two versions, batch by batch, with examples
@@ -320,9 +290,9 @@ def identity_of(
         fork = _fork(location, a, b)
         if fork is not None:
             return Identity(row_ids=True, below=fork.next_row_id, fork_version=fork.head.version, places=places)
-    keys = set(key_columns(old.fields)) & set(key_columns(new.fields))
-    both = tuple(names for names in common_columns(old.fields, new.fields) if names[1] in keys)
-    return Identity(key=both if len(both) == len(key_columns(new.fields)) else (), places=places)
+    keys = set(operations.key_columns(old.fields)) & set(operations.key_columns(new.fields))
+    both = tuple(names for names in operations.common_columns(old.fields, new.fields) if names[1] in keys)
+    return Identity(key=both if len(both) == len(operations.key_columns(new.fields)) else (), places=places)
 
 
 def _fork(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Contents | None:
@@ -344,7 +314,7 @@ def _fork(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Cont
     return decode_contents(read_manifest(location, fork))
 
 
-def compare_ids(before: RowSource, after: RowSource, identity: Identity) -> RowChanges | None:
+def compare_ids(before: pylance.RowSource, after: pylance.RowSource, identity: Identity) -> RowChanges | None:
     """Which rows were added, deleted and changed, from their ids and the version of their last update; reads no value.
 
     None without stable row ids.
@@ -353,32 +323,36 @@ def compare_ids(before: RowSource, after: RowSource, identity: Identity) -> RowC
         return None
     sides = []
     for number, source in enumerate((before, after)):
-        batches = [_by_id(batch, identity, number) for batch in read_rows(source, [UPDATED, ROW_ID])]
+        batches = [
+            _by_id(batch, identity, number) for batch in pylance.read_rows(source, [pylance.UPDATED, pylance.ROW_ID])
+        ]
         sides.append(pa.Table.from_batches(batches, HASHED))
     return compare_hashed(*sides)
 
 
 def _by_id(batch: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBatch:
-    updated = pc.fill_null(batch.column(UPDATED).cast(pa.int64()), 0)
+    updated = pc.fill_null(batch.column(pylance.UPDATED).cast(pa.int64()), 0)
     if identity.fork_version is not None:
         late = pc.greater(updated, identity.fork_version)
         updated = pc.if_else(late, pc.add(updated, _UNKNOWN_TO_OTHERS + side * 2**61), updated)
-    wide = pa.record_batch([updated, batch.column(ROW_ID), batch.column(ADDRESS)], names=[UPDATED, ROW_ID, ADDRESS])
-    return _trusted(hashed(wide, [UPDATED, ROW_ID], [ROW_ID]), batch, identity)
+    wide = pa.record_batch(
+        [updated, batch.column(pylance.ROW_ID), batch.column(ADDRESS)], names=[pylance.UPDATED, pylance.ROW_ID, ADDRESS]
+    )
+    return _trusted(hashed(wide, [pylance.UPDATED, pylance.ROW_ID], [pylance.ROW_ID]), batch, identity)
 
 
 def _trusted(rows: pa.RecordBatch, batch: pa.RecordBatch, identity: Identity) -> pa.RecordBatch:
     """The identities, without those that two branches gave to different rows."""
     if identity.below is None:
         return rows
-    mine = pc.greater_equal(batch.column(ROW_ID).cast(pa.uint64()), pa.scalar(identity.below, pa.uint64()))
+    mine = pc.greater_equal(batch.column(pylance.ROW_ID).cast(pa.uint64()), pa.scalar(identity.below, pa.uint64()))
     known = pc.if_else(mine, pa.scalar(None, pa.uint64()), rows.column("identity"))
     return pa.record_batch([rows.column("content"), known, rows.column("address")], schema=HASHED)
 
 
 def compare_rows(
-    before: RowSource,
-    after: RowSource,
+    before: pylance.RowSource,
+    after: pylance.RowSource,
     names: Sequence[tuple[str, str]],
     identity: Identity,
     blobs: Collection[str] = (),
@@ -387,10 +361,10 @@ def compare_rows(
     sides = []
     for side, source in enumerate((before, after)):
         content = [pair[side] for pair in names]
-        key = [ROW_ID] if identity.row_ids else [pair[side] for pair in identity.key]
+        key = [pylance.ROW_ID] if identity.row_ids else [pair[side] for pair in identity.key]
         columns = [*content, *key]
         batches = []
-        for batch in read_rows(source, list(dict.fromkeys(columns))):
+        for batch in pylance.read_rows(source, list(dict.fromkeys(columns))):
             rows = hashed(batch, content, key, tuple(blobs))
             if identity.row_ids:
                 rows = _trusted(rows, batch, identity)
@@ -412,31 +386,32 @@ def _placed(rows: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBat
     return pa.record_batch([rows.column("content"), place, rows.column("address")], schema=HASHED)
 
 
-def examples(before: RowSource, after: RowSource, changes: RowChanges, limit: int) -> tuple[RowExample, ...]:
+def examples(
+    before: pylance.RowSource, after: pylance.RowSource, changes: RowChanges, limit: int
+) -> tuple[diff_rules.RowExample, ...]:
     """Up to ``limit`` rows of each kind, with all their columns."""
     deleted, added = changes.deleted[:limit].to_pylist(), changes.added[:limit].to_pylist()
     old, new = changes.changed_before[:limit].to_pylist(), changes.changed_after[:limit].to_pylist()
     earlier, later = _at(before, [*deleted, *old]), _at(after, [*added, *new])
     return (
-        *(RowExample(DELETED, before=earlier[address]) for address in deleted),
-        *(RowExample(ADDED, after=later[address]) for address in added),
-        *(RowExample(CHANGED, earlier[one], later[other]) for one, other in zip(old, new, strict=True)),
+        *(diff_rules.RowExample(diff_rules.DELETED, before=earlier[address]) for address in deleted),
+        *(diff_rules.RowExample(diff_rules.ADDED, after=later[address]) for address in added),
+        *(
+            diff_rules.RowExample(diff_rules.CHANGED, earlier[one], later[other])
+            for one, other in zip(old, new, strict=True)
+        ),
     )
 
 
-def _at(source: RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]]:
+def _at(source: pylance.RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Rows by address."""
     offsets: dict[int, list[int]] = {}
     for address in addresses:
         offsets.setdefault(address >> _OFFSET_BITS, []).append(address & (2**_OFFSET_BITS - 1))
     if not offsets:
         return {}
-    parts = tuple(FragmentRows(number, pa.array(places, pa.uint32())) for number, places in offsets.items())
-    selected = RowSource(source.location, source.pin, parts)
-    rows = [row for batch in read_rows(selected, _column_names(source)) for row in batch.to_pylist()]
+    parts = tuple(pylance.FragmentRows(number, pa.array(places, pa.uint32())) for number, places in offsets.items())
+    selected = pylance.RowSource(source.location, source.pin, parts)
+    names = list(pylance.stored_schema(source.location, source.pin).names)
+    rows = [row for batch in pylance.read_rows(selected, names) for row in batch.to_pylist()]
     return {row.pop(ADDRESS): row for row in rows}
-
-
-def _column_names(source: RowSource) -> list[str]:
-    """All columns of the version."""
-    return list(stored_schema(source.location, source.pin).names)

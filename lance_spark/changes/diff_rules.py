@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import Recorded
 from lance_spark.format.operations import ColumnChange, Stat
 
 ADDED, DELETED, CHANGED = "added", "deleted", "changed"
@@ -19,7 +20,7 @@ BLOBS_BY_SIZE = "Blobs are compared by their size and URI, not by their bytes."
 
 
 @dataclass(frozen=True)
-class RowCounts:
+class RowCounts(Recorded):
     """How many rows differ."""
 
     added: int
@@ -33,13 +34,9 @@ class RowCounts:
     compared: bool
     """Whether the rows themselves were compared, or only fragments and deletion files."""
 
-    def as_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class FragmentCounts:
+class FragmentCounts(Recorded):
     """How many fragments are the same, only in one version, or in both with other deletions or columns."""
 
     same: int
@@ -47,13 +44,9 @@ class FragmentCounts:
     removed: int
     changed: int
 
-    def as_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class ColumnValues:
+class ColumnValues(Recorded):
     """A column whose values were rewritten in place."""
 
     column: str
@@ -61,13 +54,9 @@ class ColumnValues:
     rows: int
     """Rows of those fragments: an upper bound of the values that differ."""
 
-    def as_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class RowExample:
+class RowExample(Recorded):
     """One row that differs."""
 
     kind: str
@@ -77,12 +66,12 @@ class RowExample:
     after: Mapping[str, Any] | None = None
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON."""
+        """As JSON; values that JSON cannot represent become text."""
         return {"kind": self.kind, "before": plain_row(self.before), "after": plain_row(self.after)}
 
 
 @dataclass(frozen=True)
-class Diff:
+class Diff(Recorded):
     """The differences from one version to another."""
 
     before: PinnedVersion
@@ -101,20 +90,6 @@ class Diff:
         counts = (self.rows.added, self.rows.deleted, self.rows.changed or 0)
         seen = not self.rows.compared and bool(self.values)
         return not (self.columns or any(counts) or seen)
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON; values that JSON cannot represent become text."""
-        return {
-            "before": str(self.before),
-            "after": str(self.after),
-            "columns": [change.as_record() for change in self.columns],
-            "rows": self.rows.as_record(),
-            "stat": self.stat.as_record(),
-            "fragments": self.fragments.as_record(),
-            "values": [values.as_record() for values in self.values],
-            "examples": [example.as_record() for example in self.examples],
-            "notes": list(self.notes),
-        }
 
 
 def plain_row(row: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -56,7 +56,7 @@ def rewritten_rows(reading: FeedReading, piece: Piece) -> Iterator[tuple[pa.Reco
 def _one_sided(reading: FeedReading, side: Side, other: Side | None) -> Iterator[pa.RecordBatch]:
     """Rows of a side that the other side deletes or does not contain."""
     if other is None:
-        yield from _scanned(reading, side)
+        yield from (_conformed(reading, side, batch) for batch in _batches(reading, side) if batch.num_rows)
         return
     mine, theirs = (read_deletions(reading.location, each.pin, each.deletions) for each in (side, other))
     yield from _selected(reading, side, np.setdiff1d(theirs.to_numpy(), mine.to_numpy()))
@@ -69,13 +69,6 @@ def _hashes(reading: FeedReading, side: Side, places: Sequence[int]) -> tuple[Of
         offsets.append(_offsets(batch))
         hashes.append(hash_values(_conformed(reading, side, batch, places), reading.columns, places))
     return np.concatenate(offsets), np.concatenate(hashes)
-
-
-def _scanned(reading: FeedReading, side: Side) -> Iterator[pa.RecordBatch]:
-    """All live rows of a fragment."""
-    for batch in _batches(reading, side):
-        if batch.num_rows:
-            yield _conformed(reading, side, batch)
 
 
 def _selected(reading: FeedReading, side: Side, offsets: Offsets) -> Iterator[pa.RecordBatch]:

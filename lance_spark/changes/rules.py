@@ -382,9 +382,11 @@ class StepReader:
         return self._track
 
 
-def whole_pieces(snapshot: Snapshot, commit: Commit, columns: ColumnTrack) -> Iterator[Piece]:
-    """All fragments of a version, as if it had added them."""
-    for fragment in snapshot.contents.fragments():
+def whole_pieces(
+    snapshot: Snapshot, commit: Commit, columns: ColumnTrack, fragments: Iterable[Fragment] | None = None
+) -> Iterator[Piece]:
+    """All fragments of a version, or some, as those that it added."""
+    for fragment in snapshot.contents.fragments() if fragments is None else fragments:
         side = Side(snapshot.pin, fragment.id, snapshot.deletions_of(fragment), columns.names)
         size = _size(fragment, columns.fields)
         yield Piece(commit, None, side, deletes=False, size=size, rows=fragment.rows)
@@ -395,38 +397,21 @@ def replaces_all(by: Transaction | None) -> bool:
     return by is not None and by.operation == _REPLACES_ALL
 
 
+@dataclass(frozen=True)
 class _Step:
-    def __init__(
-        self,
-        before: Snapshot,
-        after: Snapshot,
-        commit: Commit,
-        old: ColumnTrack,
-        new: ColumnTrack,
-    ) -> None:
-        self._before, self._after, self._commit, self._old, self._new = before, after, commit, old, new
+    before: Snapshot
+    after: Snapshot
+    commit: Commit
+    old: ColumnTrack
+    new: ColumnTrack
 
     def pieces(self, rows_may_return: bool) -> Iterator[Piece]:
         # A dropped column stays in its files, and in the records of the fragments.
-        changes = match(self._before.contents, self._after.contents, every=self._old.ids != self._new.ids)
+        changes = match(self.before.contents, self.after.contents, every=self.old.ids != self.new.ids)
         for fragment in changes.removed:
-            yield Piece(
-                self._commit,
-                self._side(fragment, old=True),
-                None,
-                inserts=False,
-                size=_size(fragment, self._old.fields),
-                rows=fragment.rows,
-            )
-        for fragment in changes.added:
-            yield Piece(
-                self._commit,
-                None,
-                self._side(fragment, old=False),
-                deletes=False,
-                size=_size(fragment, self._new.fields),
-                rows=fragment.rows,
-            )
+            size = _size(fragment, self.old.fields)
+            yield Piece(self.commit, self._side(fragment, old=True), None, inserts=False, size=size, rows=fragment.rows)
+        yield from whole_pieces(self.after, self.commit, self.new, changes.added)
         for pair in changes.changed:
             piece = self._changed(pair, rows_may_return)
             if piece.deletes or piece.inserts or piece.rewritten:
@@ -437,11 +422,11 @@ class _Step:
         rewritten = tuple(self._rewritten(pair))
         deletes = not pair.deletes_alike and after.deletion is not None
         inserts = not pair.deletes_alike and before.deletion is not None and rows_may_return
-        whole = _size(before, self._old.fields) + _size(after, self._new.fields)
+        whole = _size(before, self.old.fields) + _size(after, self.new.fields)
         gone = abs(before.rows - after.rows)
         part = whole if rewritten else whole * min(1.0, gone / max(1, before.physical_rows))
         return Piece(
-            self._commit,
+            self.commit,
             self._side(before, old=True),
             self._side(after, old=False),
             rewritten,
@@ -454,12 +439,12 @@ class _Step:
     def _rewritten(self, pair: FragmentPair) -> Iterator[int]:
         """Columns of the feed that lie in different files, or under different overlays."""
         overlaid = pair.before.has_overlays or pair.after.has_overlays
-        for place, (old, new) in enumerate(zip(self._old.fields, self._new.fields, strict=True)):
+        for place, (old, new) in enumerate(zip(self.old.fields, self.new.fields, strict=True)):
             if overlaid or _files(pair.before, old) != _files(pair.after, new):
                 yield place
 
     def _side(self, fragment: Fragment, old: bool) -> Side:
-        snapshot, names = (self._before, self._old.names) if old else (self._after, self._new.names)
+        snapshot, names = (self.before, self.old.names) if old else (self.after, self.new.names)
         return Side(snapshot.pin, fragment.id, snapshot.deletions_of(fragment), names)
 
 
@@ -475,7 +460,6 @@ def _size(fragment: Fragment, fields: Sequence[frozenset[int]]) -> int:
 
 
 # --- Dividing pieces among tasks, by bytes to read
-# Pure.
 
 TASK_BYTES = 32 * 2**20
 """Approximate bytes that one task reads. A fragment is never divided."""

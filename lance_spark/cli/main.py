@@ -16,7 +16,7 @@ from lance_spark.core.location import is_uri
 from lance_spark.core.options import storage_from
 from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
-from lance_spark.storage.resolving import located
+from lance_spark.storage.datasets import locate_typed
 
 # --- Words of git without a verb in ``lance-git``
 # A dataset has no index and no uncommitted files: every write is a version at once. So ``commit``, the first word that
@@ -85,7 +85,7 @@ class _Place(click.Path):
         if not is_uri(value):
             return super().convert(value, param, ctx)
         check_uri(value)
-        location = located(value)
+        location = locate_typed(value)
         return super().convert(location.uri, param, ctx) if location.is_local else value
 
 

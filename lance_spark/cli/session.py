@@ -18,8 +18,9 @@ from lance_spark.core.refs import MAIN, SETTINGS, TAG_SETTINGS, Lifetime, Pinned
 from lance_spark.core.workspace import OpenWorkspace, PlainDataset, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.storage.commits import ORIGIN, check_own, known_remotes
-from lance_spark.storage.resolving import all_refs, dataset_at, located, resolve_expression
-from lance_spark.workspace.workspace import find_here
+from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.refs import read_refs
+from lance_spark.storage.resolving import dataset_at, find_here, resolve_expression
 
 if TYPE_CHECKING:
     from lance_spark.remotes.fetch import Remote
@@ -74,7 +75,7 @@ class Session(CommandCall):
     @property
     def how_to_init(self) -> str:
         """The start of a sentence: the command that creates a workspace for a dataset without one."""
-        plain = located(self._here_uri if self.dataset is None else self.dataset).uri
+        plain = locate_typed(self._here_uri if self.dataset is None else self.dataset).uri
         if not self.moved and plain == os.path.realpath(os.curdir):
             return "lance-git init . creates a workspace here"
         return f"lance-git init {shlex.quote(plain)} creates a workspace for it"
@@ -224,7 +225,7 @@ def find_remote(session: Session, typed: str | None) -> Remote:
 def known_here(session: Session) -> Mapping[str, str]:
     """URIs of the remotes by name: the workspace's or, without one, those that branches of the dataset follow."""
     if not session.has_workspace:
-        return known_remotes(all_refs(session.location))
+        return known_remotes(read_refs(session.location))
     return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
 
 
@@ -241,7 +242,7 @@ def _default(session: Session, known: Mapping[str, str]) -> str:
 def _absent(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
     if not known:
         return NotFound(f"There is no remote '{name}'.", hint=_how_to_add(session))
-    branches = all_refs(session.location).branches
+    branches = read_refs(session.location).branches
     if name == MAIN or any(branch in branches for branch in (name, *(f"{remote}/{name}" for remote in known))):
         first = ORIGIN if ORIGIN in known else min(known)
         return NotFound(f"There is no remote '{name}', only a branch.", hint=f"Name the remote first: {first} {name}.")

@@ -6,33 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lance_spark import hints
-from lance_spark.clones import pylance
+from lance_spark.clones import pylance, rules
 from lance_spark.clones.pylance import Head, canonical, list_sizes, read_head
-from lance_spark.clones.rules import (
-    ABSENT,
-    FOREIGN,
-    INCOMPLETE,
-    MISPLACED,
-    OK,
-    OLD,
-    RELATIVE,
-    UNCLEAR,
-    UNREACHABLE,
-    UNUSED,
-    BaseState,
-    BaseUse,
-    Needed,
-    Relocated,
-    Relocation,
-    Repair,
-    directories,
-    former_roots,
-    index_files,
-    likely_places,
-    missing,
-    moved,
-    repair_of,
-)
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
@@ -46,7 +21,7 @@ from lance_spark.survey.survey import recorded_clones
 
 def relocate(
     location: DatasetLocation, old: str | None = None, new: str | None = None, dry_run: bool = False
-) -> Relocation:
+) -> rules.Relocation:
     """Check every base path of the newest version of main and each branch; repair those that lead to an old place.
 
     A base path is repaired if this dataset has every file read from it, at the same place below its root and in the
@@ -62,7 +37,7 @@ def relocate(
     places = BasePathResolver(location, move)
     heads = [read_head(location, branch) for branch in (None, *sorted(table.branches))]
     states = {head.pin.branch: places.look(head) for head in heads}
-    former = former_roots(location.uri, (base for branch in states.values() for base in branch))
+    former = rules.former_roots(location.uri, (base for branch in states.values() for base in branch))
     states = {head.pin.branch: places.look_again(head, states[head.pin.branch], former) for head in heads}
     if move is not None:
         _check_named(move, (base for branch in states.values() for base in branch))
@@ -75,7 +50,7 @@ def relocate(
     )
     bases = tuple(base for branch in states.values() for base in branch)
     former |= set() if move is None else {move.old}
-    return Relocation(location.uri, bases, done, tuple(_notes(location, former, bases)), dry_run)
+    return rules.Relocation(location.uri, bases, done, tuple(_notes(location, former, bases)), dry_run)
 
 
 def trace_of(table: RefTable, head: Head) -> Trace:
@@ -97,7 +72,7 @@ def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move |
     return move
 
 
-def _check_named(move: Move, states: Iterable[BaseState]) -> None:
+def _check_named(move: Move, states: Iterable[rules.BaseState]) -> None:
     """Raise unless a branch reads from the named place and its files are in the new place."""
     named = [base for base in states if (uri := canonical(base.path)) is not None and is_within(uri, move.old)]
     if not named:
@@ -105,7 +80,7 @@ def _check_named(move: Move, states: Iterable[BaseState]) -> None:
             f"No branch reads from {move.old}.", hint=hints.of("To see all base paths: ", hints.RELOCATE_DRY_RUN, ".")
         )
     for base in named:
-        if base.state == INCOMPLETE and base.target is not None:
+        if base.state == rules.INCOMPLETE and base.target is not None:
             few = "".join(f"\n  - {path}" for path in base.missing[:5])
             raise Refused(
                 f"'{base.branch or MAIN}' needs {len(base.missing)} files that are not in {base.target.uri}; "
@@ -119,20 +94,20 @@ class _BranchRepair:
     """A branch to repair."""
 
     head: Head
-    states: tuple[BaseState, ...]
+    states: tuple[rules.BaseState, ...]
     trace: Trace
 
 
 def _relocated(
     location: DatasetLocation, table: RefTable, places: BasePathResolver, work: _BranchRepair, dry_run: bool
-) -> Relocated:
+) -> rules.Relocated:
     """Repair a branch, unless it is a dry run; returns what was done."""
     moving = [base for base in work.states if base.moves]
     newest = work.head.pin
     older = pylance.versions_naming(location, newest, {base.path for base in moving}) if moving else []
     tags = [tag.name for tag in table.tags.values() if tag.branch == newest.branch and tag.version in older]
     broken = {uuid for base in moving for uuid in base.broken}
-    return Relocated(
+    return rules.Relocated(
         branch=newest.branch,
         before=newest.version,
         version=None if dry_run else _repair(location, places, work),
@@ -147,10 +122,10 @@ def _relocated(
 def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRepair) -> int:
     """Commit until nothing is left to repair; returns the newest version. Every single step leaves a sound branch."""
     branch = work.head.pin.branch
-    before: Repair | None = None
+    before: rules.Repair | None = None
     for _ in attempts():
         head, states = (work.head, work.states) if before is None else _newest(location, places, branch)
-        repair = repair_of(head.contents, head.uses, head.known, states)
+        repair = rules.repair_of(head.contents, head.uses, head.known, states)
         if not repair:
             return head.pin.version
         if repair == before:
@@ -159,19 +134,19 @@ def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRe
             _step(location, head, repair, work.trace)
             before = repair
         except Conflict:
-            before = Repair()
+            before = rules.Repair()
             places.forget()
     raise overtaken(branch, "it is not repaired")
 
 
 def _newest(
     location: DatasetLocation, places: BasePathResolver, branch: str | None
-) -> tuple[Head, tuple[BaseState, ...]]:
+) -> tuple[Head, tuple[rules.BaseState, ...]]:
     head = read_head(location, branch)
     return head, places.look(head)
 
 
-def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -> None:
+def _step(location: DatasetLocation, head: Head, repair: rules.Repair, trace: Trace) -> None:
     """One commit. Indexes come before fragments: while fragments name an old place, the next run recognizes it."""
     properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
     if repair.new_roots:
@@ -182,7 +157,7 @@ def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -
         pylance.repoint_fragments(location, head, repair, properties)
 
 
-def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[BaseState]) -> Iterator[str]:
+def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[rules.BaseState]) -> Iterator[str]:
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
@@ -221,19 +196,25 @@ class BasePathResolver:
         """Discard the cached listings."""
         self._listed.clear()
 
-    def look(self, head: Head) -> tuple[BaseState, ...]:
+    def look(self, head: Head) -> tuple[rules.BaseState, ...]:
         """Where every base path of a version leads."""
         return tuple(self._with_home(head, use) for use in head.uses.values())
 
-    def _with_home(self, head: Head, use: BaseUse) -> BaseState:
+    def _with_home(self, head: Head, use: rules.BaseUse) -> rules.BaseState:
         home = Root(self._location.branch_uri(head.pin.branch))
-        lying = [index.uuid for index in use.indexes if not self._missing(home, index_files(index, is_dataset=True))]
+        lying = [
+            index.uuid for index in use.indexes if not self._missing(home, rules.index_files(index, is_dataset=True))
+        ]
         base = replace(self._state(use.without(lying), _unused(head, use)), home=tuple(lying))
         if base.moves and base.target is not None and blob_columns(self._location, head.pin):
             base = self._with_blobs(use, base, base.target)
-        return replace(base, state=MISPLACED) if lying and base.state in (OK, FOREIGN, UNUSED) else base
+        return (
+            replace(base, state=rules.MISPLACED)
+            if lying and base.state in (rules.OK, rules.FOREIGN, rules.UNUSED)
+            else base
+        )
 
-    def _with_blobs(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
+    def _with_blobs(self, use: rules.BaseUse, base: rules.BaseState, root: Root) -> rules.BaseState:
         """Blobs lie next to data files, and no manifest names them: only the old place shows which ones existed."""
         old = canonical(use.path)
         try:
@@ -241,71 +222,73 @@ class BasePathResolver:
         except StorageFailure:
             return base  # after a move, the old place may no longer be reachable
         stems = {file.path.removesuffix(".lance") for file in use.files}
-        blobs = [Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
+        blobs = [rules.Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
         lost = self._missing(root, tuple(blobs)) if blobs else []
-        return replace(base, state=INCOMPLETE, missing=tuple(lost)) if lost else base
+        return replace(base, state=rules.INCOMPLETE, missing=tuple(lost)) if lost else base
 
-    def look_again(self, head: Head, states: tuple[BaseState, ...], former: Collection[str]) -> tuple[BaseState, ...]:
+    def look_again(
+        self, head: Head, states: tuple[rules.BaseState, ...], former: Collection[str]
+    ) -> tuple[rules.BaseState, ...]:
         """The states once former roots of this dataset are known: what is below such a root belongs to this dataset."""
         return tuple(self._again(head.uses[base.key], base, former) for base in states)
 
-    def _again(self, use: BaseUse, base: BaseState, former: Collection[str]) -> BaseState:
+    def _again(self, use: rules.BaseUse, base: rules.BaseState, former: Collection[str]) -> rules.BaseState:
         uri = canonical(use.path)
-        for old in former if uri is not None and base.state == FOREIGN else ():
-            place = moved(uri or "", old, self._location.uri)
+        for old in former if uri is not None and base.state == rules.FOREIGN else ():
+            place = rules.moved(uri or "", old, self._location.uri)
             if place is not None:
                 return self._verified(use, base, Root(place, use.is_dataset))
         return base
 
-    def _state(self, use: BaseUse, base: BaseState) -> BaseState:
+    def _state(self, use: rules.BaseUse, base: rules.BaseState) -> rules.BaseState:
         if not use.probes:
             return base
         uri = None if use.is_relative else canonical(use.path)
         if uri is not None and is_within(uri, self._location.uri):
-            return replace(base, state=self._look_at(uri, OK))
+            return replace(base, state=self._look_at(uri, rules.OK))
         if self._move is not None and uri is not None:
-            target = moved(uri, self._move.old, self._move.new)
+            target = rules.moved(uri, self._move.old, self._move.new)
             if target is not None:
-                return self._verified(use, replace(base, state=OLD), Root(target, use.is_dataset))
+                return self._verified(use, replace(base, state=rules.OLD), Root(target, use.is_dataset))
         here = self._counterpart(use, base)
         if here is not None:
             return here
         there = canonical(use.path)
-        return replace(base, state=UNREACHABLE if there is None else self._look_at(there, FOREIGN))
+        return replace(base, state=rules.UNREACHABLE if there is None else self._look_at(there, rules.FOREIGN))
 
-    def _counterpart(self, use: BaseUse, base: BaseState) -> BaseState | None:
+    def _counterpart(self, use: rules.BaseUse, base: rules.BaseState) -> rules.BaseState | None:
         """The place in this dataset that has the files; None if this dataset has none of them."""
         partly = None
-        for place in likely_places((not use.is_relative and canonical(use.path)) or use.path, use.is_dataset):
+        for place in rules.likely_places((not use.is_relative and canonical(use.path)) or use.path, use.is_dataset):
             root = Root(f"{self._location.uri}/{place}".rstrip("/"), use.is_dataset)
             if self._has_none(root, use):
                 continue
-            state = OLD if use.generated else UNCLEAR
-            here = self._verified(use, replace(base, state=RELATIVE if use.is_relative else state), root)
-            if here.state != INCOMPLETE:
+            state = rules.OLD if use.generated else rules.UNCLEAR
+            here = self._verified(use, replace(base, state=rules.RELATIVE if use.is_relative else state), root)
+            if here.state != rules.INCOMPLETE:
                 return here
             if partly is None or len(here.missing) < len(partly.missing):
                 partly = here
         return partly
 
-    def _verified(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
+    def _verified(self, use: rules.BaseUse, base: rules.BaseState, root: Root) -> rules.BaseState:
         """The state if every file is at the root; otherwise INCOMPLETE. A missing index is dropped."""
         lost = self._missing(root, use.probes)
         broken = {index.uuid for index in use.indexes if index.fragments is None}
-        broken |= {index.uuid for index in use.indexes if self._missing(root, index_files(index, use.is_dataset))}
-        state = INCOMPLETE if lost else base.state
+        broken |= {index.uuid for index in use.indexes if self._missing(root, rules.index_files(index, use.is_dataset))}
+        state = rules.INCOMPLETE if lost else base.state
         return replace(base, state=state, target=root, missing=tuple(lost), broken=tuple(sorted(broken)))
 
-    def _has_none(self, root: Root, use: BaseUse) -> bool:
+    def _has_none(self, root: Root, use: rules.BaseUse) -> bool:
         """Whether none of the files of one directory are in a place; one listing is enough to rule a place out."""
-        some = [file for file in use.probes if directories([file]) == directories(use.probes[:1])]
-        return len(missing(some, self._list(root.uri, directories(some)[0]))) == len(some)
+        some = [file for file in use.probes if rules.directories([file]) == rules.directories(use.probes[:1])]
+        return len(rules.missing(some, self._list(root.uri, rules.directories(some)[0]))) == len(some)
 
-    def _missing(self, root: Root, needed: tuple[Needed, ...]) -> list[str]:
+    def _missing(self, root: Root, needed: tuple[rules.Needed, ...]) -> list[str]:
         listed: dict[str, int | None] = {}
-        for directory in directories(needed):
+        for directory in rules.directories(needed):
             listed |= self._list(root.uri, directory)
-        return missing(needed, listed)
+        return rules.missing(needed, listed)
 
     def _list(self, uri: str, directory: str) -> Mapping[str, int | None]:
         if (uri, directory) not in self._listed:
@@ -317,18 +300,18 @@ class BasePathResolver:
         if uri not in self._there:
             try:
                 there = files.exists(locate(uri, self._location.storage_options))
-                self._there[uri] = if_there if there else ABSENT
+                self._there[uri] = if_there if there else rules.ABSENT
             except StorageFailure:
-                self._there[uri] = UNREACHABLE
+                self._there[uri] = rules.UNREACHABLE
         return self._there[uri]
 
 
-def _unused(head: Head, use: BaseUse) -> BaseState:
-    return BaseState(
+def _unused(head: Head, use: rules.BaseUse) -> rules.BaseState:
+    return rules.BaseState(
         branch=head.pin.branch,
         key=use.key,
         path=use.path,
-        state=UNUSED,
+        state=rules.UNUSED,
         files=len(use.files),
         indexes=tuple(sorted({index.name for index in use.indexes if not index.is_internal})),
     )

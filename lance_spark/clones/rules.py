@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lance_spark.core.layout import is_generated, stored_name
 from lance_spark.core.location import is_within
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import Card, Grid, Line, ShownInLines, counted, said_of_places, table_lines
+from lance_spark.core.show import Card, Grid, Line, Recorded, ShownInLines, counted, said_of_places, table_lines
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment, IndexRecord
 from lance_spark.format.manifest import BasePath
@@ -277,13 +277,12 @@ def _names_any(fragment: Fragment, bases: Collection[int]) -> bool:
 
 
 # --- Results of a relocation, as values, lines and cards
-# Pure.
 
 _NOTHING_ELSEWHERE = "No branch has a base path: nothing is read from anywhere else."
 
 
 @dataclass(frozen=True)
-class Relocated:
+class Relocated(Recorded):
     """What was, or would be, done to one branch."""
 
     branch: str | None
@@ -304,16 +303,9 @@ class Relocated:
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "branch": self.branch or MAIN,
-            "before": self.before,
-            "version": self.version,
-            "files": self.files,
-            "indexes": list(self.indexes),
-            "indexes_missing": list(self.dropped),
-            "older_versions": self.older,
-            "tags": list(self.tags),
-        }
+        names = {"dropped": "indexes_missing", "older": "older_versions"}
+        record = {names.get(name, name): value for name, value in super().as_record().items()}
+        return {**record, "branch": self.branch or MAIN}
 
     def told(self, dry_run: bool) -> str:
         """One sentence about what was, or would be, done."""

@@ -144,7 +144,6 @@ BOOKKEEPING = "bookkeeping"
 streams, which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
-KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
@@ -232,8 +231,6 @@ class Roots:
 
 
 # --- Ranges of keys that tasks list in parallel
-# Pure.
-#
 # A list of prefixes would miss files: data files have had three kinds of names, and users add their own. Ranges that
 # cover the whole key space miss none. A badly chosen cut costs only balance.
 

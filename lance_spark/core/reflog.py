@@ -165,7 +165,7 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
         if change.after is None:
             raise AlreadyExists(
                 f"Tag '{name}' was deleted at {change.before.target}, and created again at {_at(here)}.",
-                hint=hints.of("To move it there: ", _move(name, change.before.target), "."),
+                hint=hints.of("To move it there: ", hints.move_tag(name, *change.before.target.reference), "."),
             )
         if change.after.same(here):
             return change
@@ -177,10 +177,6 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
     raise NotFound(
         f"No record shows where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists the records.")
     )
-
-
-def _move(name: str, target: PinnedVersion) -> str:
-    return hints.move_tag(name, target.branch, target.version)
 
 
 def branch_to_restore(name: str, exists: bool, changes: Sequence[RefChange]) -> RefChange:

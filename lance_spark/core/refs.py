@@ -174,8 +174,6 @@ def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
 
 
 # --- Lifetime, owner and protection of a branch or tag, kept in the metadata of its ref file
-# Pure.
-#
 # pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (to move a tag or to replace metadata),
 # and drops all other unknown keys. So the settings are in that map. The default branch has no ref file, and pylance
 # creates none; main's settings are in a file of this package, see :func:`main_file`.
@@ -541,7 +539,8 @@ def parse_branch(name: str, content: bytes) -> Branch:
             parent_version=int(_either(entry, "parentVersion", "parent_version")),
             created_at=datetime.fromtimestamp(created, timezone.utc),
             metadata=dict(entry.get("metadata") or {}),
-            identity=_identity(entry.get("identifier")) or _made_identity(name, created),
+            # That of an older writer's branch must differ from main's, and must not change with the ref.
+            identity=_identity(entry.get("identifier")) or uuid5(NAMESPACE_OID, f"{created} {name}").hex,
         )
     except _UNEXPECTED as problem:
         raise _corrupt("branch", name, problem) from None
@@ -605,11 +604,6 @@ def _identity(identifier: Any) -> str:
     """
     version, unique = ((identifier or {}).get("version_mapping") or [[0, ""]])[-1]
     return str(unique) if version else ""
-
-
-def _made_identity(name: str, created: int) -> str:
-    """An identity for a branch of an older writer. It must differ from main's, and must not change with the ref."""
-    return uuid5(NAMESPACE_OID, f"{created} {name}").hex
 
 
 def _text_or_none(value: Any) -> str | None:

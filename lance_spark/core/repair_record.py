@@ -145,7 +145,6 @@ Step: TypeAlias = RestoreRef | Quarantine | MendIndexes | LeaveOut
 
 
 # --- The record of a repair, written before any change so that the repair can be undone
-# Pure.
 
 RECORD = "record.json"
 PROPERTY = "lance_spark.repair"

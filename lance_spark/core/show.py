@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from html import escape
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from lance_spark.errors import InvalidOption
 
@@ -101,7 +101,6 @@ def said_of_places(text: str) -> Line:
 
 
 # --- Moments from the numbers in clocks and manifests
-# Pure.
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -112,7 +111,6 @@ def moment_at(nanoseconds: int) -> datetime:
 
 
 # --- Spans of time: ``14d``, ``36h``
-# Pure.
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
@@ -139,7 +137,6 @@ def from_span(span: timedelta) -> str:
 
 
 # --- Suggestions for an unknown name
-# Pure.
 
 
 def meant(name: str, known: Iterable[str], lead: str = "There are") -> str:
@@ -189,7 +186,6 @@ def table_lines(
 
 
 # --- Progress of long work
-# Pure.
 
 
 @dataclass(frozen=True)
@@ -348,6 +344,25 @@ class Shown:
     def _repr_html_(self) -> str:
         """For notebooks."""
         return self._card().html()
+
+
+class Recorded:
+    """A dataclass with a JSON form: its fields, in their order."""
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values: moments in ISO 8601; refs, versions and the like as text."""
+        return {each.name: as_json(getattr(self, each.name)) for each in fields(cast("Any", self))}
+
+
+def as_json(value: object) -> Any:
+    """A field of a :class:`Recorded` value as JSON holds it."""
+    if isinstance(value, Recorded):
+        return value.as_record()
+    if isinstance(value, tuple):
+        return [as_json(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 class ShownInOneLine(Shown):

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +71,9 @@ def parse_workspace(text: str) -> Workspace:
         remotes={name: _remote(text, name, entry) for name, entry in remotes.items()},
         cloning=None if "cloning" not in document else _typed(text, "cloning", document["cloning"], str),
     )
-    with _Line(text, "dataset"):
+    with _line(text, "dataset"):
         check_uri(workspace.dataset)
-    with _Line(text, "branch"):
+    with _line(text, "branch"):
         if workspace.branch != MAIN:
             check_branch_name(workspace.branch)
     return workspace
@@ -181,12 +182,12 @@ def check_uri(uri: str) -> None:
 
 def _remote(text: str, name: str, entry: object) -> RemoteEntry:
     key = f"remotes.{name}"
-    with _Line(text, key):
+    with _line(text, key):
         check_remote_name(name)
     table = _typed(text, key, entry, dict)
     _check_keys(text, table, ("uri",), f"{key}.")
     uri = _typed(text, f"{key}.uri", table.get("uri"), str)
-    with _Line(text, f"{key}.uri"):
+    with _line(text, f"{key}.uri"):
         check_uri(uri)
     return RemoteEntry(name, uri)
 
@@ -233,18 +234,13 @@ def _typed(text: str, key: str, value: object, kind: type) -> Any:
     raise _problem(text, key, f"'{key}' is {plain!r}", f"It must be {expected}.")
 
 
-class _Line:
+@contextmanager
+def _line(text: str, key: str) -> Iterator[None]:
     """Prefixes errors raised inside with the line of a key."""
-
-    def __init__(self, text: str, key: str) -> None:
-        self._text, self._key = text, key
-
-    def __enter__(self) -> None:
-        """Does nothing."""
-
-    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
-        if isinstance(problem, LanceSparkError):
-            raise _problem(self._text, self._key, problem.message.rstrip("."), problem.hint) from None
+    try:
+        yield
+    except LanceSparkError as problem:
+        raise _problem(text, key, problem.message.rstrip("."), problem.hint) from None
 
 
 def _problem(text: str, key: str, message: str, hint: str | None) -> InvalidOption:

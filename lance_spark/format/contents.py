@@ -543,7 +543,7 @@ def decode_contents(content: bytes) -> Contents:
     indexes: tuple[IndexSegment, ...] = ()
     if whole.HasField("index_section"):
         section = section_span(content, whole.index_section, span)
-        indexes = tuple(_index(index) for index in parse("Indexes", content[section.start : section.end]).indices)
+        indexes = tuple(_index(index) for index in parse("IndexRecords", content[section.start : section.end]).indices)
     return Contents(head, whole, records, indexes)
 
 

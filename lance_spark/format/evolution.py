@@ -10,15 +10,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.types as pt
 
-from lance_spark.errors import (
-    AlreadyExists,
-    InvalidName,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    Refused,
-    SchemaMismatch,
-)
+from lance_spark import errors
 from lance_spark.format.schema import RULES, is_column_name, why_not
 
 COMMENT = "comment"
@@ -93,8 +85,6 @@ def new_field(change: AddColumn) -> pa.Field:
 
 
 # --- Planning changes: (columns, changes) -> steps and the new columns, or an error
-# Pure.
-#
 # Values are never touched: a new column is null in all rows, and a type can only become one that holds every value of
 # the old one.
 
@@ -161,7 +151,7 @@ def _apply(before: Evolution, change: ColumnChange) -> Evolution:
 def _add(before: Evolution, change: AddColumn) -> Evolution:
     _check_position(change.path, change.position, "add")
     if not change.nullable:
-        raise Refused(
+        raise errors.Refused(
             f"Cannot add column '{shown(change.path)}' as NOT NULL: existing rows have no value for it.",
             hint="Add it without NOT NULL.",
         )
@@ -174,14 +164,14 @@ def _add(before: Evolution, change: AddColumn) -> Evolution:
 def _drop(before: Evolution, change: DropColumn) -> Evolution:
     try:
         siblings, index = _find(before.schema, change.path, "drop")
-    except NotFound:
+    except errors.NotFound:
         if change.if_exists:
             return before
         raise
     rest = [*siblings[:index], *siblings[index + 1 :]]
     if not rest:
         what = "a table" if len(change.path) == 1 else f"'{shown(change.path[:-1])}'"
-        raise Refused(f"Cannot drop column '{shown(change.path)}': it is the last one of {what}.")
+        raise errors.Refused(f"Cannot drop column '{shown(change.path)}': it is the last one of {what}.")
     schema = _replaced(before.schema, change.path[:-1], rest)
     if len(change.path) > 1:
         return _with(before, change, schema)
@@ -223,7 +213,7 @@ def _alter(before: Evolution, change: AlterColumn) -> Evolution:
     if kind is not None:
         origin = before.origins.get(old.name) if len(change.path) == 1 else None
         if origin is None and len(change.path) > 1:
-            raise Refused(
+            raise errors.Refused(
                 f"Cannot change the type of '{shown(change.path)}': it is inside another column.",
                 hint="Add a column of the wider type, and write the values there.",
             )
@@ -240,7 +230,7 @@ def _new_type(change: AlterColumn, old: pa.Field) -> pa.DataType | None:
     why = why_not_widen(old.type, change.type)
     if why is None:
         return change.type
-    raise SchemaMismatch(
+    raise errors.SchemaMismatch(
         f"Column '{shown(change.path)}' cannot become {change.type} from {old.type}: {why}.",
         hint="An int can become bigint, a float double, a decimal one with more digits. For other types add a column.",
     )
@@ -251,7 +241,7 @@ def _new_nullable(change: AlterColumn, old: pa.Field) -> bool | None:
         return None
     if change.nullable:
         return True
-    raise Refused(
+    raise errors.Refused(
         f"Cannot set column '{shown(change.path)}' to NOT NULL: existing or concurrent rows may hold nulls.",
         hint="Only DROP NOT NULL is possible. Copy the table to a new one that has the column as NOT NULL.",
     )
@@ -272,7 +262,7 @@ def _with(before: Evolution, change: ColumnChange, schema: pa.Schema) -> Evoluti
 
 def _check_position(path: Path, position: str | None, verb: str) -> None:
     if position is not None:
-        raise Refused(
+        raise errors.Refused(
             f"Cannot {verb} column '{shown(path)}' {position}: columns of a Lance dataset keep their order.",
             hint="Leave FIRST or AFTER out, and name the columns in the desired order when reading.",
         )
@@ -282,11 +272,11 @@ def _check_free(path: Path, siblings: Sequence[pa.Field], own: str | None) -> No
     """Raise AlreadyExists if a name is taken: Spark ignores the case of names."""
     name = path[-1]
     if not is_column_name(name):
-        raise InvalidName(f"A Lance dataset cannot have a column '{name}'.", hint=f"{RULES}.")
+        raise errors.InvalidName(f"A Lance dataset cannot have a column '{name}'.", hint=f"{RULES}.")
     taken = [other.name for other in siblings if other.name != own and other.name.lower() == name.lower()]
     if taken:
         there = shown((*path[:-1], taken[0]))
-        raise AlreadyExists(
+        raise errors.AlreadyExists(
             f"Column '{there}' already exists.",
             hint=None if taken[0] == name else "Spark treats names that differ only in case as the same.",
         )
@@ -310,7 +300,7 @@ def _fields(schema: pa.Schema, path: Path, verb: str) -> list[pa.Field]:
         if found is None:
             raise _unknown(here, [other.name for other in fields], verb)
         if not pt.is_struct(found.type):
-            raise Refused(
+            raise errors.Refused(
                 f"Cannot {verb} a field inside column '{shown(here)}': it is {found.type}, not a struct.",
                 hint="Fields inside lists and maps cannot be changed.",
             )
@@ -333,14 +323,14 @@ def _replaced(schema: pa.Schema, path: Path, fields: Sequence[pa.Field]) -> pa.S
     return pa.schema(columns, metadata=schema.metadata)
 
 
-def _unknown(path: Path, names: Sequence[str], verb: str) -> LanceSparkError:
+def _unknown(path: Path, names: Sequence[str], verb: str) -> errors.LanceSparkError:
     if not path:
-        return InvalidOption(f"No column to {verb} was named.")
+        return errors.InvalidOption(f"No column to {verb} was named.")
     folded = [name for name in names if name.lower() == path[-1].lower()]
     near = folded or difflib.get_close_matches(path[-1], names, n=3, cutoff=0.5)
     listed = ", ".join(f"'{shown((*path[:-1], name))}'" for name in near or names[:5])
     hint = f"Did you mean {listed}?" if near else f"Columns: {listed}{' and more' if len(names) > 5 else ''}."
-    return NotFound(f"Cannot {verb} column '{shown(path)}': there is no such column.", hint=hint)
+    return errors.NotFound(f"Cannot {verb} column '{shown(path)}': there is no such column.", hint=hint)
 
 
 # --- Lossless changes of a stored column's type

@@ -186,15 +186,6 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         11: ("overlays", "bytes*"),
     },
     "OneFragment": {2: ("fragments", "WholeFragment*")},
-    "WholeIndex": {
-        1: ("uuid", "Uuid"),
-        2: ("fields", "int32#"),
-        3: ("name", "string"),
-        5: ("fragment_bitmap", "bytes"),
-        6: ("index_details", "IndexDetails"),
-        9: ("base_id", _BASE_ID),
-    },
-    "Indexes": {1: ("indices", "WholeIndex*")},
     "IndexDetails": {1: ("type_url", "string"), 2: ("value", "bytes")},
     "IndexFile": {1: ("path", "string"), 2: ("size_bytes", "uint64")},
     "IndexRecord": {
@@ -388,11 +379,6 @@ def fragment_files(content: bytes, bases: Bases) -> list[NamedFile]:
     return named
 
 
-def transaction_file(name: str) -> NamedFile:
-    """The file of a version's transaction."""
-    return NamedFile(None, transaction_path(None, name))
-
-
 def index_directories(section: bytes, bases: Bases) -> list[NamedFile]:
     """Directories of all indexes in an index section. Raises CorruptData for a wrong id or an unknown base."""
     places = _places(bases, "_indices/")
@@ -501,7 +487,7 @@ def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[Manifes
     parsed = parse("Head", message)
     head = head_of(parsed)
     check_flags(head)
-    others = [transaction_file(head.transaction_file)] if head.transaction_file else []
+    others = [NamedFile(None, transaction_path(None, head.transaction_file))] if head.transaction_file else []
     if parsed.HasField("index_section"):
         section = section_span(content, parsed.index_section, span)
         others += index_directories(content[section.start : section.end], head.bases)

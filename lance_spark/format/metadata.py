@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from lance_spark.core.layout import stored_name
 from lance_spark.core.refs import MAIN, Branch, Tag, VersionInfo
 from lance_spark.format.contents import Field
-from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
+from lance_spark.format.operations import column_names
+from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY, in_batches
 from lance_spark.format.versions import Root, Snapshot
 
-# --- Rows to Arrow batches of a few thousand: a table of files can have millions
-
-_ROWS = 8_192
 TEXTS = pa.map_(pa.string(), pa.string())
 MOMENT = pa.timestamp("us", "UTC")
-
-
-def in_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows, with values in the order of the schema; no batch if there are no rows."""
-    left = iter(rows)
-    while block := list(islice(left, _ROWS)):
-        columns = zip(*block, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        yield pa.record_batch(arrays, schema)
 
 
 def pairs(values: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -112,7 +100,8 @@ def data_rows(snapshot: Snapshot, sizes: Mapping[str, int]) -> Iterator[FileRow]
     counts = snapshot.contents.counts_rows
     for fragment in snapshot.contents.fragments():
         for file in fragment.files:
-            uri = data_uri(snapshot.root_of(file), file.path)
+            root = snapshot.root_of(file)
+            uri = f"{root.uri}/{data_directory(root)}{stored_name(file.path)}"
             columns = [names[key] for key in file.fields if key in names]
             rows = fragment.physical_rows if counts else None
             yield FileRow(DATA, uri, file.size or None, rows, fragment.id, columns)
@@ -145,28 +134,9 @@ def has_blobs(fields: Iterable[Field]) -> bool:
     return any(not marks.isdisjoint((key, value) for key, value in field.metadata) for field in fields)
 
 
-def file_rows(rows: Iterable[FileRow]) -> Iterator[pa.RecordBatch]:
-    """FILES."""
-    return in_batches(rows, FILES)
-
-
 def data_directory(root: Root) -> str:
     """The directory of data files below a place, with a trailing slash; empty for a place with nothing else."""
     return "data/" if root.is_dataset else ""
-
-
-def data_uri(root: Root, path: str) -> str:
-    """The URI of a data file."""
-    return f"{root.uri}/{data_directory(root)}{stored_name(path)}"
-
-
-def column_names(fields: Iterable[Field]) -> dict[int, str]:
-    """Names by field id; dots separate a field from those that enclose it."""
-    found: dict[int, str] = {}
-    for field in fields:
-        parent = found.get(field.parent_id)
-        found[field.id] = field.name if parent is None else f"{parent}.{field.name}"
-    return found
 
 
 # --- The metadata table ``indexes``: one row for each segment of an index

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.show import Recorded
 from lance_spark.format.contents import Contents, DeletionFile, Field, Fragment
 from lance_spark.format.row_ids import Rewrite
 
@@ -184,7 +185,7 @@ def words_for(version: int, operation: str, action: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class LogEntry:
+class LogEntry(Recorded):
     """One version in a log."""
 
     branch: str | None
@@ -225,26 +226,11 @@ class LogEntry:
 
     def as_record(self) -> dict[str, Any]:
         """As JSON: names and versions as text, the time in ISO 8601."""
-        return {
-            "branch": self.branch or MAIN,
-            "version": self.version,
-            "timestamp": self.timestamp.isoformat(),
-            "operation": self.operation,
-            "action": self.action,
-            "source": self.source,
-            "message": self.message,
-            "total_rows": self.total_rows,
-            "stat": None if self.stat is None else self.stat.as_record(),
-            "tags": list(self.tags),
-            "heads": list(self.heads),
-            "forks": list(self.forks),
-            "parents": [str(parent) for parent in self.parents],
-            "inherited": self.inherited,
-        }
+        return {**super().as_record(), "branch": self.branch or MAIN}
 
 
 @dataclass(frozen=True)
-class ConfigChange:
+class ConfigChange(Recorded):
     """One setting that a version changed."""
 
     key: str
@@ -252,13 +238,9 @@ class ConfigChange:
     """None if it was not set."""
     after: str | None
 
-    def as_record(self) -> dict[str, str | None]:
-        """As JSON."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class StoredColumn:
+class StoredColumn(Recorded):
     """One column, or a field inside one."""
 
     id: int
@@ -268,25 +250,17 @@ class StoredColumn:
     """Lance's name of the logical type."""
     nullable: bool
 
-    def as_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class Index:
+class Index(Recorded):
     """One index."""
 
     name: str
     columns: tuple[str, ...]
 
-    def as_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"name": self.name, "columns": list(self.columns)}
-
 
 @dataclass(frozen=True)
-class VersionDetail:
+class VersionDetail(Recorded):
     """One version in full."""
 
     entry: LogEntry
@@ -304,17 +278,6 @@ class VersionDetail:
     """Other places that hold files of the version."""
     storage_version: str
     stable_row_ids: bool
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON."""
-        plain = {
-            "entry": self.entry.as_record(),
-            "columns": [column.as_record() for column in self.columns],
-            "indexes": [index.as_record() for index in self.indexes],
-            "config_changes": [change.as_record() for change in self.config_changes],
-            "bases": list(self.bases),
-        }
-        return {**vars(self), **plain}
 
 
 # --- Fragments that two versions share, and changes of the others
@@ -403,7 +366,7 @@ def _places(fragment: Fragment) -> dict[int, str]:
 
 
 @dataclass(frozen=True)
-class Stat:
+class Stat(Recorded):
     """How much a version added and removed. Rows that only moved between files count as neither."""
 
     rows_added: int | None
@@ -415,10 +378,6 @@ class Stat:
     bytes_added: int
     """Bytes of data files, as far as their writers recorded them."""
     bytes_removed: int
-
-    def as_record(self) -> dict[str, int | None]:
-        """As JSON."""
-        return dict(vars(self))
 
 
 def stat(changes: FragmentChanges, counted: bool = True, moved: bool = False) -> Stat:
@@ -461,7 +420,7 @@ PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 
 
 @dataclass(frozen=True)
-class ColumnChange:
+class ColumnChange(Recorded):
     """One difference."""
 
     kind: str
@@ -472,20 +431,20 @@ class ColumnChange:
     """Path, type or ``null`` / ``not null`` before; None for an added column."""
     after: str | None = None
 
-    def as_record(self) -> dict[str, str | None]:
-        """As JSON."""
-        return dict(vars(self))
+
+def column_names(fields: Iterable[Field]) -> dict[int, str]:
+    """Names by field id; dots separate a field from those that enclose it."""
+    found: dict[int, str] = {}
+    for field in fields:
+        parent = found.get(field.parent_id)
+        found[field.id] = field.name if parent is None else f"{parent}.{field.name}"
+    return found
 
 
 def columns(fields: Sequence[Field]) -> tuple[StoredColumn, ...]:
     """All fields with their whole paths, parents first."""
-    paths: dict[int, str] = {}
-    columns = []
-    for field in fields:
-        above = paths.get(field.parent_id)
-        paths[field.id] = field.name if above is None else f"{above}.{field.name}"
-        columns.append(StoredColumn(field.id, paths[field.id], field.type, field.nullable))
-    return tuple(columns)
+    paths = column_names(fields)
+    return tuple(StoredColumn(field.id, paths[field.id], field.type, field.nullable) for field in fields)
 
 
 def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[ColumnChange, ...]:

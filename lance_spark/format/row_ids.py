@@ -101,8 +101,6 @@ def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 # --- Labeled rows of a fragment, as runs: a compaction of a million rows takes a handful of numbers
-# Pure.
-#
 # Runs are an array with a row for each: its start, its end, and the label of its first row; subsequent labels go up by
 # one. They ascend and do not overlap.
 
@@ -255,8 +253,6 @@ def _contains(ascending: Offsets, values: Offsets) -> npt.NDArray[np.bool_]:
 
 
 # --- Compactions as statements about rows: equal rows in old and new files
-# Pure.
-#
 # A data file never changes. So its file and position identify a row, and a compaction states that the live rows of some
 # files, in order, are the live rows of others. A branch merge combines the statements of both sides and of earlier
 # branch merges: a row is searched in all files that a statement connects.

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lance_spark.format.schema import is_binary, is_list, is_string
+
 Hashes = npt.NDArray[np.uint64]
 
 _NULL, _SEED, _LENGTH, _STEP = (np.uint64(salt) for salt in (0x9AE1_6A3B, 0x2545_F491, 0x1B87_3593, 0xC2B2_AE3D))
@@ -68,28 +70,14 @@ def _of_valid(values: pa.Array) -> Hashes:
         # Offsets of a slice count from the beginning of the sliced array; keys and items are not sliced.
         first = values.offsets[0].as_py() if len(values) else 0
         return _sequences(_hashed(entries.slice(first, int(lengths.sum()))), lengths)
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+    if is_list(kind):
         lengths = _array(pc.fill_null(pc.list_value_length(values), 0)).astype(np.int64)
         return _sequences(_hashed(values.flatten()), lengths)
     if pt.is_fixed_size_binary(kind) or pt.is_decimal(kind):
         return _fixed(values)
-    if _is_text(kind):
+    if is_string(kind) or is_binary(kind):
         return _bytes(values)
     return _mixed(_words(values))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        test(kind)
-        for test in (
-            pt.is_string,
-            pt.is_large_string,
-            pt.is_string_view,
-            pt.is_binary,
-            pt.is_large_binary,
-            pt.is_binary_view,
-        )
-    )
 
 
 def _bytes(values: pa.Array) -> Hashes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,18 @@ import pyarrow.types as pt
 
 from lance_spark.core.options import path_segments
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
+
+# --- Rows to Arrow batches of a few thousand: a table of files can have millions
+
+
+def in_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema, most: int = 8_192) -> Iterator[pa.RecordBatch]:
+    """The rows, with values in the order of the schema; no batch if there are no rows."""
+    left = iter(rows)
+    while block := list(islice(left, most)):
+        columns = zip(*block, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        yield pa.record_batch(arrays, schema)
+
 
 # --- Projections
 
@@ -103,7 +117,6 @@ def is_column_name(name: str) -> bool:
 
 
 # --- Types of columns as users type them, without an SQL engine
-# Pure.
 
 _NAMES = {
     ("tinyint", "byte"): pa.int8(),
@@ -264,7 +277,7 @@ def _timestamps(source: pa.DataType, target: pa.DataType) -> str | None:
 
 def _inner(source: pa.DataType, target: pa.DataType) -> Callable[[pa.DataType, pa.DataType, bool], str | None] | None:
     """The rule for two types that hold other types; None for any other pair."""
-    for applies, judge in ((_is_list, _lists), (pt.is_map, _maps), (pt.is_struct, _structs)):
+    for applies, judge in ((is_list, _lists), (pt.is_map, _maps), (pt.is_struct, _structs)):
         if applies(source) and applies(target):
             return judge
     return None
@@ -319,17 +332,20 @@ def _decimal_and_uint64(source: pa.DataType, target: pa.DataType) -> str | None:
     return _integer_to_fraction(source, target)
 
 
-def _is_string(kind: pa.DataType) -> bool:
+def is_string(kind: pa.DataType) -> bool:
+    """Text, in any of Arrow's layouts."""
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
 
 
-def _is_binary(kind: pa.DataType) -> bool:
+def is_binary(kind: pa.DataType) -> bool:
+    """Bytes, in any of Arrow's layouts."""
     return bool(
         pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind)
     )
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """A list, of any length or of a fixed one."""
     return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
 
 
@@ -337,8 +353,8 @@ _RULES = (
     (pt.is_integer, _integers),
     (pt.is_floating, _floats),
     (_is_decimal_or_uint64, _decimal_and_uint64),
-    (_is_string, _exact),
-    (_is_binary, _exact),
+    (is_string, _exact),
+    (is_binary, _exact),
     (pt.is_date, _exact),
     (pt.is_time, _exact),
     (pt.is_duration, _exact),
@@ -445,7 +461,7 @@ def _replaced(kind: pa.DataType, old: pa.DataType, new: pa.DataType) -> pa.DataT
     if pt.is_map(kind):
         item = kind.item_field.with_type(_replaced(kind.item_type, old, new))
         return pa.map_(kind.key_field.with_type(_replaced(kind.key_type, old, new)), item)
-    if _is_list(kind):
+    if is_list(kind):
         element = kind.value_field.with_type(_replaced(kind.value_type, old, new))
         if pt.is_fixed_size_list(kind):
             return pa.list_(element, kind.list_size)
@@ -501,6 +517,6 @@ def _forbids_nulls_inside(kind: pa.DataType) -> bool:
         return any(not child.nullable or _forbids_nulls_inside(child.type) for child in kind)
     if pt.is_map(kind):
         return not kind.item_field.nullable or _forbids_nulls_inside(kind.item_type)
-    if _is_list(kind):
+    if is_list(kind):
         return not kind.value_field.nullable or _forbids_nulls_inside(kind.value_type)
     return False

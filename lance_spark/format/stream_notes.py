@@ -62,8 +62,6 @@ def _tag(prefix: str, query: str) -> str:
 
 
 # --- Notes of a cleanup about the versions that it deletes, for streams that have yet to look at them
-# Pure.
-#
 # A query that was killed between its commit and the move of its tag finds the batch in the versions after the tag. Once
 # those are cleaned up, only the cleanup's notes still record them.
 

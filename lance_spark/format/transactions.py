@@ -100,14 +100,10 @@ def decode_transaction(content: bytes) -> Transaction:
         uuid=text(transaction.uuid),
         operation=named[0] if named else UNKNOWN,
         properties={text(entry.key): text(entry.value) for entry in transaction.properties},
-        cloned_from=_cloned_from(transaction) if named[:1] == ["Clone"] else None,
+        # A branch also begins with a Clone: of its own dataset.
+        cloned_from=text(parse("Clone", transaction.operation_113).ref_path) if named[:1] == ["Clone"] else None,
         rewritten=_rewritten(transaction) if named[:1] == ["Rewrite"] else (),
     )
-
-
-def _cloned_from(transaction: Any) -> str:
-    """A branch also begins with a Clone: of its own dataset."""
-    return text(parse("Clone", transaction.operation_113).ref_path)
 
 
 def _rewritten(transaction: Any) -> tuple[Rewritten, ...]:

@@ -24,47 +24,11 @@ from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.operations import key_columns
 from lance_spark.format.schema import BLOB_BYTES, ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
-from lance_spark.frozen.pylance import (
-    WRITTEN,
-    DrawTask,
-    PlanJob,
-    commit_plan,
-    draw_rows,
-    has_stable_row_ids,
-    read_lineage,
-    read_places,
-    read_range,
-    take_frozen,
-    write_slice,
-)
-from lance_spark.frozen.rules import (
-    COUNTS,
-    DIFFERENCE_COUNTS,
-    DIFFERENCES,
-    DRAWN,
-    ENTRIES,
-    NO_GROUP,
-    PIECES,
-    SLICE_COUNTS,
-    FreezeSpec,
-    FrozenDiff,
-    Layout,
-    Lineage,
-    SplitSize,
-    canonical_bytes,
-    changed,
-    check_key_type,
-    compare,
-    count,
-    count_slices,
-    count_splits,
-    divide,
-    slices,
-)
+from lance_spark.frozen import pylance as frozen_pylance
+from lance_spark.frozen import rules
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.refs.rules import check_delete_branch
 from lance_spark.scan import pylance
-from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.scan.rules import BATCH_ROWS, batch_rows
 from lance_spark.storage import refs
@@ -97,7 +61,7 @@ class FrozenReading:
         return len(self.schema) > len(self.names)
 
 
-def list_frozen(location: DatasetLocation) -> list[Lineage]:
+def list_frozen(location: DatasetLocation) -> list[rules.Lineage]:
     """All frozen sets of a dataset, by name, except those whose plan is lost: ``needed_plan`` and fsck report them."""
     prefix = plan_tag("")
     found = []
@@ -165,17 +129,19 @@ def tasks_of(reading: FrozenReading, first: int, rows: int) -> list[tuple[int, i
 
 def read_task(reading: FrozenReading, task: tuple[int, int]) -> Iterator[pa.RecordBatch]:
     """The rows of a range of the plan, in order."""
-    for planned in read_range(reading.location, reading.plan, *task, reading.batch_size):
+    for planned in frozen_pylance.read_range(reading.location, reading.plan, *task, reading.batch_size):
         yield from _rows(reading, pa.Table.from_batches([planned])).to_batches()
 
 
 def read_rows(reading: FrozenReading, places: Sequence[int]) -> pa.Table:
     """The rows at some places of the plan, in the order of the places."""
-    return _rows(reading, read_places(reading.location, reading.plan, places))
+    return _rows(reading, frozen_pylance.read_places(reading.location, reading.plan, places))
 
 
 def _rows(reading: FrozenReading, planned: pa.Table) -> pa.Table:
-    rows = take_frozen(reading.location, reading.source, list(reading.names), planned["row_id"].to_pylist())
+    rows = frozen_pylance.take_frozen(
+        reading.location, reading.source, list(reading.names), planned["row_id"].to_pylist()
+    )
     if reading.with_position:
         for field, name in zip(PLACE, ("split", "position"), strict=True):
             rows = rows.append_column(field, planned[name])
@@ -194,7 +160,7 @@ class _ComparedSet:
     @property
     def schema(self) -> pa.Schema:
         local = pa.field("local", pa.binary() if self.key else pa.int64())
-        return pa.schema([local, *ENTRIES])
+        return pa.schema([local, *rules.ENTRIES])
 
     def frame(self, runner: Runner) -> Frame:
         rows = self.plan.lineage.rows
@@ -203,14 +169,14 @@ class _ComparedSet:
 
 
 def _entries(side: _ComparedSet, task: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    for planned in read_range(side.location, side.plan.pin, *task, _TAKEN if side.key else BATCH_ROWS):
+    for planned in frozen_pylance.read_range(side.location, side.plan.pin, *task, _TAKEN if side.key else BATCH_ROWS):
         ids = planned["row_id"]
         local = pa.array(_keys(side, ids.to_pylist()), pa.binary()) if side.key else ids
         yield pa.record_batch([local, planned["split"], ids], schema=side.schema)
 
 
 def _keys(side: _ComparedSet, row_ids: list[int]) -> list[bytes]:
-    rows = take_frozen(side.location, side.plan.lineage.source, list(side.key), row_ids).combine_chunks()
+    rows = frozen_pylance.take_frozen(side.location, side.plan.lineage.source, list(side.key), row_ids).combine_chunks()
     columns = []
     for name in side.key:
         if rows[name].null_count:
@@ -218,11 +184,13 @@ def _keys(side: _ComparedSet, row_ids: list[int]) -> list[bytes]:
                 f"Rows of the frozen set '{side.plan.lineage.name}' have no '{name}', which is part of the key.",
                 hint="Name columns in which every row has a value, as in key=['id'].",
             )
-        columns.append(canonical_bytes(rows[name]))
+        columns.append(rules.canonical_bytes(rows[name]))
     return [b"".join(parts) for parts in zip(*columns, strict=True)]
 
 
-def diff_frozen(location: DatasetLocation, names: tuple[str, str], key: tuple[str, ...], engine: Engine) -> FrozenDiff:
+def diff_frozen(
+    location: DatasetLocation, names: tuple[str, str], key: tuple[str, ...], engine: Engine
+) -> rules.FrozenDiff:
     """The differences between two sets; the runner computes the result's frame when it is used.
 
     Raises NotFound, InvalidOption for columns that cannot be a key, Refused if nothing identifies the rows of both.
@@ -232,12 +200,14 @@ def diff_frozen(location: DatasetLocation, names: tuple[str, str], key: tuple[st
     rows = before.lineage.rows + after.lineage.rows
     runner = engine.for_work("frozen diff", Work(copies=-(-rows // _PLAN_ROWS), copied_bytes=rows * 48))
     first, second = (_ComparedSet(location, plan, key).frame(runner) for plan in (before, after))
-    matched = runner.match("compare rows", (first, second), compare, DIFFERENCES, rows)
-    counted = runner.collect("count differences", runner.map("count differences", matched, count, DIFFERENCE_COUNTS))
+    matched = runner.match("compare rows", (first, second), rules.compare, rules.DIFFERENCES, rows)
+    counted = runner.collect(
+        "count differences", runner.map("count differences", matched, rules.count, rules.DIFFERENCE_COUNTS)
+    )
     keys = ["change", "split_before", "split_after"]
     sums = counted.group_by(keys).aggregate([("rows", "sum")]).to_pylist()
     counts = {(row["change"], row["split_before"], row["split_after"]): row["rows_sum"] for row in sums}
-    return FrozenDiff(*names, counts, runner.map("list differences", matched, changed, DIFFERENCES))
+    return rules.FrozenDiff(*names, counts, runner.map("list differences", matched, rules.changed, rules.DIFFERENCES))
 
 
 def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -257,7 +227,7 @@ def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given
         for name in key:
             if name not in stored.names:
                 raise unknown_column(name, stored.names)
-            check_key_type(name, stored.field(name).type)
+            rules.check_key_type(name, stored.field(name).type)
     return key
 
 
@@ -274,61 +244,65 @@ _Counting = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 class DrawnRows:
     """All rows that pass the filter, with their hashes."""
 
-    def __init__(self, read: PinnedRead, spec: FreezeSpec, runner: Runner, at_once: int) -> None:
+    def __init__(self, read: PinnedRead, spec: rules.FreezeSpec, runner: Runner, at_once: int) -> None:
         """``read`` comes from :func:`drawn_rows`. Raises Refused for rows without a group, or if there are no rows."""
         self._location, self._runner, self._at_once = read.location, runner, at_once
         self._frame = runner.keep(_draw(read, spec, runner))
         self.sizes = self._count(spec)
 
-    def _count(self, spec: FreezeSpec) -> tuple[SplitSize, ...]:
-        rows = self._sums("count rows", count_splits, COUNTS)
-        if NO_GROUP in rows:
+    def _count(self, spec: rules.FreezeSpec) -> tuple[rules.SplitSize, ...]:
+        rows = self._sums("count rows", rules.count_splits, rules.COUNTS)
+        if rules.NO_GROUP in rows:
             columns = " or ".join(f"'{name}'" for name in spec.by)
             known = " AND ".join(f"{name if name.isidentifier() else f'`{name}`'} IS NOT NULL" for name in spec.by)
             raise Refused(
-                f"{rows[NO_GROUP]:,} rows have no {columns}, so their group is unknown.",
+                f"{rows[rules.NO_GROUP]:,} rows have no {columns}, so their group is unknown.",
                 hint=f"Leave them out with filter={known!r}, or give each a value.",
             )
         if not rows:
             raise Refused("There are no rows to freeze.", hint="Check the filter with t.count_rows(filter).")
-        return tuple(SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(spec.splits))
+        return tuple(
+            rules.SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(spec.splits)
+        )
 
     def write(self, branch: str) -> list[str]:
         """Write the plan to files of the branch; returns the fragments in its order, as JSON. Raises CorruptData."""
         layout = self._layout()
         runner = self._runner
-        pieces = runner.map("divide rows", self._frame, partial(divide, layout), PIECES)
-        writer = partial(write_slice, PlanJob(self._location, branch, layout))
-        written = runner.gather("sort and write the plan", pieces, writer, WRITTEN, len(layout.slices))
+        pieces = runner.map("divide rows", self._frame, partial(rules.divide, layout), rules.PIECES)
+        writer = partial(frozen_pylance.write_slice, frozen_pylance.PlanJob(self._location, branch, layout))
+        written = runner.gather("sort and write the plan", pieces, writer, frozen_pylance.WRITTEN, len(layout.slices))
         found = runner.collect("sort and write the plan", written).sort_by("slice")
         rows = dict(zip(found["slice"].to_pylist(), found["rows"].to_pylist(), strict=True))
         if tuple(rows.get(number, 0) for number in range(len(layout.slices))) != layout.rows:
             raise CorruptData("The rows written are not those counted. No set was created.", hint="Run it again.")
         return [fragment for fragments in found["fragments"].to_pylist() for fragment in fragments]
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> rules.Layout:
         sizes = [size.rows for size in self.sizes]
-        layout = Layout(tuple(size.name for size in self.sizes), tuple(slices(sizes, self._at_once)))
+        layout = rules.Layout(tuple(size.name for size in self.sizes), tuple(rules.slices(sizes, self._at_once)))
         if len(layout.slices) == sum(rows > 0 for rows in sizes):
-            return Layout(layout.splits, layout.slices, tuple(rows for rows in sizes if rows))
-        rows = self._sums("count slices", partial(count_slices, layout), SLICE_COUNTS)
-        return Layout(layout.splits, layout.slices, tuple(rows.get(number, 0) for number in range(len(layout.slices))))
+            return rules.Layout(layout.splits, layout.slices, tuple(rows for rows in sizes if rows))
+        rows = self._sums("count slices", partial(rules.count_slices, layout), rules.SLICE_COUNTS)
+        return rules.Layout(
+            layout.splits, layout.slices, tuple(rows.get(number, 0) for number in range(len(layout.slices)))
+        )
 
-    def _sums(self, stage: str, count: _Counting, schema: pa.Schema) -> dict[int, int]:
-        """Rows by the first column of the results of ``count`` for each partition."""
+    def _sums(self, stage: str, counting: _Counting, schema: pa.Schema) -> dict[int, int]:
+        """Rows by the first column of the results of ``counting`` for each partition."""
         key = schema.names[0]
-        found = self._runner.collect(stage, self._runner.map(stage, self._frame, count, schema))
+        found = self._runner.collect(stage, self._runner.map(stage, self._frame, counting, schema))
         sums = found.group_by(key).aggregate([("rows", "sum")])
         return dict(zip(sums[key].to_pylist(), sums["rows_sum"].to_pylist(), strict=True))
 
 
 @contextmanager
 def drawn_rows(
-    location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int
+    location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec, engine: Engine, at_once: int
 ) -> Iterator[DrawnRows]:
     """The rows of a set. Raises NotFound and InvalidOption for columns that cannot be read or grouped by; Refused."""
     read = _checked_read(location, pin, spec)
-    fragments = fragment_sizes(location, pin)
+    fragments = pylance.fragment_sizes(location, pin)
     width = row_width(_wanted(read, spec))
     work = Work(copies=len(fragments), copied_bytes=int(sum(each.live_rows for each in fragments) * width))
     runner = engine.for_work(OPERATION, work)
@@ -338,7 +312,7 @@ def drawn_rows(
         runner.release()
 
 
-def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec) -> PinnedRead:
+def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec) -> PinnedRead:
     """The read of the rows. Raises NotFound and InvalidOption for the columns to group by."""
     stored = pylance.stored_schema(location, pin)
     blobs = pylance.blob_columns(location, pin)
@@ -347,29 +321,29 @@ def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpe
             raise unknown_column(name, stored.names)
         if name in blobs:
             raise InvalidOption(f"Column '{name}' holds blobs and cannot be used to group rows.")
-        check_key_type(name, stored.field(name).type)
+        rules.check_key_type(name, stored.field(name).type)
     return PinnedRead(location, pin, ReadOptions(filter=spec.filter, with_row_id=True, with_row_address=True))
 
 
-def _wanted(read: PinnedRead, spec: FreezeSpec) -> pa.Schema:
+def _wanted(read: PinnedRead, spec: rules.FreezeSpec) -> pa.Schema:
     columns = read_schema(read)
     return pa.schema([columns.field(name) for name in (*spec.by, ROW_ID, ROW_ADDRESS)])
 
 
-def _draw(read: PinnedRead, spec: FreezeSpec, runner: Runner) -> Frame:
+def _draw(read: PinnedRead, spec: rules.FreezeSpec, runner: Runner) -> Frame:
     plan = plan_read(read, _wanted(read, spec), runner.parallelism)
     scan = plan.scan
-    fragments = fragment_sizes(scan.location, scan.pin)
+    fragments = pylance.fragment_sizes(scan.location, scan.pin)
     counts = accumulate((each.live_rows for each in fragments), initial=0)
     firsts = {each.fragment_id: first for each, first in zip(fragments, counts, strict=False)}
     snapshot = read_snapshot(scan.location, scan.pin)
     deletions = {fragment.id: snapshot.deletions_of(fragment) for fragment in snapshot.contents.fragments()}
     tasks = [
-        DrawTask(part, {key: firsts[key] for key in part.fragment_ids},
+        frozen_pylance.DrawTask(part, {key: firsts[key] for key in part.fragment_ids},
                  {key: deletions[key] for key in part.fragment_ids})
         for part in plan.partitions
     ]  # fmt: skip
-    return runner.flat_map("hash rows", tasks, partial(draw_rows, scan, spec), DRAWN)
+    return runner.flat_map("hash rows", tasks, partial(frozen_pylance.draw_rows, scan, spec), rules.DRAWN)
 
 
 # --- ``freeze`` and ``unfreeze``
@@ -383,7 +357,7 @@ class FrozenPlan(NamedTuple):
     """A plan, and the version from which it was made."""
 
     pin: PinnedVersion
-    lineage: Lineage
+    lineage: rules.Lineage
 
 
 def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
@@ -392,13 +366,13 @@ def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
     if tag is None:
         return None
     pin = pin_version(location, tag.branch, tag.version)
-    lineage = read_lineage(location, pin)
+    lineage = frozen_pylance.read_lineage(location, pin)
     return None if lineage is None else FrozenPlan(pin, lineage)
 
 
 def freeze(
-    location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int = AT_ONCE
-) -> Lineage:
+    location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec, engine: Engine, at_once: int = AT_ONCE
+) -> rules.Lineage:
     """Freeze rows of a version; see ``LanceTable.freeze``.
 
     Raises AlreadyExists, InvalidOption, NotFound and Refused; then nothing was created.
@@ -412,10 +386,10 @@ def freeze(
         fragments = drawn.write(branch.name)
     # Imported by name: the package's root imports Spark, which this module must not depend on.
     software = f"lance_spark {import_module('lance_spark').__version__}, pylance {version_of('pylance')}"
-    stable = has_stable_row_ids(location, pin)
-    lineage = Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
+    stable = frozen_pylance.has_stable_row_ids(location, pin)
+    lineage = rules.Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
     _check_own(location, branch)
-    committed = commit_plan(location, branch.name, fragments, lineage)
+    committed = frozen_pylance.commit_plan(location, branch.name, fragments, lineage)
     _check_own(location, branch)
     # Another freeze of that name may have been faster: then its plan counts, and must be the same.
     _tag(location, plan_tag(spec.name), committed)
@@ -462,8 +436,8 @@ def _check_unneeded(location: DatasetLocation, plan: Branch) -> None:
 
 
 def _finished(
-    location: DatasetLocation, plan: FrozenPlan, spec: FreezeSpec, pin: PinnedVersion, identity: str
-) -> Lineage:
+    location: DatasetLocation, plan: FrozenPlan, spec: rules.FreezeSpec, pin: PinnedVersion, identity: str
+) -> rules.Lineage:
     """The existing set, if it matches the spec; adds its last tag if that is missing."""
     others = plan.lineage.differences(spec, pin, identity)
     if others:
@@ -556,4 +530,4 @@ def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> B
 def _is_left_over(location: DatasetLocation, branch: Branch) -> bool:
     """Whether a branch has nothing of its own but plans."""
     newest = pin_latest(location, branch.name)
-    return newest.version == branch.parent_version or read_lineage(location, newest) is not None
+    return newest.version == branch.parent_version or frozen_pylance.read_lineage(location, newest) is not None

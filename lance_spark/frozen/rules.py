@@ -213,7 +213,7 @@ class Lineage(Shown):
             "splits": tuple((name, Fraction(share)) for name, share in spec.splits),
             "by": spec.by,
             "seed": spec.seed,
-            "algorithm": ALGORITHM if self.algorithm == ALGORITHM else self.algorithm,
+            "algorithm": self.algorithm,
         }
 
     def _card(self) -> Card:

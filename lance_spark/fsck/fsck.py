@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,21 +34,11 @@ from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
+from lance_spark.fsck import rules
 from lance_spark.fsck.option_rules import FsckOptions
-from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
-from lance_spark.fsck.record_findings import LenientLook, findings_of_records, findings_of_refs
+from lance_spark.fsck.pylance import look_inside, read_descriptions, size_of
+from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
-from lance_spark.fsck.rules import (
-    COUNTED,
-    NEEDED,
-    SUSPECTS,
-    CheckFinding,
-    Question,
-    blob_files,
-    blob_problems,
-    compare,
-    needed_of_span,
-)
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
@@ -77,13 +68,19 @@ class Examined:
 
 def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> Examined:
     """Like :func:`fsck`, for callers that need more than the report."""
-    looking = LenientLook()
+    damaged: tuple[DamagedRef, ...] = ()
+
+    def look(location: DatasetLocation, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
+        nonlocal damaged  # those of the last look count
+        found, damaged = lenient_survey(location, clones, clones_from)
+        return found
+
     engine.tell(WorkProgress("look at branches, tags and clones"))
-    survey, lasting = look_at(location, options.clones, options.clones_from, looking.take)
+    survey, lasting = look_at(location, options.clones, options.clones_from, look)
     runner = engine.for_work("fsck", work_of_all(survey))
     try:
         check = _Check(survey, options, runner, RunClock(now_ns))
-        findings = [*findings_of_refs(survey, lasting, looking.damaged), *findings_of_records(location, now_ns)]
+        findings = [*findings_of_refs(survey, lasting, damaged), *findings_of_records(location, now_ns)]
         findings += check.findings()
     finally:
         runner.release()
@@ -94,9 +91,9 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         versions=sum(len(chain.files) for chain in survey.chains),
         files=check.files,
         ran_on=runner.name,
-        complete=not any(each.branch is None and each.tag is None for each in looking.damaged),
+        complete=not any(each.branch is None and each.tag is None for each in damaged),
     )
-    return Examined(report, survey, looking.damaged)
+    return Examined(report, survey, damaged)
 
 
 class _Check:
@@ -107,11 +104,11 @@ class _Check:
         self.files = 0
         self._holders: Holders = holders_of(survey)
 
-    def findings(self) -> Iterator[CheckFinding]:
+    def findings(self) -> Iterator[rules.CheckFinding]:
         needed = self._needed()
         bases = self._collected("read base paths", needed, about_bases, BASES)
         lost = self._lost_bases(bases)
-        suspects = self._collected("read manifests", needed, about_versions, NEEDED)
+        suspects = self._collected("read manifests", needed, about_versions, rules.NEEDED)
         found: list[dict[str, Any]] = [
             {**row, "path": self._manifest(row), "expected": 0, "files": 1, "bytes": 0, "rows": None}
             for row in suspects
@@ -128,7 +125,8 @@ class _Check:
     def _needed(self) -> Frame:
         positions = {index: range(len(chain.files)) for index, chain in enumerate(self._survey.chains) if chain.files}
         spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, {})
-        return self._runner.keep(self._runner.flat_map("read manifests", spans, NeedSpan(self._survey), NEEDED))
+        needed = partial(needed_of, self._survey)
+        return self._runner.keep(self._runner.flat_map("read manifests", spans, needed, rules.NEEDED))
 
     def _collected(self, stage: str, frame: Frame, function: Any, schema: pa.Schema) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._runner.collect(
@@ -160,19 +158,20 @@ class _Check:
         places = {place.uri: place for row in bases if row["base"] not in lost for place in [self._place(row["base"])]}
         files = list_all(survey, runner)
         if places:
-            listed = runner.flat_map("list base paths", list(places.values()), ListBase(), FILES)
+            listed = runner.flat_map("list base paths", list(places.values()), list_base, FILES)
             files = runner.union([files, listed])
-        question = Question(
+        question = rules.Question(
             checked=frozenset(at for at, chain in enumerate(survey.chains) if chain.has_ref),
             lost_bases=frozenset(lost),
             left_before_ns=self._clock.before(self._options.left_after),
         )
-        comparing = Compare(question, LookInside(survey.location) if self._options.deep else None)
+        look = partial(look_inside, survey.location) if self._options.deep else None
+        comparing = partial(rules.compare, question=question, look=look)
         stage = "look inside of files" if self._options.deep else "compare"
-        suspects = runner.match(stage, (files, needed), comparing, SUSPECTS, about_rows(survey))
+        suspects = runner.match(stage, (files, needed), comparing, rules.SUSPECTS, about_rows(survey))
         rows: list[dict[str, Any]] = runner.collect(stage, suspects).to_pylist()
-        self.files = sum(row["files"] for row in rows if row["code"] == COUNTED)
-        return [row for row in rows if row["code"] != COUNTED]
+        self.files = sum(row["files"] for row in rows if row["code"] == rules.COUNTED)
+        return [row for row in rows if row["code"] != rules.COUNTED]
 
     def _row_ids(self) -> list[dict[str, Any]]:
         if not self._options.deep:
@@ -183,7 +182,7 @@ class _Check:
             if chain.has_ref and chain.versions
             for at, newest in [(len(chain.versions) - 1, chain.versions[-1])]
         ]
-        frame = self._runner.flat_map("check row ids", items, check_row_ids, SUSPECTS)
+        frame = self._runner.flat_map("check row ids", items, check_row_ids, rules.SUSPECTS)
         rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
         return rows
 
@@ -192,12 +191,12 @@ class _Check:
         if not self._options.deep:
             return []
         stage = "look for blobs"
-        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, SUSPECTS)
+        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, rules.SUSPECTS)
         wrong = {row["path"]: row for row in self._runner.collect(stage, frame).to_pylist()}
         if not wrong:
             return []
         keys = frozenset(data_file_of(path) for path in wrong)
-        naming = self._collected(stage, needed, Naming(keys), NEEDED)
+        naming = self._collected(stage, needed, partial(about_files, keys), rules.NEEDED)
         return [
             {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
             for row in wrong.values()
@@ -210,7 +209,7 @@ class _Check:
         path = chain.path(chain.files[row["first"]])
         return f"{self._survey.repositories[chain.repository].uri}/{path}" if chain.repository else path
 
-    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[CheckFinding]:
+    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[rules.CheckFinding]:
         """One finding for each code and path, with all affected refs."""
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in rows:
@@ -220,7 +219,7 @@ class _Check:
             detail = next((row["detail"] for row in group if row["detail"]), "")
             refs = sorted({ref for row in group if row["chain"] is not None for ref in self._refs(row)})
             count = max(counts) if counts else None
-            yield CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
+            yield rules.CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
 
     def _refs(self, row: Mapping[str, Any]) -> list[str]:
         ids = self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
@@ -228,10 +227,10 @@ class _Check:
 
     def _of_bases(
         self, bases: Iterable[Mapping[str, Any]], lost: Mapping[str, tuple[str, str]]
-    ) -> Iterator[CheckFinding]:
+    ) -> Iterator[rules.CheckFinding]:
         for base, (code, detail) in lost.items():
             refs = {ref for row in bases if row["base"] == base for ref in self._refs(row)}
-            yield CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
+            yield rules.CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
 
 
 def _name(holder: Holder) -> str:
@@ -255,19 +254,13 @@ def _added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 WHOLE = KeyRange(None, None)
 
 
-@dataclass(frozen=True)
-class NeedSpan:
-    """Reads spans of versions and lists what they need."""
-
-    survey: Survey
-
-    def __call__(self, span: ChainSpan) -> Iterator[pa.RecordBatch]:
-        """NEEDED of one span."""
-        chain = self.survey.chains[span.chain]
-        repository = self.survey.repositories[chain.repository]
-        paths = [chain.path(chain.files[position]) for position in span.positions]
-        contents = zip(span.positions, read_manifests(repository, paths), strict=True)
-        yield from needed_of_span(chain, span.chain, contents, KeyResolver(self.survey, os.path.realpath))
+def needed_of(survey: Survey, span: ChainSpan) -> Iterator[pa.RecordBatch]:
+    """NEEDED of a span of versions."""
+    chain = survey.chains[span.chain]
+    repository = survey.repositories[chain.repository]
+    paths = [chain.path(chain.files[position]) for position in span.positions]
+    contents = zip(span.positions, read_manifests(repository, paths), strict=True)
+    yield from rules.needed_of_span(chain, span.chain, contents, KeyResolver(survey, os.path.realpath))
 
 
 def about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -287,37 +280,21 @@ def about_bases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from found.rename_columns(BASES.names).cast(BASES).to_batches()
 
 
-@dataclass(frozen=True)
-class ListBase:
-    """Lists the content of a base path."""
-
-    def __call__(self, place: DatasetLocation) -> Iterator[pa.RecordBatch]:
-        """FILES of no chain, with URIs for paths and keys."""
-        for batch in list_range(place, WHOLE):
-            named = [classify(path) for path in batch["path"].to_pylist()]
-            columns: list[Any] = [
-                [f"{place.uri}/{path}" for path in batch["path"].to_pylist()],
-                [each.kind for each in named],
-                [-1] * len(named),
-                [f"{place.uri}/{each.key}" for each in named],
-                [each.key for each in named],
-                batch["size"].to_pylist(),
-                [None] * len(named),
-            ]
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=FILES)
-
-
-@dataclass(frozen=True)
-class Compare:
-    """Compares files with needs, and looks inside them if requested."""
-
-    question: Question
-    look: LookInside | None
-
-    def __call__(self, files: pa.Table, needed: pa.Table) -> pa.Table:
-        """SUSPECTS of one group."""
-        return compare(files, needed, self.question, self.look)
+def list_base(place: DatasetLocation) -> Iterator[pa.RecordBatch]:
+    """FILES of no chain, with URIs for paths and keys: the content of a base path."""
+    for batch in list_range(place, WHOLE):
+        named = [classify(path) for path in batch["path"].to_pylist()]
+        columns: list[Any] = [
+            [f"{place.uri}/{path}" for path in batch["path"].to_pylist()],
+            [each.kind for each in named],
+            [-1] * len(named),
+            [f"{place.uri}/{each.key}" for each in named],
+            [each.key for each in named],
+            batch["size"].to_pylist(),
+            [None] * len(named),
+        ]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=FILES)
 
 
 @dataclass(frozen=True)
@@ -339,10 +316,9 @@ def check_row_ids(item: RowIdItem) -> Iterator[pa.RecordBatch]:
         wrong = list(_row_ids(item, snapshot)) if snapshot.contents.has_stable_row_ids else []
     except (NotFound, CorruptData):
         return
-    nothing = dict.fromkeys(SUSPECTS.names)
-    place = {"path": item.path, "chain": item.chain, "first": item.position, "last": item.position}
-    rows = [{**nothing, **place, "code": c, "detail": d, "rows": n, "files": 1, "bytes": 0} for c, d, n in wrong]
-    yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
+    span = {"chain": item.chain, "first": item.position, "last": item.position}
+    rows = [rules.suspect(code, item.path, **span, detail=detail, rows=count) for code, detail, count in wrong]
+    yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
 
 
 def _row_ids(item: RowIdItem, snapshot: Snapshot) -> Iterator[tuple[str, str, int]]:
@@ -434,7 +410,7 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
         if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
         for row in _beside(item, snapshot, fragment.id, file, names)
     ]
-    yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
+    yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
 
 
 def _blob_fields(snapshot: Snapshot) -> dict[int, str]:
@@ -456,17 +432,14 @@ def _beside(
     item: BlobItem, snapshot: Snapshot, fragment: int, file: DataFile, names: list[str]
 ) -> Iterator[dict[str, Any]]:
     try:
-        wanted = blob_files(read_descriptions(item.location, item.pin, fragment, names))
+        wanted = rules.blob_files(read_descriptions(item.location, item.pin, fragment, names))
     except LanceSparkError:
         return
     root = snapshot.root_of(file)
     directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
-    nothing = dict.fromkeys(SUSPECTS.names)
-    for problem in blob_problems(wanted, listed):
-        path = _relative(item.location, root, directory + problem.name)
-        about = {"code": problem.code, "path": path, "expected": problem.expected, "rows": problem.rows}
-        yield {**nothing, **about, "detail": problem.detail, "files": 1, "bytes": 0}
+    for row in rules.blob_problems(wanted, listed):
+        yield {**row, "path": _relative(item.location, root, directory + row["path"])}
 
 
 def _relative(location: DatasetLocation, root: Root, path: str) -> str:
@@ -475,16 +448,10 @@ def _relative(location: DatasetLocation, root: Root, path: str) -> str:
     return whole[len(location.uri) + 1 :] if whole.startswith(f"{location.uri}/") else whole
 
 
-@dataclass(frozen=True)
-class Naming:
-    """Finds the versions that name data files."""
-
-    keys: frozenset[str]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of NEEDED about these data files."""
-        for batch in batches:
-            yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(self.keys), pa.string())))
+def about_files(keys: frozenset[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of NEEDED about some data files."""
+    for batch in batches:
+        yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(keys), pa.string())))
 
 
 def data_file_of(path: str) -> str:
@@ -532,15 +499,12 @@ class Confirming:
             if not left:
                 return []
             time.sleep(_PAUSE * 2**attempt)
-            now = self._look()
+            now = lenient_survey(self.before.location, self.clones, self.clones_from)[0]
             listed = _listed(now)
             left = [row for row in left if self._is_there(row, now, listed)]
             wrong = each(self.before.location, self._is_still_wrong, left)
             left = [row for row, is_wrong in zip(left, wrong, strict=True) if is_wrong]
         return left
-
-    def _look(self) -> Survey:
-        return lenient_survey(self.before.location, self.clones, self.clones_from)[0]
 
     def _is_there(self, row: Row, now: Survey, listed: frozenset[Manifest]) -> bool:
         """Whether a version that names the file exists, on a branch that is not being deleted."""
@@ -564,7 +528,7 @@ class Confirming:
         return True
 
     def _read_again(self, chain: int, position: int) -> list[str]:
-        batches = list(NeedSpan(self.before)(ChainSpan(chain, (position,))))
+        batches = list(needed_of(self.before, ChainSpan(chain, (position,))))
         found = pa.Table.from_batches(batches)["code"] if batches else pa.chunked_array([[]], pa.string())
         return [str(code) for code in pc.drop_null(found).to_pylist()]
 

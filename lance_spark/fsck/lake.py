@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +18,7 @@ from lance_spark.engine.local import Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
-from lance_spark.fsck.report import CHECKED, CatalogFsckReport, TableCheck, checked_row, worst_tables_first
+from lance_spark.fsck.report import CHECKED, CatalogFsckReport, FsckReport, TableCheck, checked_row, worst_tables_first
 
 _THREADS_OF_A_TASK = 4
 _TASKS = 16
@@ -72,19 +71,11 @@ def _tables(catalog: Catalog, options: FsckOptions, now_ns: int) -> tuple[list[C
 def check_some(tasks: Sequence[CheckTask]) -> Iterator[pa.RecordBatch]:
     """CHECKED of some tables, one after the other; runs on executors."""
     for task in tasks:
-        row: dict[str, Any] | None = None
+        found: FsckReport | LanceSparkError
         try:
-            row = checked_row(
-                task.table, fsck(task.location, task.options, LocalRunner(_THREADS_OF_A_TASK), task.now_ns)
-            )
+            found = fsck(task.location, task.options, LocalRunner(_THREADS_OF_A_TASK), task.now_ns)
         except NotFound:
             continue  # declared only, or dropped meanwhile; a row without files is a finding about the catalog
         except LanceSparkError as problem:
-            row = {
-                "table": task.table,
-                "uri": task.location.uri,
-                "report": None,
-                "error": problem.message,
-                "exit_code": problem.exit_code,
-            }
-        yield pa.RecordBatch.from_pylist([row], CHECKED)
+            found = problem
+        yield pa.RecordBatch.from_pylist([checked_row(task.table, task.location.uri, found)], CHECKED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -13,14 +12,12 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
-from lance_spark.format.transactions import Transaction
 from lance_spark.fsck.rules import Inside
 from lance_spark.scan.pylance import parse_deletions
 from lance_spark.storage import files
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.storage.files import each, open_filesystem, reachable, whole_path
 from lance_spark.storage.versions import read_transaction, version_numbers
 
 _MAGIC = b"LANC"
@@ -32,25 +29,19 @@ _DAMAGED = {layout.DELETION: finding_codes.DELETION_DAMAGED, layout.INDEX: findi
 _IS_OPENED = (".lance", ".idx")
 
 
-@dataclass(frozen=True)
-class LookInside:
-    """Looks inside files of a dataset; runs on executors."""
-
-    location: DatasetLocation
-
-    def __call__(self, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
-        """For each file, what is wrong with it as a code and a detail; None for a sound one."""
-        return each(self.location, partial(_look, self.location), insides)
+def look_inside(location: DatasetLocation, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
+    """For each file, what is wrong with it as a code and a detail; None for a sound one. Runs on executors."""
+    return files.each(location, partial(_look, location), insides)
 
 
 def size_of(location: DatasetLocation, path: str) -> int | None:
     """Size of a file in bytes, by its path below the dataset or its URI; None if it does not exist."""
     place, below = _place(location, path)
-    with reachable(place):
-        filesystem = open_filesystem(place)
+    with files.reachable(place):
+        filesystem = files.open_filesystem(place)
         filesystem.invalidate_cache()
         try:
-            return int(filesystem.info(whole_path(place, below))["size"] or 0)
+            return int(filesystem.info(files.whole_path(place, below))["size"] or 0)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -113,9 +104,9 @@ def _data(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
 
 def _tail(location: DatasetLocation, path: str) -> bytes:
     place, below = _place(location, path)
-    with reachable(place):
+    with files.reachable(place):
         try:
-            return bytes(open_filesystem(place).tail(whole_path(place, below), _FOOTER))
+            return bytes(files.open_filesystem(place).tail(files.whole_path(place, below), _FOOTER))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound("It is gone.") from None
 
@@ -166,9 +157,6 @@ def versions_after(location: DatasetLocation, branch: str | None, version: int) 
     for number in version_numbers(location, branch):
         if number > version:
             transaction = read_transaction(location, PinnedVersion(branch, number))
-            found[number] = "" if transaction is None else _maker(transaction)
+            maker = "" if transaction is None else transaction.properties.get(PROPERTY, "")
+            found[number] = RESTORED if transaction is not None and transaction.operation == "Restore" else maker
     return found
-
-
-def _maker(transaction: Transaction) -> str:
-    return RESTORED if transaction.operation == "Restore" else transaction.properties.get(PROPERTY, "")

@@ -15,7 +15,7 @@ from lance_spark.core.repair_record import RECORD, Digest, Kept, RepairRecord, r
 from lance_spark.errors import Conflict, NotFound, StorageFailure
 from lance_spark.storage import files
 from lance_spark.storage.deleting import delete_batch, remove_empty_directories
-from lance_spark.storage.small_files import write_file
+from lance_spark.storage.small_files import write_below
 
 
 def digest_of(path: str, content: bytes) -> Digest:
@@ -56,12 +56,6 @@ def put_back(location: DatasetLocation, kept: Kept) -> None:
     content = files.read(location, kept.to)
     if content is not None and look_at_file(location, kept.file.path) != kept.file:
         write_below(location, kept.file.path, content)
-
-
-def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
-    """Write a small file below the dataset's root, atomically."""
-    directory, _, name = path.rpartition("/")
-    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
 
 
 def remove(location: DatasetLocation, path: str) -> None:

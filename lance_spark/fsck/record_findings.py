@@ -25,10 +25,9 @@ from lance_spark.fsck.rules import (
     mapping,
 )
 from lance_spark.storage import files
-from lance_spark.storage.files import each
 from lance_spark.storage.versions import transaction_of
 from lance_spark.survey.rules import Chain, Contradiction, Survey
-from lance_spark.survey.survey import DamagedRef, lenient_survey
+from lance_spark.survey.survey import DamagedRef
 
 _CHANGE = re.compile(r"(\d{20})-[0-9a-f]{8}\.json(\.[0-9a-f]{32}\.tmp)?")
 _REPAIR = re.compile(r"\d{8}T\d{6}\.\d{6}")
@@ -57,7 +56,7 @@ def _of_main(location: DatasetLocation) -> Iterator[CheckFinding]:
 def _of_changes(location: DatasetLocation, now: datetime) -> Iterator[CheckFinding]:
     names = files.list_names(location, LOG)
     paths = [f"{LOG}/{name}" for name in names]
-    contents = each(location, partial(files.read, location), paths)
+    contents = files.each(location, partial(files.read, location), paths)
     for name, path, content in zip(names, paths, contents, strict=True):
         if content is not None:
             yield from _of_change(name, path, content, now)
@@ -89,7 +88,7 @@ def _ref_of(change: RefChange) -> str:
 def _of_repairs(location: DatasetLocation, now: datetime) -> Iterator[CheckFinding]:
     names = files.list_names(location, QUARANTINE)
     paths = [f"{QUARANTINE}/{name}/{RECORD}" for name in names]
-    contents = each(location, partial(files.read, location), paths)
+    contents = files.each(location, partial(files.read, location), paths)
     records: list[tuple[str, RepairRecord]] = []
     for name, path, content in zip(names, paths, contents, strict=True):
         if content is None:
@@ -146,18 +145,6 @@ _BY_CONTRADICTION = {
 }
 
 
-class LenientLook:
-    """Takes surveys, and keeps what was unreadable in the last one."""
-
-    def __init__(self) -> None:
-        self.damaged: tuple[DamagedRef, ...] = ()
-
-    def take(self, location: DatasetLocation, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
-        """A survey without unreadable refs."""
-        survey, self.damaged = lenient_survey(location, clones, clones_from)
-        return survey
-
-
 def findings_of_refs(
     survey: Survey, lasting: Iterable[Contradiction], damaged: Iterable[DamagedRef]
 ) -> Iterator[CheckFinding]:
@@ -192,7 +179,7 @@ def findings_of_refs(
 def _of_origins(survey: Survey) -> Iterator[CheckFinding]:
     """Branches whose ref contradicts their first version."""
     chains = [chain for _, chain in survey.owned() if chain.branch in survey.refs.branches and chain.versions]
-    found = each(survey.location, partial(first_origin, survey), chains)
+    found = files.each(survey.location, partial(first_origin, survey), chains)
     for chain, first in zip(chains, found, strict=True):
         branch = survey.refs.branches[str(chain.branch)]
         wrong = contradiction(Origin(branch.parent_branch, branch.parent_version), first)

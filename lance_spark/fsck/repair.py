@@ -8,7 +8,7 @@ by another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -18,88 +18,27 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from lance_spark import hints
-from lance_spark.core import finding_codes, layout
-from lance_spark.core.finding_codes import MANIFEST_CODES
-from lance_spark.core.layout import (
-    KeyRange,
-    data_key,
-    manifest_names,
-    read_manifest_name,
-    sorts_newest_first,
-    stored_name,
-    versions_directory,
-)
+from lance_spark.core import finding_codes, layout, repair_record
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
-from lance_spark.core.repair_record import (
-    PROPERTY,
-    Digest,
-    LeaveOut,
-    MendIndexes,
-    Quarantine,
-    RepairRecord,
-    RestoreRef,
-    Step,
-    SuspectFile,
-)
 from lance_spark.core.show import moment_at
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, PermissionDenied, Refused, StorageFailure
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
+from lance_spark.fsck import quarantine, repair_rules, rules
 from lance_spark.fsck.fsck import Examined, examine
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
-from lance_spark.fsck.pylance import LookInside, leave_out, size_of
-from lance_spark.fsck.quarantine import (
-    digest_of,
-    forget_record,
-    holds_the_only_copy,
-    keep,
-    look_at_file,
-    take_away,
-    write_below,
-    write_record,
-)
+from lance_spark.fsck.pylance import leave_out, look_inside, size_of
 from lance_spark.fsck.record_findings import first_origin
-from lance_spark.fsck.repair_rules import (
-    DONE,
-    FRAGMENT_CODES,
-    INDEX_CODES,
-    LineFacts,
-    ManifestFact,
-    Outcome,
-    RepairFacts,
-    RepairPlan,
-    RepairResult,
-    SegmentFact,
-    plan_repair,
-)
 from lance_spark.fsck.report import FsckReport
-from lance_spark.fsck.rules import (
-    BranchEvidence,
-    Inside,
-    Origin,
-    RestoredRef,
-    TagEvidence,
-    clone_uri,
-    mapping,
-    restored_branch,
-    restored_tag,
-    tagged,
-)
 from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.refs.refs import create_branch_at
-from lance_spark.storage import files
-from lance_spark.storage.commits import (
-    check_mergeable,
-    check_unprotected,
-    check_writable,
-    unchanged,
-)
+from lance_spark.storage import commits, files
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.storage.files import each
 from lance_spark.storage.listing import list_paths
+from lance_spark.storage.small_files import write_below
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
 from lance_spark.survey.rules import Chain, VersionFile
 from lance_spark.survey.survey import DamagedRef, lenient_survey
@@ -114,12 +53,13 @@ def fsck_and_repair(
     stops answering; the error names the record.
     """
     examined = examine(location, options, engine, now_ns)
-    plan = plan_repair(location.uri, examined.report.findings, facts_of(location, examined), repair.on_main)
+    facts = _Facts(location, examined).all()
+    plan = repair_rules.plan_repair(location.uri, examined.report.findings, facts, repair.on_main)
     result = None if repair.dry_run else execute(location, plan, now_ns)
     return examined.report.with_repair(plan, result)
 
 
-def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairResult:
+def execute(location: DatasetLocation, plan: repair_rules.RepairPlan, now_ns: int) -> repair_rules.RepairResult:
     """Carry out a plan. Skips whatever has changed since the plan was made.
 
     Raises Refused for a plan that stopped, StorageFailure.
@@ -127,17 +67,17 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
     if plan.stopped:
         raise Refused(f"Nothing was repaired: {plan.stopped}.", hint="Fix that, then run it again.")
     if not plan.steps:
-        return RepairResult("", ())
+        return repair_rules.RepairResult("", ())
     now = moment_at(now_ns)
-    record = RepairRecord(
+    record = repair_record.RepairRecord(
         id=f"{now:%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}",
         dataset=location.uri,
         made=now.isoformat(),
         software=f"lance-spark {import_module('lance_spark').__version__}",
         steps=plan.steps,
     )
-    with unchanged():
-        write_record(location, record)
+    with commits.unchanged():
+        quarantine.write_record(location, record)
     context = StepContext(location, record)
     outcomes = []
     for number in range(len(plan.steps)):
@@ -149,29 +89,26 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
             if isinstance(problem, PermissionDenied):
                 raise problem.reworded(stopped, hint) from None
             raise type(problem)(stopped, hint=hint) from None
-    if not any(outcome.state == DONE for outcome in outcomes) and not holds_the_only_copy(location, record):
-        forget_record(location, record)
-        return RepairResult("", tuple(outcomes))
-    return RepairResult(record.id, tuple(outcomes))
+    if not any(outcome.state == repair_rules.DONE for outcome in outcomes) and not quarantine.holds_the_only_copy(
+        location, record
+    ):
+        quarantine.forget_record(location, record)
+        return repair_rules.RepairResult("", tuple(outcomes))
+    return repair_rules.RepairResult(record.id, tuple(outcomes))
 
 
-def _outcome(context: StepContext, number: int) -> Outcome:
+def _outcome(context: StepContext, number: int) -> repair_rules.Outcome:
     step = context.record.steps[number]
     try:
         carry_out(context, step)
     except (Conflict, NotFound, AlreadyExists) as problem:
-        return Outcome(str(step), "passed over", problem.message)
+        return repair_rules.Outcome(str(step), "passed over", problem.message)
     except (Refused, CorruptData) as problem:
-        return Outcome(str(step), "not possible", problem.message)
-    return Outcome(str(step), DONE)
+        return repair_rules.Outcome(str(step), "not possible", problem.message)
+    return repair_rules.Outcome(str(step), repair_rules.DONE)
 
 
 # --- Evidence for a repair
-
-
-def facts_of(location: DatasetLocation, examined: Examined) -> RepairFacts:
-    """The evidence for a repair. Raises StorageFailure."""
-    return _Facts(location, examined).all()
 
 
 class _Facts:
@@ -180,48 +117,42 @@ class _Facts:
         self._findings = examined.report.findings
         self._chains = {chain.branch: chain for _, chain in self._survey.owned() if chain.has_ref}
 
-    def all(self) -> RepairFacts:
+    def all(self) -> repair_rules.RepairFacts:
         refs = RefFacts(self._location, self._examined)
         restored = refs.refs()
-        return RepairFacts(
+        return repair_rules.RepairFacts(
             refs=restored,
             lost_refs=refs.lost(),
             tags={tag.name: tag.branch or MAIN for tag in self._survey.refs.tags.values()},
             manifests=dict(self._manifests()),
             twins={one.path: self._twins(one.path) for one in self._of(finding_codes.VERSION_TWICE)},
             empty={one.path: self._empty(one.path) for one in self._of(finding_codes.BRANCH_EMPTY)},
-            lines=tuple(self._lines({path for path, found in restored.items() if isinstance(found, RestoreRef)})),
+            lines=tuple(
+                self._lines({path for path, found in restored.items() if isinstance(found, repair_record.RestoreRef)})
+            ),
             branches=frozenset(self._survey.refs.branches),
         )
 
     def _of(self, *wanted: str) -> list:  # type: ignore[type-arg]
         return [finding for finding in self._findings if finding.code in wanted]
 
-    def _manifests(self) -> Iterator[tuple[str, ManifestFact]]:
-        bad = {finding.path for finding in self._of(*MANIFEST_CODES)}
+    def _manifests(self) -> Iterator[tuple[str, repair_rules.ManifestFact]]:
+        bad = {finding.path for finding in self._of(*finding_codes.MANIFEST_CODES)}
         for chain in self._chains.values() if bad else ():
             paths = {chain.path(version): version for version in chain.versions}
             for path in sorted(bad & paths.keys()):
-                file = look_at_file(self._location, path)
+                file = quarantine.look_at_file(self._location, path)
                 newest = paths[path] == chain.versions[-1]
                 hint = f"{path.rpartition('/')[0]}/latest_version_hint.json"
+                hinted = quarantine.look_at_file(self._location, hint) if newest and self._location.is_local else None
                 if file is not None:
-                    yield (
-                        path,
-                        ManifestFact(
-                            file,
-                            chain.branch,
-                            newest,
-                            look_at_file(self._location, hint) if newest and self._location.is_local else None,
-                            len(paths.keys() - bad),
-                        ),
-                    )
+                    yield path, repair_rules.ManifestFact(file, chain.branch, newest, hinted, len(paths.keys() - bad))
 
-    def _twins(self, root: str) -> tuple[Digest, ...] | str:
+    def _twins(self, root: str) -> tuple[repair_record.Digest, ...] | str:
         chain = next((one for one in self._chains.values() if (one.root or MAIN) == root), None)
         return "" if chain is None else twins_of(self._location, chain)
 
-    def _empty(self, name: str) -> Digest | str:
+    def _empty(self, name: str) -> repair_record.Digest | str:
         refs = self._survey.refs
         if any(tag.branch == name for tag in refs.tags.values()):
             return "a tag names it: restore its directory, or delete the tag and the branch"
@@ -229,11 +160,15 @@ class _Facts:
             return "a branch was created from it: restore its directory"
         if not is_empty_branch(self._location, name):
             return "its directory has files but no version: restore its manifests, or delete the branch"
-        file = look_at_file(self._location, ref_file(BRANCHES, name))
+        file = quarantine.look_at_file(self._location, ref_file(BRANCHES, name))
         return "" if file is None else file
 
-    def _lines(self, restored: set[str]) -> Iterator[LineFacts]:
-        found = [one for one in self._findings if one.code in INDEX_CODES or one.code in FRAGMENT_CODES]
+    def _lines(self, restored: set[str]) -> Iterator[repair_rules.LineFacts]:
+        found = [
+            one
+            for one in self._findings
+            if one.code in repair_rules.INDEX_CODES or one.code in repair_rules.FRAGMENT_CODES
+        ]
         hit = {ref for finding in found for ref in finding.refs}
         bad = {finding.path for finding in found}
         for branch, chain in sorted(self._chains.items(), key=lambda item: item[0] or ""):
@@ -263,28 +198,31 @@ class _NewestVersion(NamedTuple):
         except (CorruptData, NotFound, Refused):
             return None
 
-    def facts(self, bad: set[str], closed: str) -> LineFacts:
+    def facts(self, bad: set[str], closed: str) -> repair_rules.LineFacts:
         pin, contents = self.snapshot.pin, self.snapshot.contents
         fragments = {}
         for fragment in contents.fragments():
             files = tuple(file for file in self._files(fragment, contents.counts_rows) if file.path in bad)
             if files:
                 fragments[fragment.id] = files
-        return LineFacts(
+        return repair_rules.LineFacts(
             pin.branch, pin.version, fragments, contents.fragment_count, tuple(self._segments(bad)), closed
         )
 
-    def _files(self, fragment: Fragment, counts_rows: bool) -> Iterator[SuspectFile]:
+    def _files(self, fragment: Fragment, counts_rows: bool) -> Iterator[repair_record.SuspectFile]:
         rows = fragment.physical_rows if counts_rows else 0
         for file in fragment.files:
             root = self.snapshot.root_of(file)
             prefix = "data/" if root.is_dataset else ""
-            path = self._path(root, data_key(prefix + stored_name(file.path)) if prefix else stored_name(file.path))
-            yield SuspectFile(path, layout.DATA, file.size, rows)
+            path = self._path(
+                root,
+                layout.data_key(prefix + layout.stored_name(file.path)) if prefix else layout.stored_name(file.path),
+            )
+            yield repair_record.SuspectFile(path, layout.DATA, file.size, rows)
         if fragment.deletion is not None:
             root = self.snapshot.root_of(fragment.deletion)
             path = self._path(root, fragment.deletion.path_for(fragment.id))
-            yield SuspectFile(path, layout.DELETION, 0, rows, fragment.deletion.rows)
+            yield repair_record.SuspectFile(path, layout.DELETION, 0, rows, fragment.deletion.rows)
 
     def _path(self, root: Root, below: str) -> str:
         """The path as in findings: relative to the dataset, or a URI elsewhere."""
@@ -296,7 +234,7 @@ class _NewestVersion(NamedTuple):
         inner = root.uri[len(own) + 1 :]
         return f"{unquote(inner) if '://' in own else inner}/{below}"
 
-    def _segments(self, bad: set[str]) -> Iterator[SegmentFact]:
+    def _segments(self, bad: set[str]) -> Iterator[repair_rules.SegmentFact]:
         for index in self.indexes:
             root = self.snapshot.bases.get(index.base_id)
             if root is None or index.is_internal:  # pylance needs its internal indexes
@@ -305,22 +243,19 @@ class _NewestVersion(NamedTuple):
             directory = self._path(root, inside)
             for path in sorted(path for path in bad if path == directory or path.startswith(f"{directory}/")):
                 found, base = self._other_place(index)
-                yield SegmentFact(index.uuid, index.name, path, found, base)
+                yield repair_rules.SegmentFact(index.uuid, index.name, path, found, base)
 
     def _other_place(self, index: IndexRecord) -> tuple[bool, int | None]:
-        for base, root in self._places().items():
+        for base, root in self.snapshot.bases.items():
             if base != index.base_id and is_sound_segment(self.location, root, index):
                 return True, base
         return False, None
-
-    def _places(self) -> Mapping[int | None, Root]:
-        return self.snapshot.bases
 
 
 def _closed(location: DatasetLocation, branch: str | None) -> str:
     """Why nothing may be committed to a branch; "" if it may."""
     try:
-        check_mergeable(location, branch)
+        commits.check_mergeable(location, branch)
     except (Refused, NotFound, CorruptData) as problem:
         return problem.message
     return ""
@@ -328,30 +263,30 @@ def _closed(location: DatasetLocation, branch: str | None) -> str:
 
 def _is_protected(location: DatasetLocation, branch: str | None) -> bool:
     try:
-        check_unprotected(location, branch)
+        commits.check_unprotected(location, branch)
     except (Refused, CorruptData):
         return True
     return False
 
 
-def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | str:
+def twins_of(location: DatasetLocation, chain: Chain) -> tuple[repair_record.Digest, ...] | str:
     """Manifests that also exist under another name, byte for byte: those with the less common naming."""
     by_version: dict[int, list[VersionFile]] = {}
     for file in chain.versions:
         by_version.setdefault(file.version, []).append(file)
-    single = [sorts_newest_first(files[0].name) for files in by_version.values() if len(files) == 1]
+    single = [layout.sorts_newest_first(files[0].name) for files in by_version.values() if len(files) == 1]
     keeps_newer = sum(single) * 2 >= len(single)
     moved = []
     for named in by_version.values():
         if len(named) == 1:
             continue
-        digests = {one.name: look_at_file(location, chain.path(one)) for one in named}
+        digests = {one.name: quarantine.look_at_file(location, chain.path(one)) for one in named}
         if (
             len({(one.size, one.sha256) for one in digests.values() if one is not None}) != 1
             or None in digests.values()
         ):
             return "the two manifests differ: keep the right one"
-        newer, older = manifest_names(named[0].version)
+        newer, older = layout.manifest_names(named[0].version)
         digest = digests.get(older if keeps_newer else newer)
         if digest is None:
             return "the manifests have unknown names"
@@ -361,7 +296,7 @@ def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | st
 
 def is_empty_branch(location: DatasetLocation, name: str) -> bool:
     """Whether the directory of a branch is completely empty."""
-    return next(iter(list_paths(location, KeyRange.below(f"tree/{name}"))), None) is None
+    return next(iter(list_paths(location, layout.KeyRange.below(f"tree/{name}"))), None) is None
 
 
 # --- Evidence to restore refs
@@ -378,9 +313,11 @@ class RefFacts:
         self._location, self._survey, self._examined = location, examined.survey, examined
         self._chains = {chain.branch: chain for _, chain in self._survey.owned()}
 
-    def refs(self) -> dict[str, RestoreRef | str]:
+    def refs(self) -> dict[str, repair_record.RestoreRef | str]:
         """By path: the restored file for each damaged, wrong or lost ref file, or why it cannot be restored."""
-        found: dict[str, RestoreRef | str] = {file.path: self._damaged(file) for file in self._examined.damaged}
+        found: dict[str, repair_record.RestoreRef | str] = {
+            file.path: self._damaged(file) for file in self._examined.damaged
+        }
         for finding in self._examined.report.findings:
             if finding.code == finding_codes.REF_WRONG:
                 content = files.read(self._location, finding.path) or b""
@@ -402,54 +339,55 @@ class RefFacts:
             if chain.branch is not None and not chain.has_ref and chain.versions and chain.branch in named
         }
 
-    def _damaged(self, file: DamagedRef) -> RestoreRef | str:
+    def _damaged(self, file: DamagedRef) -> repair_record.RestoreRef | str:
         if file.branch is not None:
             return self._branch(file.branch, file.content, finding_codes.REF_DAMAGED)
-        before = digest_of(file.path, file.content)
+        before = quarantine.digest_of(file.path, file.content)
         if file.tag is None:
-            uri = clone_uri(file.content)
+            uri = rules.clone_uri(file.content)
             if uri is None:
                 return "the file no longer shows which clone it records"
-            return RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
+            return repair_record.RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
         versions = {
             (chain.branch, one.version): one.size
             for chain in self._chains.values()
             for one in chain.versions
             if chain.has_ref
         }
-        target = tagged(file.content)
-        restored = restored_tag(
-            TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
+        target = rules.tagged(file.content)
+        restored = rules.restored_tag(
+            rules.TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
         )
         if isinstance(restored, str):
             return restored
-        return _step(file.path, restored, before, finding_codes.REF_DAMAGED)
+        return repair_record.RestoreRef(file.path, restored.content, restored.says, before)
 
-    def _branch(self, name: str, remains: bytes, why: str) -> RestoreRef | str:
+    def _branch(self, name: str, remains: bytes, why: str) -> repair_record.RestoreRef | str:
         path = ref_file(BRANCHES, name)
         chain = self._chains.get(name)
         if chain is None or not chain.versions:
             return "the branch has no versions"
         evidence = self._evidence(chain, remains)
-        own = mapping(remains)
+        own = rules.mapping(remains)
         if own and evidence.identities and own[-1][1] not in evidence.identities:
             return "its identity differs from the one that branches and merges record, and it is unknown which is right"
-        restored = restored_branch(evidence, uuid4().hex)
+        restored = rules.restored_branch(evidence, uuid4().hex)
         if isinstance(restored, str):
             return restored
         try:
             parse_branch(name, restored.content.encode())
         except CorruptData as problem:
             return problem.message
-        return _step(path, restored, digest_of(path, remains) if remains or why != finding_codes.NO_REF else None, why)
+        before = quarantine.digest_of(path, remains) if remains or why != finding_codes.NO_REF else None
+        return repair_record.RestoreRef(path, restored.content, restored.says, before, why)
 
-    def _evidence(self, chain: Chain, remains: bytes) -> BranchEvidence:
+    def _evidence(self, chain: Chain, remains: bytes) -> rules.BranchEvidence:
         first = first_origin(self._survey, chain)
         children = [one for one in self._survey.refs.branches.values() if one.parent_branch == chain.branch]
-        mappings = [mapping(self._ref(child.name)) for child in children]
+        mappings = [rules.mapping(self._ref(child.name)) for child in children]
         from_children = {known[-2][1] for known in mappings if len(known) > 1}
         identities = from_children or set(self._merged(chain))
-        return BranchEvidence(
+        return rules.BranchEvidence(
             remains=remains,
             first=first,
             first_ns=chain.versions[0].modified_ns,
@@ -458,17 +396,17 @@ class RefFacts:
             identities=tuple(sorted(identities)),
         )
 
-    def _size(self, first: Origin | None) -> int:
+    def _size(self, first: rules.Origin | None) -> int:
         parent = self._chains.get(first.parent) if first else None
         return next((one.size for one in parent.versions if one.version == first.version), 0) if parent and first else 0
 
     def _ancestors(
-        self, first: Origin | None, mappings: list[tuple[tuple[int, str], ...]]
+        self, first: rules.Origin | None, mappings: list[tuple[tuple[int, str], ...]]
     ) -> tuple[tuple[int, str], ...] | None:
         known = next((one[:-2] for one in mappings if len(one) > 1), None)
         if known is not None or first is None or first.parent is None:
             return known or ()
-        return mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
+        return rules.mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
 
     def _ref(self, name: str) -> bytes:
         return files.read(self._location, ref_file(BRANCHES, name)) or b""
@@ -482,7 +420,7 @@ class RefFacts:
                 one.version for one in reversed(other.versions) if one.modified_ns >= chain.versions[0].modified_ns
             )
             read = partial(_trace, self._location, other.branch)
-            for trace in each(self._location, read, list(islice(since, _NEWEST))):
+            for trace in files.each(self._location, read, list(islice(since, _NEWEST))):
                 if trace is not None and trace.source.branch == chain.branch and trace.source_id:
                     yield trace.source_id
 
@@ -495,20 +433,16 @@ def _trace(location: DatasetLocation, branch: str | None, version: int) -> Trace
     return None if transaction is None else read_trace(transaction.properties)
 
 
-def _step(path: str, restored: RestoredRef, before: Digest | None, why: str) -> RestoreRef:
-    return RestoreRef(path, restored.content, restored.says, before, why)
-
-
 # --- Checking whether a file is still bad
 # A store that does not answer proves nothing.
 
 
-def is_bad(location: DatasetLocation, file: SuspectFile) -> bool:
+def is_bad(location: DatasetLocation, file: repair_record.SuspectFile) -> bool:
     """Whether a file is missing, has the wrong size, or contradicts its version. Raises StorageFailure."""
     size = size_of(location, file.path)
     if not size or (file.size and size != file.size):
         return True
-    (seen,) = LookInside(location)([Inside(file.path, file.kind, file.rows, file.deleted)])
+    (seen,) = look_inside(location, [rules.Inside(file.path, file.kind, file.rows, file.deleted)])
     if seen is not None and seen[0] == finding_codes.FILE_UNREACHABLE:
         raise StorageFailure(f"{file.path} could not be read: {seen[1]}", hint="Check network and credentials.")
     return seen is not None
@@ -526,7 +460,7 @@ def is_sound_segment(location: DatasetLocation, root: Root, index: IndexRecord) 
         if not path:
             if not files.list_names(DatasetLocation(directory, location.options), ""):
                 return False
-        elif is_bad(location, SuspectFile(f"{directory}/{path}", layout.INDEX, size, 0)):
+        elif is_bad(location, repair_record.SuspectFile(f"{directory}/{path}", layout.INDEX, size, 0)):
             return False
     return True
 
@@ -540,13 +474,13 @@ class StepContext:
     """A repair in progress."""
 
     location: DatasetLocation
-    record: RepairRecord
+    record: repair_record.RepairRecord
     made: dict[str | None, int] = field(default_factory=dict)
     """The newest version that this repair committed to each branch."""
 
-    def properties(self, step: Step) -> dict[str, str]:
+    def properties(self, step: repair_record.Step) -> dict[str, str]:
         """The transaction properties of its versions."""
-        return {PROPERTY: self.record.id, MESSAGE: f"Repair: {step}"}
+        return {repair_record.PROPERTY: self.record.id, MESSAGE: f"Repair: {step}"}
 
     def head(self, branch: str | None, version: int) -> PinnedVersion:
         """The newest version of a branch. Raises Conflict if it is neither the planned one nor from this repair."""
@@ -556,25 +490,25 @@ class StepContext:
         return head
 
 
-def carry_out(context: StepContext, step: Step) -> None:
+def carry_out(context: StepContext, step: repair_record.Step) -> None:
     """Do one step. Raises Conflict, NotFound or AlreadyExists if its target has changed; Refused; StorageFailure."""
-    if isinstance(step, RestoreRef):
+    if isinstance(step, repair_record.RestoreRef):
         _restore(context, step)
-    elif isinstance(step, Quarantine):
+    elif isinstance(step, repair_record.Quarantine):
         _quarantine(context, step)
-    elif isinstance(step, MendIndexes):
+    elif isinstance(step, repair_record.MendIndexes):
         _mend(context, step)
     else:
         _leave_out(context, step)
 
 
-def _restore(context: StepContext, step: RestoreRef) -> None:
-    if look_at_file(context.location, step.path) != step.before:
+def _restore(context: StepContext, step: repair_record.RestoreRef) -> None:
+    if quarantine.look_at_file(context.location, step.path) != step.before:
         raise Conflict(f"{step.path} was changed meanwhile.")
     if step.before is None:
-        _check_lost(context.location, _branch_of(step.path))
+        _check_lost(context.location, ref_name(step.path) or "")
     for kept in context.record.kept_by(step):
-        keep(context.location, kept)
+        quarantine.keep(context.location, kept)
     write_below(context.location, step.path, step.content.encode())
 
 
@@ -587,38 +521,35 @@ def _check_lost(location: DatasetLocation, name: str) -> None:
         raise Conflict(f"Branch '{name}' is no longer needed: it was deleted meanwhile.")
 
 
-def _quarantine(context: StepContext, step: Quarantine) -> None:
+def _quarantine(context: StepContext, step: repair_record.Quarantine) -> None:
     location = context.location
     if step.why == finding_codes.BRANCH_EMPTY:
-        name = _branch_of(step.path)
+        name = ref_name(step.path) or ""
         if not is_empty_branch(location, name):
             raise Conflict(f"Branch '{name}' now has files.")
     elif step.why == finding_codes.VERSION_TWICE:
         _check_twins(location, step)
     else:
         _check_manifest(location, step)
-    take_away(location, context.record.kept_by(step))
+    quarantine.take_away(location, context.record.kept_by(step))
 
 
-def _branch_of(path: str) -> str:
-    """The branch of a ref file."""
-    return ref_name(path) or ""
-
-
-def _check_twins(location: DatasetLocation, step: Quarantine) -> None:
+def _check_twins(location: DatasetLocation, step: repair_record.Quarantine) -> None:
     for file in step.files:
         directory, _, name = file.path.rpartition("/")
-        read = read_manifest_name(name)
-        others = [other for other in manifest_names(read.version) if other != name] if read else []
-        twin = look_at_file(location, f"{directory}/{others[0]}") if others else None
+        read = layout.read_manifest_name(name)
+        others = [other for other in layout.manifest_names(read.version) if other != name] if read else []
+        twin = quarantine.look_at_file(location, f"{directory}/{others[0]}") if others else None
         if twin is None or twin.sha256 != file.sha256:
             raise Conflict(f"{file.path} no longer has an identical twin.")
 
 
-def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
+def _check_manifest(location: DatasetLocation, step: repair_record.Quarantine) -> None:
     name = step.path.rpartition("/")[2]
-    read = read_manifest_name(name)
-    known = [read_manifest_name(other) for other in files.list_names(location, versions_directory(step.branch))]
+    read = layout.read_manifest_name(name)
+    known = [
+        layout.read_manifest_name(other) for other in files.list_names(location, layout.versions_directory(step.branch))
+    ]
     newest = max((other.version for other in known if other is not None and not other.detached), default=0)
     if read is None or (newest == read.version) != step.newest:
         raise Conflict(f"'{step.branch or MAIN}' now has other versions: check it again.")
@@ -628,9 +559,9 @@ def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
         raise Conflict(f"Tag '{named[0].name}' now names {step.path}.")
 
 
-def _mend(context: StepContext, step: MendIndexes) -> None:
+def _mend(context: StepContext, step: repair_record.MendIndexes) -> None:
     location = context.location
-    check_mergeable(location, step.branch)
+    commits.check_mergeable(location, step.branch)
     head = context.head(step.branch, step.version)
     snapshot = read_snapshot(location, head)
     records = {index.uuid: index for index in decode_indexes(read_manifest(location, head))}
@@ -649,7 +580,7 @@ def _mend(context: StepContext, step: MendIndexes) -> None:
     context.made[step.branch] = made.version
 
 
-def _leave_out(context: StepContext, step: LeaveOut) -> None:
+def _leave_out(context: StepContext, step: repair_record.LeaveOut) -> None:
     location = context.location
     head = context.head(step.branch, step.version)
     for file in step.files:
@@ -659,6 +590,6 @@ def _leave_out(context: StepContext, step: LeaveOut) -> None:
         create_branch_at(location, step.path, head)
         head = pin_latest(location, step.onto)
     else:
-        check_writable(location, step.onto)
+        commits.check_writable(location, step.onto)
     made = leave_out(location, head, step.fragments, context.properties(step))
     context.made[step.onto] = made.version

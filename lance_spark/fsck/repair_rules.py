@@ -9,19 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lance_spark.core import finding_codes
-from lance_spark.core.finding_codes import MANIFEST_CODES
+from lance_spark.core import finding_codes, repair_record
 from lance_spark.core.refs import MAIN
-from lance_spark.core.repair_record import (
-    PREFIX,
-    Digest,
-    LeaveOut,
-    MendIndexes,
-    Quarantine,
-    RestoreRef,
-    Step,
-    SuspectFile,
-)
 from lance_spark.core.show import Card, Grid, Shown, counted, few
 from lance_spark.fsck.rules import CheckFinding
 
@@ -54,14 +43,10 @@ class RepairPlan(Shown):
     """The steps of a repair. Making a plan changes nothing."""
 
     dataset: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[repair_record.Step, ...] = ()
     beyond: tuple[Beyond, ...] = ()
     stopped: str = ""
     """Why nothing may be done; "" if it may."""
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """The steps as JSON values."""
-        return [asdict(step) for step in self.steps]
 
     def summary(self) -> str:
         """A one-line summary."""
@@ -107,9 +92,9 @@ class _Planner:
     def __init__(self, findings: Sequence[CheckFinding], facts: RepairFacts, on_main: bool) -> None:
         self._findings, self._facts, self._on_main = findings, facts, on_main
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[repair_record.Step]:
         """Refs first: without them a branch may seem lost. Versions last: they are made from what is sound."""
-        yield from (step for step in self._facts.refs.values() if isinstance(step, RestoreRef))
+        yield from (step for step in self._facts.refs.values() if isinstance(step, repair_record.RestoreRef))
         for finding in self._findings:
             yield from self._quarantined(finding)
         for line in self._facts.lines:
@@ -120,24 +105,24 @@ class _Planner:
             if step is not None:
                 yield step
 
-    def _quarantined(self, finding: CheckFinding) -> Iterator[Quarantine]:
+    def _quarantined(self, finding: CheckFinding) -> Iterator[repair_record.Quarantine]:
         facts = self._facts
-        if finding.code in MANIFEST_CODES:
+        if finding.code in finding_codes.MANIFEST_CODES:
             fact = facts.manifests.get(finding.path)
             if fact is not None and not _why_manifest_stays(finding, fact, self._on_main):
                 files = (fact.file, *([fact.hint] if fact.hint and fact.newest else []))
                 says = "the version before becomes the newest" if fact.newest else "no ref needs the version"
-                yield Quarantine(files, says, finding.code, fact.branch, fact.newest)
+                yield repair_record.Quarantine(files, says, finding.code, fact.branch, fact.newest)
         elif finding.code == finding_codes.VERSION_TWICE:
             twins = facts.twins.get(finding.path, "")
             if twins and not isinstance(twins, str):
-                yield Quarantine(twins, "the same manifest exists under its other name", finding.code)
+                yield repair_record.Quarantine(twins, "the same manifest exists under its other name", finding.code)
         elif finding.code == finding_codes.BRANCH_EMPTY:
             ref = facts.empty.get(finding.path, "")
-            if isinstance(ref, Digest):
-                yield Quarantine((ref,), "nothing is left of the branch", finding.code)
+            if isinstance(ref, repair_record.Digest):
+                yield repair_record.Quarantine((ref,), "nothing is left of the branch", finding.code)
 
-    def _left_out(self, line: LineFacts) -> LeaveOut | None:
+    def _left_out(self, line: LineFacts) -> repair_record.LeaveOut | None:
         if not line.fragments or len(line.fragments) == line.count or self._where(line) is None:
             return None
         files = tuple(file for each in line.fragments.values() for file in each)
@@ -145,24 +130,26 @@ class _Planner:
         onto, mended = self._where(line), bool(line.segments) and not line.closed  # by an earlier step, as one version
         why = next((one.code for one in self._findings if one.path == files[0].path), finding_codes.DATA_MISSING)
         branch = None if onto == MAIN else onto
-        return LeaveOut(line.branch, line.version + mended, branch, tuple(sorted(line.fragments)), files, rows, why)
+        return repair_record.LeaveOut(
+            line.branch, line.version + mended, branch, tuple(sorted(line.fragments)), files, rows, why
+        )
 
     def _where(self, line: LineFacts) -> str | None:
         """The branch to commit to; None if it already exists."""
         name = line.branch or MAIN
-        if name.startswith(PREFIX) or (self._on_main and not line.closed and not line.protected):
+        if name.startswith(repair_record.PREFIX) or (self._on_main and not line.closed and not line.protected):
             return name
         made = self._made(line)
         return None if made in self._facts.branches else made
 
     def _made(self, line: LineFacts) -> str:
         """The branch for a version: the version with mended indexes, if any."""
-        return f"{PREFIX}{line.branch or MAIN}-{line.version + (bool(line.segments) and not line.closed)}"
+        return f"{repair_record.PREFIX}{line.branch or MAIN}-{line.version + (bool(line.segments) and not line.closed)}"
 
-    def beyond(self, steps: Sequence[Step]) -> Iterator[Beyond]:
+    def beyond(self, steps: Sequence[repair_record.Step]) -> Iterator[Beyond]:
         """The findings that the steps leave, with the reason."""
-        restored = {step.path for step in steps if isinstance(step, RestoreRef)}
-        moved = {file.path for step in steps if isinstance(step, Quarantine) for file in step.files}
+        restored = {step.path for step in steps if isinstance(step, repair_record.RestoreRef)}
+        moved = {file.path for step in steps if isinstance(step, repair_record.Quarantine) for file in step.files}
         for finding in self._findings:
             why = self._why(finding, restored, moved)
             if why:
@@ -172,7 +159,7 @@ class _Planner:
         facts, code = self._facts, finding.code
         if code in INDEX_CODES or code in FRAGMENT_CODES:
             return self._why_of_version(finding)
-        if code in MANIFEST_CODES:
+        if code in finding_codes.MANIFEST_CODES:
             fact = facts.manifests.get(finding.path)
             return "" if finding.path in moved else _why_manifest_stays(finding, fact, self._on_main)
         if code in (finding_codes.REF_DAMAGED, finding_codes.REF_WRONG):
@@ -217,9 +204,9 @@ class _Planner:
         return "; ".join(reasons) if reasons or helped else finding.do
 
 
-def _mended(line: LineFacts) -> MendIndexes:
+def _mended(line: LineFacts) -> repair_record.MendIndexes:
     by_id = {segment.uuid: segment for segment in line.segments}
-    return MendIndexes(
+    return repair_record.MendIndexes(
         branch=line.branch,
         version=line.version,
         moved=tuple(sorted((one.uuid, one.base) for one in by_id.values() if one.found)),
@@ -243,7 +230,6 @@ def _why_manifest_stays(finding: CheckFinding, fact: ManifestFact | None, on_mai
 
 
 # --- The evidence for a plan
-# Pure.
 
 
 @dataclass(frozen=True)
@@ -266,7 +252,7 @@ class LineFacts:
 
     branch: str | None
     version: int
-    fragments: Mapping[int, tuple[SuspectFile, ...]] = field(default_factory=dict)
+    fragments: Mapping[int, tuple[repair_record.SuspectFile, ...]] = field(default_factory=dict)
     """Fragments with bad files, and those files."""
     count: int = 0
     """Number of fragments in the version."""
@@ -281,10 +267,10 @@ class LineFacts:
 class ManifestFact:
     """An unusable manifest."""
 
-    file: Digest
+    file: repair_record.Digest
     branch: str | None
     newest: bool
-    hint: Digest | None = None
+    hint: repair_record.Digest | None = None
     """The file on disk that names the newest version: it is quarantined along with the manifest."""
     others: int = 0
     """Number of sound versions of the branch."""
@@ -294,23 +280,22 @@ class ManifestFact:
 class RepairFacts:
     """The evidence for planning a repair."""
 
-    refs: Mapping[str, RestoreRef | str] = field(default_factory=dict)
+    refs: Mapping[str, repair_record.RestoreRef | str] = field(default_factory=dict)
     """By path of the ref file: what restores it, or why it cannot be restored."""
     lost_refs: Mapping[str, str] = field(default_factory=dict)
     """Path of the missing ref file, by name of a branch that others name."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """The branch (or ``main``) that each tag is on."""
     manifests: Mapping[str, ManifestFact] = field(default_factory=dict)
-    twins: Mapping[str, tuple[Digest, ...] | str] = field(default_factory=dict)
+    twins: Mapping[str, tuple[repair_record.Digest, ...] | str] = field(default_factory=dict)
     """By branch: manifests that also exist under another name, or why that is not so."""
-    empty: Mapping[str, Digest | str] = field(default_factory=dict)
+    empty: Mapping[str, repair_record.Digest | str] = field(default_factory=dict)
     """By branch without versions: its ref file if nothing else is left of it, or why that is not so."""
     lines: tuple[LineFacts, ...] = ()
     branches: frozenset[str] = frozenset()
 
 
 # --- The result of a repair, or of undoing it
-# Pure.
 
 DONE, PASSED, NOT_POSSIBLE = "done", "passed over", "not possible"
 """Passed over: its target has changed since the plan was made."""

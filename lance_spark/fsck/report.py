@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance_spark.catalog.doctor_rules import UNREGISTERED, Finding
 from lance_spark.core.finding_codes import ERROR, SEVERITIES, UNREACHABLE
 from lance_spark.core.show import Card, Grid, Shown, counted, few
-from lance_spark.errors import CorruptData, StorageFailure
+from lance_spark.errors import CorruptData, LanceSparkError, StorageFailure
 from lance_spark.fsck.repair_rules import RepairPlan, RepairResult
 from lance_spark.fsck.rules import CheckFinding
 
@@ -109,7 +109,8 @@ class FsckReport(Shown):
             return {}
         plan = self.repair
         beyond = [{"code": one.finding.code, "path": one.finding.path, "why": one.why} for one in plan.beyond]
-        told: dict[str, Any] = {"repair": {"steps": plan.to_records(), "beyond": beyond, "stopped": plan.stopped}}
+        steps = [asdict(step) for step in plan.steps]
+        told: dict[str, Any] = {"repair": {"steps": steps, "beyond": beyond, "stopped": plan.stopped}}
         return told if self.repaired is None else {**told, "repaired": self.repaired.to_record()}
 
     def summary(self) -> str:
@@ -149,16 +150,7 @@ _PLURAL = {UNREACHABLE: "unreachable"}
 
 
 def _row(finding: CheckFinding) -> dict[str, Any]:
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "path": finding.path,
-        "refs": list(finding.refs),
-        "rows": finding.rows,
-        "files": finding.files,
-        "says": finding.says,
-        "do": finding.do,
-    }
+    return {name: getattr(finding, name) for name in FINDINGS.names}
 
 
 def worst_first(findings: list[CheckFinding]) -> tuple[CheckFinding, ...]:
@@ -167,7 +159,6 @@ def worst_first(findings: list[CheckFinding]) -> tuple[CheckFinding, ...]:
 
 
 # --- The check of a catalog and its tables
-# Pure.
 
 CHECKED = pa.schema(
     [
@@ -210,15 +201,10 @@ class TableCheck:
         return cls(row["table"], row["uri"], findings, said["versions"], said["files"], "", row["exit_code"])
 
 
-def checked_row(table: str, report: FsckReport) -> dict[str, Any]:
-    """The row of CHECKED for a checked table."""
-    return {
-        "table": table,
-        "uri": report.dataset,
-        "report": report.to_json(),
-        "error": None,
-        "exit_code": report.exit_code,
-    }
+def checked_row(table: str, uri: str, found: FsckReport | LanceSparkError) -> dict[str, Any]:
+    """The row of CHECKED for a table that was checked, or that could not be."""
+    report, error = (found.to_json(), None) if isinstance(found, FsckReport) else (None, found.message)
+    return {"table": table, "uri": uri, "report": report, "error": error, "exit_code": found.exit_code}
 
 
 @dataclass(frozen=True, repr=False)

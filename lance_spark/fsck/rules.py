@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,18 +16,10 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.core import finding_codes, layout
-from lance_spark.core.finding_codes import (
-    MANIFEST_DAMAGED,
-    MANIFEST_GONE,
-    MANIFEST_UNKNOWN,
-    MANIFEST_WRONG,
-    MEANINGS,
-    ROWS_IMPOSSIBLE,
-)
-from lance_spark.core.layout import classify, stored_name
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
+from lance_spark.format.schema import in_batches
 from lance_spark.survey.rules import Chain
 
 
@@ -50,21 +41,21 @@ class CheckFinding:
     @property
     def severity(self) -> str:
         """error, unreachable, warning or note."""
-        return MEANINGS[self.code].severity
+        return finding_codes.MEANINGS[self.code].severity
 
     @property
     def says(self) -> str:
         """What is wrong, in words."""
-        return " ".join(part for part in (MEANINGS[self.code].says, self.detail) if part)
+        return " ".join(part for part in (finding_codes.MEANINGS[self.code].says, self.detail) if part)
 
     @property
     def do(self) -> str:
         """What to do about it."""
-        return MEANINGS[self.code].do
+        return finding_codes.MEANINGS[self.code].do
 
 
 # --- Needs of versions against existing files
-# Pure: a caller that looks inside files passes in what it saw.
+# a caller that looks inside files passes in what it saw.
 
 SUSPECTS = pa.schema(
     [
@@ -103,6 +94,11 @@ _LEFT_OVER = frozenset(
 )
 
 
+def suspect(code: str, path: str | None = None, **more: Any) -> dict[str, Any]:
+    """A row of SUSPECTS about one file; what is not given is null."""
+    return {**dict.fromkeys(SUSPECTS.names), "code": code, "path": path, "files": 1, "bytes": 0, **more}
+
+
 class Need(NamedTuple):
     """One row of NEEDED about a file."""
 
@@ -120,7 +116,7 @@ class Need(NamedTuple):
     @property
     def kind(self) -> str:
         """The kind of file."""
-        return layout.INDEX if self.file is not None else classify(self.local).kind
+        return layout.INDEX if self.file is not None else layout.classify(self.local).kind
 
     @property
     def path(self) -> str:
@@ -164,8 +160,7 @@ def compare(files: pa.Table, needed: pa.Table, question: Question, look: Look | 
     if look is not None:
         found += _looked_inside(needs, listed, question, look, {row["path"] for row in found})
     own = sum(chain is not None and chain >= 0 for chain in files["chain"].to_pylist())
-    counted = {**dict.fromkeys(SUSPECTS.names), "code": COUNTED, "files": own}
-    rows = [counted, *_few(found), *_left_over(files, {need.key for need in needs}, question)]
+    rows = [suspect(COUNTED, files=own), *_few(found), *_left_over(files, {need.key for need in needs}, question)]
     return pa.Table.from_pylist(rows, SUSPECTS)
 
 
@@ -224,19 +219,8 @@ def _held_against(need: Need, there: _There) -> dict[str, Any] | None:
 
 def _row(need: Need, code: str, detail: str) -> dict[str, Any]:
     hit = 0 if need.kind in (layout.INDEX, layout.TRANSACTION) else need.rows
-    return {
-        "code": code,
-        "path": need.path,
-        "base": need.base,
-        "chain": need.chain,
-        "first": need.first,
-        "last": need.last,
-        "expected": need.size,
-        "rows": hit,
-        "detail": detail,
-        "files": 1,
-        "bytes": 0,
-    }
+    span = {"chain": need.chain, "first": need.first, "last": need.last}
+    return suspect(code, need.path, base=need.base, **span, expected=need.size, rows=hit, detail=detail)
 
 
 def _looked_inside(
@@ -276,21 +260,11 @@ def _left_over(files: pa.Table, needed: set[str], question: Question) -> Iterato
         if modified is not None and modified < question.left_before_ns
     ]
     if left:
-        nothing = dict.fromkeys(SUSPECTS.names)
         total = sum(size for _, size in left)
-        yield {
-            **nothing,
-            "code": finding_codes.UNCOMMITTED,
-            "path": left[0][0],
-            "files": len(left),
-            "bytes": total,
-            "rows": 0,
-        }
+        yield suspect(finding_codes.UNCOMMITTED, left[0][0], files=len(left), bytes=total, rows=0)
 
 
 # --- Needs of versions
-# Pure.
-#
 # Like a mark, a row states that all versions read between two positions of a chain name a file. An unreadable manifest
 # is also a row, so that the others are still checked.
 
@@ -334,10 +308,7 @@ def needed_of_span(
     chain: Chain, index: int, contents: Iterable[tuple[int, bytes | None]], resolver: KeyResolver
 ) -> Iterator[pa.RecordBatch]:
     """NEEDED of a span of versions, given as (position, manifest) in ascending order; None for a missing manifest."""
-    rows = _Reading(chain, index, resolver).rows(contents)
-    while taken := list(islice(rows, _ROWS)):
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*taken, strict=True), NEEDED, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=NEEDED)
+    return in_batches(_Reading(chain, index, resolver).rows(contents), NEEDED, _ROWS)
 
 
 class _Reading:
@@ -358,17 +329,17 @@ class _Reading:
 
     def _version(self, position: int, content: bytes | None) -> Iterator[tuple[Any, ...]]:
         if content is None:
-            yield self._about(position, MANIFEST_GONE, "")
+            yield self._about(position, finding_codes.MANIFEST_GONE, "")
             return
         try:
             head, added, removed = self._decoder.feed(content)
             now = decode_contents(content)
             recorded = self._recorded(content, head, now)
         except CorruptData as problem:
-            yield self._about(position, MANIFEST_DAMAGED, problem.message)
+            yield self._about(position, finding_codes.MANIFEST_DAMAGED, problem.message)
             return
         except Refused as problem:
-            yield self._about(position, MANIFEST_UNKNOWN, problem.message)
+            yield self._about(position, finding_codes.MANIFEST_UNKNOWN, problem.message)
             return
         for file in removed:
             yield from self._needs(file, self._seen.pop(file, _Seen(self._last, [])), self._last)
@@ -384,7 +355,7 @@ class _Reading:
     def _checked(self, position: int, head: ManifestHead, now: Contents) -> Iterator[tuple[Any, ...]]:
         expected = self._chain.files[position].version
         if head.version != expected:
-            yield self._about(position, MANIFEST_WRONG, f"it holds version {head.version}")
+            yield self._about(position, finding_codes.MANIFEST_WRONG, f"it holds version {head.version}")
         seen: set[int] = set()
         for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
             if (
@@ -395,9 +366,9 @@ class _Reading:
                 detail = (
                     f"fragment {fragment.id}: {fragment.deletion.rows} of {fragment.physical_rows} rows are deleted"
                 )
-                yield self._about(position, ROWS_IMPOSSIBLE, detail)
+                yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, detail)
             if fragment.id in seen:
-                yield self._about(position, ROWS_IMPOSSIBLE, f"two fragments have the id {fragment.id}")
+                yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, f"two fragments have the id {fragment.id}")
             seen.add(fragment.id)
 
     def _recorded(self, content: bytes, head: ManifestHead, now: Contents) -> dict[NamedFile, list[_Recorded]]:
@@ -428,7 +399,7 @@ class _Reading:
         if self._chain.repository or file.base is None:
             return None
         uri = self._resolver.uri_of(file.base) or file.base.path
-        return f"{uri}/{file.path}", classify(file.path).key, file.base.path
+        return f"{uri}/{file.path}", layout.classify(file.path).key, file.base.path
 
     def _about(self, position: int, code: str, detail: str) -> tuple[Any, ...]:
         return (self._index, None, None, None, None, position, position, 0, 0, None, code, detail)
@@ -439,7 +410,7 @@ def _files_of(fragment: Fragment, head: ManifestHead, counts_rows: bool) -> Iter
     for file in fragment.files:
         base = _base(head, file.base_id)
         prefix = "data/" if base is None or base.is_dataset_root else ""
-        yield NamedFile(base, prefix + stored_name(file.path)), [_Recorded(size=file.size, rows=rows)]
+        yield NamedFile(base, prefix + layout.stored_name(file.path)), [_Recorded(size=file.size, rows=rows)]
     deletion = fragment.deletion
     if deletion is not None:
         named = NamedFile(_base(head, deletion.base_id), deletion.path_for(fragment.id))
@@ -451,8 +422,6 @@ def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
 
 
 # --- Blob files next to data files
-# Pure.
-#
 # No manifest names these files. Only the descriptions in the rows do, by a number (the file's name) and the bytes.
 
 _PACKED, _DEDICATED = 1, 2
@@ -471,17 +440,6 @@ class BlobFile:
     """Whether the size is exact."""
     rows: int
     """Number of rows with a blob in it."""
-
-
-@dataclass(frozen=True)
-class BlobProblem:
-    """A file that differs from what rows record."""
-
-    code: str
-    name: str
-    expected: int
-    rows: int
-    detail: str
 
 
 def blob_name(number: int) -> str:
@@ -509,20 +467,18 @@ def _ends(part: pa.StructArray) -> pa.Table:
     return pa.table({"blob_id": there.field("blob_id"), "kind": there.field("kind"), "end": end})
 
 
-def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Iterator[BlobProblem]:
-    """Files that are missing or have the wrong size; ``there`` has sizes in bytes by name."""
+def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """SUSPECTS, by name, for files that are missing or have the wrong size; ``there`` has sizes in bytes by name."""
     for file in wanted:
-        size = there.get(file.name)
+        size, recorded = there.get(file.name), {"expected": file.size, "rows": file.rows}
         if size is None:
-            yield BlobProblem(finding_codes.BLOB_MISSING, file.name, file.size, file.rows, "")
+            yield suspect(finding_codes.BLOB_MISSING, file.name, **recorded, detail="")
         elif size < file.size or (file.exact and size != file.size):
             detail = f"{size:,} bytes instead of {'' if file.exact else 'at least '}{file.size:,}"
-            yield BlobProblem(finding_codes.BLOB_SIZE_WRONG, file.name, file.size, file.rows, detail)
+            yield suspect(finding_codes.BLOB_SIZE_WRONG, file.name, **recorded, detail=detail)
 
 
 # --- Restoring ref files of branches and tags from evidence
-# Pure.
-#
 # A value in a damaged file counts only if it is complete: a number cut off by the end of the file may have more digits.
 
 _TEXT = r'"((?:[^"\\]|\\.)*)"'

@@ -19,15 +19,8 @@ from lance_spark.core.repair_record import (
     Step,
 )
 from lance_spark.errors import Conflict, Refused
+from lance_spark.fsck import quarantine
 from lance_spark.fsck.pylance import RESTORED, versions_after
-from lance_spark.fsck.quarantine import (
-    digest_of,
-    forget_record,
-    load_record,
-    look_at_file,
-    put_back,
-    remove,
-)
 from lance_spark.fsck.repair_rules import (
     DONE,
     Outcome,
@@ -59,7 +52,7 @@ def undo(location: DatasetLocation, name: str) -> RepairResult:
     branch that the repair created is deleted. Raises NotFound for an unknown record, and Refused if another process
     changed something since; then nothing was undone. After a crash, run it again.
     """
-    record = load_record(location, name)
+    record = quarantine.load_record(location, name)
     undoing = _Undoing(location, record)
     # Versions first: with a damaged manifest or ref back in place, pylance could not open what it commits to.
     undos = undoing.look_at_versions()
@@ -67,7 +60,7 @@ def undo(location: DatasetLocation, name: str) -> RepairResult:
     for one in undos:
         if one is not None:
             one.act()
-    forget_record(location, record)
+    quarantine.forget_record(location, record)
     taken = {id(one.step) for one in undos if one is not None}
     outcomes = (Outcome(str(step), DONE, "" if id(step) in taken else "it was never done") for step in record.steps)
     return RepairResult(record.id, tuple(outcomes), undone=True)
@@ -86,13 +79,13 @@ class _Undoing:
         return None
 
     def _ref(self, step: RestoreRef) -> _Undo | None:
-        now = look_at_file(self._location, step.path)
+        now = quarantine.look_at_file(self._location, step.path)
         if now == step.before:
             return None
-        if now is None or now != digest_of(step.path, step.content.encode()):
+        if now is None or now != quarantine.digest_of(step.path, step.content.encode()):
             raise self._refused(f"{step.path} was changed since")
         if step.before is None:
-            return _Undo(step, partial(remove, self._location, step.path))
+            return _Undo(step, partial(quarantine.remove, self._location, step.path))
         (kept,) = self._record.kept_by(step)
         self._check_copy(kept)
         return _Undo(step, partial(self._put_back, [kept]))
@@ -100,7 +93,7 @@ class _Undoing:
     def _moved(self, step: Quarantine) -> _Undo | None:
         back: list[Kept] = []
         for kept in self._record.kept_by(step):
-            there = look_at_file(self._location, kept.file.path)
+            there = quarantine.look_at_file(self._location, kept.file.path)
             if there is not None and there != kept.file:
                 raise self._refused(f"{kept.file.path} is now another file")
             if there is None:
@@ -110,10 +103,10 @@ class _Undoing:
 
     def _put_back(self, back: Sequence[Kept]) -> None:
         for kept in reversed(back):
-            put_back(self._location, kept)
+            quarantine.put_back(self._location, kept)
 
     def _check_copy(self, kept: Kept) -> None:
-        copy = look_at_file(self._location, kept.to)
+        copy = quarantine.look_at_file(self._location, kept.to)
         if copy is None or copy.sha256 != kept.file.sha256:
             raise self._refused(f"{kept.to}, the copy of {kept.file.path}, is gone or damaged")
 

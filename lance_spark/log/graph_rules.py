@@ -90,15 +90,13 @@ def draw(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
         elif step.entry is not None:
             node = MERGE_NODE if len(step.entry.parents) > 1 else NODE
             line = " ".join(node if lane == step.place else _LANE for lane in range(step.count))
-            yield GraphRow(line, step.entry, below=_bars(step.count, None if step.entry.parents else step.place))
+            ended = None if step.entry.parents else step.place
+            below = " ".join(" " if lane == ended else _LANE for lane in range(step.count))
+            yield GraphRow(line, step.entry, below.rstrip())
 
 
 def _last(lanes: Sequence[PinnedVersion], pin: PinnedVersion) -> int:
     return len(lanes) - 1 - lanes[::-1].index(pin)
-
-
-def _bars(count: int, ended: int | None) -> str:
-    return " ".join(" " if lane == ended else _LANE for lane in range(count)).rstrip()
 
 
 def _joined(count: int, place: int, other: int) -> str:
@@ -129,7 +127,6 @@ def _closed(count: int, place: int) -> str:
 
 
 # --- The graph of a log laid out in columns and rows
-# Pure.
 
 Point = tuple[int, int]
 """(column, row), both from 0."""
@@ -243,7 +240,6 @@ class _Pen:
 
 
 # --- The graph of a log as SVG: a dot per version, a line per branch, names as labels
-# Pure.
 
 ROW = 28
 """Height of a row in pixels."""
@@ -281,7 +277,8 @@ class _Label:
 
 def svg(drawing: Drawing) -> str:
     """The graph. Lines without a branch take the color of the surrounding text."""
-    colors = _colors(drawing)
+    names = [None, *(branch for branch in drawing.branches if branch is not None)]
+    colors = {name: _PALETTE[number % len(_PALETTE)] for number, name in enumerate(names)}
     labels = [_labels(dot.entry, colors) for dot in drawing.dots]
     right = [_x(column) + _MARGIN for column in drawing.rightmost]
     ends = (x + sum(label.width + _GAP for label in row) for x, row in zip(right, labels, strict=True))
@@ -293,11 +290,6 @@ def svg(drawing: Drawing) -> str:
     size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     style = "display:block;max-width:none;overflow:hidden"
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}" role="img">{"".join(parts)}</svg>'
-
-
-def _colors(drawing: Drawing) -> Mapping[str | None, str]:
-    names = [None, *(branch for branch in drawing.branches if branch is not None)]
-    return {name: _PALETTE[number % len(_PALETTE)] for number, name in enumerate(names)}
 
 
 def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
-from lance_spark.core.refs import (
-    Branch,
-    Lifetime,
-    RefTable,
-    Tag,
-    is_plan,
-    is_service_tag,
-)
-from lance_spark.core.show import (
-    Card,
-    Grid,
-    Shown,
-    counted,
-)
+from lance_spark.core import refs as core_refs
+from lance_spark.core import show
 
 SHOWN = 20
 """How many of a dataset's branches or tags are shown."""
 
 
-def branch_grid(branches: Iterable[Branch]) -> Grid:
+def branch_grid(branches: Iterable[core_refs.Branch]) -> show.Grid:
     """Branches as a table."""
     return _grid(("branch", "made from", "made"), [(branch.row, branch.lifetime) for branch in branches])
 
 
-def tag_grid(tags: Iterable[Tag]) -> Grid:
+def tag_grid(tags: Iterable[core_refs.Tag]) -> show.Grid:
     """Tags as a table."""
     return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
 
 
-def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> Grid:
+def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], core_refs.Lifetime]]) -> show.Grid:
     """Adds a column for lifetimes if any row has one."""
     told = [str(lifetime) for _, lifetime in rows]
     if not any(told):
-        return Grid(header, tuple(row for row, _ in rows))
-    return Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
+        return show.Grid(header, tuple(row for row, _ in rows))
+    return show.Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
 
 
 def more(count: int, shown: int) -> tuple[str, ...]:
@@ -46,66 +35,62 @@ def more(count: int, shown: int) -> tuple[str, ...]:
     return (f"{count - shown:,} more: list() has all",) if count > shown else ()
 
 
-class BranchList(Shown, list[Branch]):
+_Ref = TypeVar("_Ref", core_refs.Branch, core_refs.Tag)
+
+
+class _RefList(show.Shown, list[_Ref]):
+    """A list of refs that prints as a table."""
+
+    hidden = 0
+    """How many are left out because ``_owners`` need them."""
+    _owners = ""
+    _noun, _nouns = "", ""
+
+    def _grid(self) -> show.Grid:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "[" + ",\n ".join(map(repr, self)) + "]"
+
+    def __str__(self) -> str:
+        return "\n\n".join([self._grid().text() or f"no {self._nouns}", *(f"note: {note}" for note in self._notes())])
+
+    def _card(self) -> show.Card:
+        return show.Card(show.counted(len(self), self._noun, self._nouns), grids=(self._grid(),), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        return (f"{self.hidden:,} more of {self._owners}: list(all=True) has them",) if self.hidden else ()
+
+
+class BranchList(_RefList[core_refs.Branch]):
     """A list of branches that prints as a table."""
 
-    hidden = 0
-    """How many are left out because they are the plans of frozen sets."""
+    _owners, _noun, _nouns = "frozen sets", "branch", "branches"
 
-    def __repr__(self) -> str:
-        return _listed(self)
-
-    def __str__(self) -> str:
-        return _with_notes(branch_grid(self).text() or "no branches", self._notes())
-
-    def _card(self) -> Card:
-        grids = (branch_grid(self),)
-        return Card(counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
+    def _grid(self) -> show.Grid:
+        return branch_grid(self)
 
 
-class TagList(Shown, list[Tag]):
+class TagList(_RefList[core_refs.Tag]):
     """A list of tags that prints as a table."""
 
-    hidden = 0
-    """How many are left out because clones, merges, streams and frozen sets need them."""
+    _owners, _noun, _nouns = "clones, merges, streams and frozen sets", "tag", "tags"
 
-    def __repr__(self) -> str:
-        return _listed(self)
-
-    def __str__(self) -> str:
-        return _with_notes(tag_grid(self).text() or "no tags", self._notes())
-
-    def _card(self) -> Card:
-        return Card(counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        of = "clones, merges, streams and frozen sets"
-        return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
+    def _grid(self) -> show.Grid:
+        return tag_grid(self)
 
 
-def listed_branches(refs: RefTable, everything: bool) -> BranchList:
+def listed_branches(refs: core_refs.RefTable, everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [branch for _, branch in sorted(refs.branches.items())]
-    made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
+    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, refs.tags))
     made.hidden = len(found) - len(made)
     return made
 
 
-def listed_tags(refs: RefTable, everything: bool) -> TagList:
+def listed_tags(refs: core_refs.RefTable, everything: bool) -> TagList:
     """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [tag for _, tag in sorted(refs.tags.items())]
-    made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, refs.tags))
+    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, refs.tags))
     made.hidden = len(found) - len(made)
     return made
-
-
-def _with_notes(text: str, notes: Iterable[str]) -> str:
-    return "\n\n".join([text, *(f"note: {note}" for note in notes)])
-
-
-def _listed(values: Iterable[object]) -> str:
-    inside = ",\n ".join(map(repr, values))
-    return f"[{inside}]"

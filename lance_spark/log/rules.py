@@ -10,44 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, plain_row
-from lance_spark.core.refs import (
-    MAIN,
-    Branch,
-    PinnedVersion,
-    RefSpec,
-    Tag,
-    VersionInfo,
-    is_plan,
-    is_service_tag,
-)
-from lance_spark.core.show import (
-    BRANCH,
-    CHANGE,
-    FAINT,
-    GRAPH,
-    MINUS,
-    PLAIN,
-    PLUS,
-    TAG,
-    VERSION,
-    Card,
-    Grid,
-    Line,
-    Shown,
-    aligned,
-    counted,
-    few,
-    moment,
-    plain_text,
-    readable,
-    safe,
-)
+from lance_spark.core import refs as core_refs
+from lance_spark.core import show
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
-from lance_spark.log.graph_rules import ROW, GraphRow, draw, lay_out, svg
+from lance_spark.log.graph_rules import ROW, draw, lay_out, svg
 from lance_spark.log.listing_rules import SHOWN, branch_grid, more, tag_grid
 
 # --- A table, its branches, tags and remotes as cards
-# Pure.
 
 _COLUMNS = 6
 """How many column names are shown."""
@@ -57,8 +26,8 @@ _COLUMNS = 6
 class TableGlance:
     """A version of a table, as described by its manifest."""
 
-    pin: PinnedVersion
-    info: VersionInfo
+    pin: core_refs.PinnedVersion
+    info: core_refs.VersionInfo
     columns: tuple[str, ...]
 
     def number(self, name: str) -> int | None:
@@ -67,26 +36,27 @@ class TableGlance:
         return int(text) if text.isdecimal() else None
 
 
-def unknown_card(what: str, uri: str, why: str, ref: RefSpec | None = None) -> Card:
+def unknown_card(what: str, uri: str, why: str, ref: core_refs.RefSpec | None = None) -> show.Card:
     """What is known without the store; ``why`` is the store's error."""
     where = "" if ref is None else _asked(ref)
     summary = "; ".join(part for part in (f"at {where}" if where else "", why) if part)
-    return Card(what, uri, summary, (("at", where), ("unknown", why)))
+    return show.Card(what, uri, summary, (("at", where), ("unknown", why)))
 
 
-def table_card(what: str, uri: str, ref: RefSpec, seen: TableGlance) -> Card:
+def table_card(what: str, uri: str, ref: core_refs.RefSpec, seen: TableGlance) -> show.Card:
     """A table at a ref."""
-    follows = "" if _stands_still(ref) else ", the newest version"
+    stands_still = ref.tag is not None or ref.version is not None or ref.as_of is not None
+    follows = "" if stands_still else ", the newest version"
     rows, size = seen.number("total_rows"), _size(seen)
     facts = (
         ("at", f"{seen.pin}{follows}"),
-        ("committed", moment(seen.info.timestamp)),
+        ("committed", show.moment(seen.info.timestamp)),
         ("rows", "" if rows is None else f"{rows:,}"),
         ("size", size),
-        ("columns", f"{len(seen.columns):,}: {few(seen.columns, _COLUMNS)}" if seen.columns else ""),
+        ("columns", f"{len(seen.columns):,}: {show.few(seen.columns, _COLUMNS)}" if seen.columns else ""),
     )
-    parts = (f"at {seen.pin}", "" if rows is None else counted(rows, "row"), size.partition(" in ")[0])
-    return Card(what, uri, ", ".join(part for part in parts if part), facts)
+    parts = (f"at {seen.pin}", "" if rows is None else show.counted(rows, "row"), size.partition(" in ")[0])
+    return show.Card(what, uri, ", ".join(part for part in parts if part), facts)
 
 
 def _size(seen: TableGlance) -> str:
@@ -94,21 +64,17 @@ def _size(seen: TableGlance) -> str:
     if size is None or files is None:
         return ""
     deletions = seen.number("total_deletion_files")
-    also = f" and {counted(deletions, 'deletion file')}" if deletions else ""
-    return f"{readable(size)} in {counted(files, 'data file')}{also}"
+    also = f" and {show.counted(deletions, 'deletion file')}" if deletions else ""
+    return f"{show.readable(size)} in {show.counted(files, 'data file')}{also}"
 
 
-def _stands_still(ref: RefSpec) -> bool:
-    return ref.tag is not None or ref.version is not None or ref.as_of is not None
-
-
-def _asked(ref: RefSpec) -> str:
+def _asked(ref: core_refs.RefSpec) -> str:
     """The ref as the user named it."""
     if ref.tag is not None:
         return f"tag {ref.tag}"
-    branch = ref.branch or MAIN
+    branch = ref.branch or core_refs.MAIN
     if ref.as_of is not None:
-        return f"{branch} as of {moment(ref.as_of)}"
+        return f"{branch} as of {show.moment(ref.as_of)}"
     return f"the newest version of {branch}" if ref.version is None else f"{branch}@{ref.version}"
 
 
@@ -125,13 +91,13 @@ class RefNames:
     def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
         """Branches; the tags show which of them are plans of frozen sets."""
         known = set(tags)
-        return cls._of(branches, lambda name: is_plan(name, known))
+        return cls._of(branches, lambda name: core_refs.is_plan(name, known))
 
     @classmethod
     def of_tags(cls, tags: Sequence[str]) -> RefNames:
         """Tags."""
         known = set(tags)
-        return cls._of(tags, lambda name: is_service_tag(name, known))
+        return cls._of(tags, lambda name: core_refs.is_service_tag(name, known))
 
     @classmethod
     def _of(cls, names: Sequence[str], is_own: Callable[[str], bool]) -> RefNames:
@@ -144,31 +110,30 @@ class RefNames:
         return tuple(self.listed[:SHOWN])
 
 
-def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
+def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core_refs.Branch]) -> show.Card:
     """All branches except for main; only those that are shown were read."""
     count = len(listed.listed)
-    summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
+    summary = f"{core_refs.MAIN} and {show.counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
     summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
-    return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
+    return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
 
 
-def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
+def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[core_refs.Tag]) -> show.Card:
     """All tags; only those that are shown were read."""
     count = len(listed.listed)
     also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
     notes = more(count, len(listed.shown))
-    return Card(f"{what} of", uri, f"{counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
+    return show.Card(f"{what} of", uri, f"{show.counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 
 
-def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> Card:
+def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> show.Card:
     """The remotes that were ever fetched from, by name."""
-    grid = Grid(("remote", "uri"), tuple(known.items()))
+    grid = show.Grid(("remote", "uri"), tuple(known.items()))
     summary = ", ".join(known) or "none was fetched from yet"
-    return Card(f"{what} of", uri, summary, grids=(grid,))
+    return show.Card(f"{what} of", uri, summary, grids=(grid,))
 
 
 # --- A log as a value: text like ``lance-git log --graph``, and in notebooks a drawn graph with the versions
-# Pure.
 
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CELL = f"border:none;padding:0 14px 0 0;height:{ROW}px;line-height:{ROW}px;white-space:nowrap;color:inherit"
@@ -179,11 +144,11 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, repr=False)
-class History(Shown):
+class History(show.Shown):
     """The versions of a branch, newest first, with those that merges took in. Iterating yields the entries."""
 
     uri: str
-    start: PinnedVersion
+    start: core_refs.PinnedVersion
     entries: tuple[LogEntry, ...]
     older: bool = False
     """Whether older versions exist."""
@@ -196,14 +161,14 @@ class History(Shown):
 
     def __str__(self) -> str:
         """The text that ``lance-git log --graph`` prints."""
-        return plain_text(graph_lines(self.entries))
+        return show.plain_text(graph_lines(self.entries))
 
-    def _card(self) -> Card:
+    def _card(self) -> show.Card:
         more = ", and there are older ones" if self.older else ""
         hidden = len(self) - _MOST
         notes = (f"the {hidden:,} oldest of these are not drawn",) if hidden > 0 else ()
-        summary = f"{counted(len(self.entries), 'version')} from {self.start}{more}"
-        return Card(type(self).__name__, self.uri, summary, notes=notes)
+        summary = f"{show.counted(len(self.entries), 'version')} from {self.start}{more}"
+        return show.Card(type(self).__name__, self.uri, summary, notes=notes)
 
     def _repr_html_(self) -> str:
         """The drawn graph next to a table of the versions."""
@@ -223,17 +188,17 @@ class History(Shown):
 
 def _row(entry: LogEntry, stat: bool) -> str:
     rows = "" if entry.total_rows is None else f"{entry.total_rows:,}"
-    told = {"version": safe(str(entry.pin)), "what": safe(happened(entry)), "rows": rows}
+    told = {"version": show.safe(str(entry.pin)), "what": show.safe(happened(entry)), "rows": rows}
     if stat:
-        told["changed"] = "" if entry.stat is None else safe(plain_text([stat_line(entry.stat)]))
-    told |= {"committed": safe(moment(entry.timestamp)), "message": _message(entry.message or "")}
+        told["changed"] = "" if entry.stat is None else show.safe(show.plain_text([stat_line(entry.stat)]))
+    told |= {"committed": show.safe(show.moment(entry.timestamp)), "message": _message(entry.message or "")}
     return "".join(_cell("td", name, html) for name, html in told.items())
 
 
 def _message(text: str) -> str:
     if len(text) <= _LONGEST:
-        return safe(text)
-    return f'<span title="{safe(text)}">{safe(text[: _LONGEST - 1])}…</span>'
+        return show.safe(text)
+    return f'<span title="{show.safe(text)}">{show.safe(text[: _LONGEST - 1])}…</span>'
 
 
 def _cell(tag: str, name: str, html: str) -> str:
@@ -248,38 +213,31 @@ def _cell(tag: str, name: str, html: str) -> str:
 _LONGEST_VALUE = 60
 
 
-def log_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
+def log_lines(entries: Iterable[LogEntry]) -> Iterator[show.Line]:
     """A log, entry by entry as they arrive: a line for each, plus one for its message and one for its stat, if any."""
     for entry in entries:
         yield _head(entry)
         yield from (_indented(line) for line in _further(entry))
 
 
-def graph_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
+def graph_lines(entries: Iterable[LogEntry]) -> Iterator[show.Line]:
     """A log next to its graph."""
     rows = list(draw(entries))
     width = max((len(row.graph) for row in rows), default=0)
     for row in rows:
         if row.entry is None:
-            yield [(GRAPH, row.graph)]
+            yield [(show.GRAPH, row.graph)]
             continue
-        yield [(GRAPH, _padded(row.graph, width)), (PLAIN, " "), *_head(row.entry)]
-        yield from _beside(row, _further(row.entry), width)
+        yield [(show.GRAPH, row.graph.ljust(width)), (show.PLAIN, " "), *_head(row.entry)]
+        beside: show.Line = [(show.GRAPH, row.below.ljust(width)), (show.PLAIN, " ")]
+        yield from ([*beside, *_indented(line)] for line in _further(row.entry))
 
 
-def _beside(row: GraphRow, lines: Iterable[Line], width: int) -> Iterator[Line]:
-    return ([(GRAPH, _padded(row.below, width)), (PLAIN, " "), *_indented(line)] for line in lines)
-
-
-def _padded(text: str, width: int) -> str:
-    return text.ljust(width)
-
-
-def _head(entry: LogEntry) -> Line:
-    line = [(VERSION, str(entry.pin)), *_names(entry), (PLAIN, f"  {happened(entry)}")]
+def _head(entry: LogEntry) -> show.Line:
+    line = [(show.VERSION, str(entry.pin)), *_names(entry), (show.PLAIN, f"  {happened(entry)}")]
     if entry.total_rows is not None:
-        line.append((PLAIN, f"  {counted(entry.total_rows, 'row')}"))
-    return [*line, (FAINT, f"  {entry.timestamp:%Y-%m-%d %H:%M:%S}")]
+        line.append((show.PLAIN, f"  {show.counted(entry.total_rows, 'row')}"))
+    return [*line, (show.FAINT, f"  {entry.timestamp:%Y-%m-%d %H:%M:%S}")]
 
 
 def happened(entry: LogEntry) -> str:
@@ -295,60 +253,59 @@ def _remote(entry: LogEntry) -> str:
     return f" at {(entry.branch or '').removesuffix(f'/{source}')}"
 
 
-def _names(entry: LogEntry) -> Line:
+def _names(entry: LogEntry) -> show.Line:
     """Branches and tags at a version, in brackets; without the tags that protect what clones and merges read."""
-    spans: Line = [(BRANCH, name) for name in entry.heads]
-    spans += [(TAG, f"tag: {name}") for name in entry.tags if not is_service_tag(name)]
-    spans += [(BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
+    spans: show.Line = [(show.BRANCH, name) for name in entry.heads]
+    spans += [(show.TAG, f"tag: {name}") for name in entry.tags if not core_refs.is_service_tag(name)]
+    spans += [(show.BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
     if not spans:
         return []
-    line: Line = [(PLAIN, " (")]
+    line: show.Line = [(show.PLAIN, " (")]
     for number, span in enumerate(spans):
-        line += [(PLAIN, ", "), span] if number else [span]
-    return [*line, (PLAIN, ")")]
+        line += [(show.PLAIN, ", "), span] if number else [span]
+    return [*line, (show.PLAIN, ")")]
 
 
-def _further(entry: LogEntry) -> Iterator[Line]:
+def _further(entry: LogEntry) -> Iterator[show.Line]:
     if entry.message:
-        yield from ([(PLAIN, line)] for line in entry.message.splitlines())
+        yield from ([(show.PLAIN, line)] for line in entry.message.splitlines())
     if entry.stat is not None:
         yield stat_line(entry.stat)
 
 
-def _indented(line: Line) -> Line:
-    return [(PLAIN, "    "), *line]
+def _indented(line: show.Line) -> show.Line:
+    return [(show.PLAIN, "    "), *line]
 
 
-def stat_line(stat: Stat) -> Line:
+def stat_line(stat: Stat) -> show.Line:
     """The rows, columns and files that a version added and removed."""
-    parts: list[Line] = []
+    parts: list[show.Line] = []
     if stat.rows_added is not None and stat.rows_removed is not None:
         parts.append(_both(f"{stat.rows_added:,}", f"{stat.rows_removed:,}", "rows"))
     parts.append(_both(f"{stat.files_added:,}", f"{stat.files_removed:,}", "files"))
-    parts.append(_both(readable(stat.bytes_added), readable(stat.bytes_removed), ""))
-    line: Line = []
+    parts.append(_both(show.readable(stat.bytes_added), show.readable(stat.bytes_removed), ""))
+    line: show.Line = []
     for number, part in enumerate(parts):
-        line += [(PLAIN, ", "), *part] if number else part
+        line += [(show.PLAIN, ", "), *part] if number else part
     return line
 
 
-def _both(added: str, removed: str, what: str) -> Line:
-    spans: Line = [(PLUS, f"+{added}"), (PLAIN, " "), (MINUS, f"-{removed}")]
-    return [*spans, (PLAIN, f" {what}")] if what else spans
+def _both(added: str, removed: str, what: str) -> show.Line:
+    spans: show.Line = [(show.PLUS, f"+{added}"), (show.PLAIN, " "), (show.MINUS, f"-{removed}")]
+    return [*spans, (show.PLAIN, f" {what}")] if what else spans
 
 
-def show_lines(detail: VersionDetail) -> Iterator[Line]:
+def show_lines(detail: VersionDetail) -> Iterator[show.Line]:
     """One version in full."""
     yield from log_lines([detail.entry])
     yield []
     files = [
-        counted(detail.fragments, "fragment"),
-        f"{counted(detail.data_files, 'data file')}, {readable(detail.bytes)}",
+        show.counted(detail.fragments, "fragment"),
+        f"{show.counted(detail.data_files, 'data file')}, {show.readable(detail.bytes)}",
     ]
     if detail.deletion_files:
-        files.append(
-            f"{counted(detail.deleted_rows, 'deleted row')} in {counted(detail.deletion_files, 'deletion file')}"
-        )
+        deletions = show.counted(detail.deletion_files, "deletion file")
+        files.append(f"{show.counted(detail.deleted_rows, 'deleted row')} in {deletions}")
     row_ids = ", stable row ids" if detail.stable_row_ids else ""
     facts = {
         "parents": ", ".join(map(str, detail.entry.parents)) or "none",
@@ -365,77 +322,78 @@ def show_lines(detail: VersionDetail) -> Iterator[Line]:
     yield from _section("config", changes)
 
 
-def _fact(name: str, value: str) -> Line:
-    return [(FAINT, f"{name:<8}"), (PLAIN, value)]
+def _fact(name: str, value: str) -> show.Line:
+    return [(show.FAINT, f"{name:<8}"), (show.PLAIN, value)]
 
 
-def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[show.Line]:
     if rows:
-        yield [(FAINT, title)]
-        yield from ([(PLAIN, f"  {line}")] for line in aligned(rows))
+        yield [(show.FAINT, title)]
+        yield from ([(show.PLAIN, f"  {line}")] for line in show.aligned(rows))
 
 
-def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[Line]:
+def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[show.Line]:
     """A diff; with ``stat_only`` only its last lines, the summary."""
     if not stat_only:
-        yield [(VERSION, str(diff.before)), (PLAIN, " .. "), (VERSION, str(diff.after))]
+        yield [(show.VERSION, str(diff.before)), (show.PLAIN, " .. "), (show.VERSION, str(diff.after))]
         yield from _columns(diff)
         yield from _values(diff)
         for example in diff.examples:
             yield from _example(example)
     yield _summary(diff)
-    yield [*stat_line(diff.stat)[_rows_end(diff.stat) :], (PLAIN, f", {_fragments(diff)}")]
-    yield from ([(FAINT, f"note: {note}")] for note in diff.notes)
+    rows_end = 0 if diff.stat.rows_added is None else 5  # the summary already has the spans for rows
+    yield [*stat_line(diff.stat)[rows_end:], (show.PLAIN, f", {_fragments(diff)}")]
+    yield from ([(show.FAINT, f"note: {note}")] for note in diff.notes)
 
 
-def _rows_end(stat: Stat) -> int:
-    """Where the spans for rows end: the summary already has them."""
-    return 0 if stat.rows_added is None else 5
-
-
-def _columns(diff: Diff) -> Iterator[Line]:
+def _columns(diff: Diff) -> Iterator[show.Line]:
     for change in diff.columns:
-        style, mark = {"added": (PLUS, "+"), "dropped": (MINUS, "-")}.get(change.kind, (CHANGE, "~"))
+        style, mark = {"added": (show.PLUS, "+"), "dropped": (show.MINUS, "-")}.get(change.kind, (show.CHANGE, "~"))
         said = change.after or change.before or ""
         if change.before is not None and change.after is not None:
             said = f"{change.kind}: {change.before} -> {change.after}"
-        yield [(style, f"{mark} column {change.column}"), (PLAIN, f"  {said}")]
+        yield [(style, f"{mark} column {change.column}"), (show.PLAIN, f"  {said}")]
 
 
-def _values(diff: Diff) -> Iterator[Line]:
+def _values(diff: Diff) -> Iterator[show.Line]:
     for values in diff.values:
-        told = f"written again in {counted(values.fragments, 'fragment')}, {counted(values.rows, 'row')}"
-        yield [(CHANGE, f"~ values of {values.column}"), (PLAIN, f"  {told}")]
+        told = f"written again in {show.counted(values.fragments, 'fragment')}, {show.counted(values.rows, 'row')}"
+        yield [(show.CHANGE, f"~ values of {values.column}"), (show.PLAIN, f"  {told}")]
 
 
-def _example(example: RowExample) -> Iterator[Line]:
+def _example(example: RowExample) -> Iterator[show.Line]:
     if example.kind == ADDED:
-        yield [(PLUS, f"+ {_text_row(example.after)}")]
+        yield [(show.PLUS, f"+ {_text_row(example.after)}")]
     elif example.kind == DELETED:
-        yield [(MINUS, f"- {_text_row(example.before)}")]
+        yield [(show.MINUS, f"- {_text_row(example.before)}")]
     else:
         before, after = plain_row(example.before) or {}, plain_row(example.after) or {}
         names = [name for name in after if name not in before or before[name] == after[name]]
         changed = [f"{name}: {_value(before[name])} -> {_value(after[name])}" for name in after if name not in names]
         same = [f"{name}: {_value(after[name])}" for name in names]
-        yield [(CHANGE, f"~ {', '.join([*changed, *same])}")]
+        yield [(show.CHANGE, f"~ {', '.join([*changed, *same])}")]
 
 
 def _text_row(row: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name}: {_value(value)}" for name, value in (plain_row(row) or {}).items())
 
 
-def _summary(diff: Diff) -> Line:
+def _summary(diff: Diff) -> show.Line:
     rows = diff.rows
-    line: Line = [(PLUS, f"+{rows.added:,}"), (PLAIN, " "), (MINUS, f"-{rows.deleted:,}"), (PLAIN, " ")]
+    line: show.Line = [
+        (show.PLUS, f"+{rows.added:,}"),
+        (show.PLAIN, " "),
+        (show.MINUS, f"-{rows.deleted:,}"),
+        (show.PLAIN, " "),
+    ]
     if rows.changed is not None:
-        line += [(CHANGE, f"~{rows.changed:,}"), (PLAIN, " ")]
-    return [*line, (PLAIN, f"rows ({rows.before:,} -> {rows.after:,})")]
+        line += [(show.CHANGE, f"~{rows.changed:,}"), (show.PLAIN, " ")]
+    return [*line, (show.PLAIN, f"rows ({rows.before:,} -> {rows.after:,})")]
 
 
 def _fragments(diff: Diff) -> str:
     counts = diff.fragments
-    return f"{counted(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
+    return f"{show.counted(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
         f"{counts.changed:,} changed"
     )
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lance_spark import hints
+from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
-from lance_spark.core.tracking import (
-    ChainLinks,
-    Node,
-    TakenIn,
-    ancestors,
-    holds,
-    merge_bases,
-    merged_notes,
-    read_follows,
-)
 from lance_spark.errors import Refused
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.versions import Trace, read_trace
@@ -35,18 +26,18 @@ class Graph:
         """What was read so far, for later steps that need the same versions."""
         self._refs = refs.read_branches(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
-        self._found: dict[frozenset[PinnedVersion], Mapping[str, ChainLinks]] = {}
+        self._found: dict[frozenset[PinnedVersion], Mapping[str, tracking.ChainLinks]] = {}
 
     @property
     def table(self) -> RefTable:
         """The branches, as they were when this graph was made."""
         return self._refs
 
-    def node(self, pin: PinnedVersion) -> Node:
+    def node(self, pin: PinnedVersion) -> tracking.Node:
         """A version as a node."""
-        return Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
+        return tracking.Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
 
-    def origin(self, pin: PinnedVersion) -> Node:
+    def origin(self, pin: PinnedVersion) -> tracking.Node:
         """A version in the chain where it was made: a branch begins with a copy of the version it was forked from."""
         while pin.branch is not None:
             fork = self.fork(pin.branch)
@@ -55,7 +46,7 @@ class Graph:
             pin = PinnedVersion(fork.branch, pin.version)
         return self.node(pin)
 
-    def pin(self, node: Node) -> PinnedVersion:
+    def pin(self, node: tracking.Node) -> PinnedVersion:
         """A node as a version. Raises Refused for one on a deleted branch."""
         if not node.chain:
             return PinnedVersion(None, node.version)
@@ -73,43 +64,45 @@ class Graph:
     def is_follower(self, branch: str | None) -> bool:
         """Whether a branch follows a remote's."""
         entry = None if branch is None else self._refs.branches.get(branch)
-        return entry is not None and read_follows(entry) is not None
+        return entry is not None and tracking.read_follows(entry) is not None
 
     def fork(self, branch: str) -> PinnedVersion | None:
         """The version that a branch descends from; None for one unrelated to any other branch."""
         return self._refs.branches[branch].fork
 
-    def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[Node]:
+    def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[tracking.Node]:
         """The newest common ancestors of two versions."""
         chains_read = self._read(one, other)
-        return merge_bases(self.node(one), self.node(other), chains_read)
+        return tracking.merge_bases(self.node(one), self.node(other), chains_read)
 
     def held(self, pin: PinnedVersion, beside: PinnedVersion) -> dict[str, int]:
         """The newest version of each chain, by identity, that a version fully contains.
 
         Chains that both versions share anyway are not read.
         """
-        return ancestors(self.node(pin), self._read(pin, beside))
+        return tracking.ancestors(self.node(pin), self._read(pin, beside))
 
     def share(self, side: PinnedVersion, other: PinnedVersion, since: PinnedVersion) -> bool:
         """Whether two versions share an ancestor that an older version of the side lacks."""
-        known = ancestors(self.node(since), self._read(side, other))
+        known = tracking.ancestors(self.node(since), self._read(side, other))
         return any(known.get(node.chain, -1) < node.version for node in self.bases(side, other))
 
-    def inherits(self, pin: PinnedVersion, node: Node) -> bool:
+    def inherits(self, pin: PinnedVersion, node: tracking.Node) -> bool:
         """Whether the forks of its branch alone show that a version contains a node; nothing is read."""
         return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version
 
-    def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[VersionSpan, ...]:
+    def path(self, side: PinnedVersion, base: tracking.Node, beside: PinnedVersion) -> tuple[VersionSpan, ...]:
         """The versions of a side that the base lacks: of its own chain and of the chains it was forked from."""
-        known = ancestors(base, self._read(side, beside))
+        known = tracking.ancestors(base, self._read(side, beside))
         spans = []
         for chain, newest in reversed(self._lineage(self.node(side)).items()):
             begin = self._branches[chain].parent_version if chain else 0
-            spans.append(VersionSpan(self.pin(Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest))
+            spans.append(
+                VersionSpan(self.pin(tracking.Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest)
+            )
         return tuple(span for span in spans if span.after < span.until)
 
-    def numbering(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> PinnedVersion | None:
+    def numbering(self, side: PinnedVersion, base: tracking.Node, beside: PinnedVersion) -> PinnedVersion | None:
         """The version that brought the common ancestor into a side's chain; None if the chain began with it.
 
         A merge renumbers the rows that it takes in.
@@ -121,28 +114,28 @@ class Graph:
         for chain, newest in reversed(lineage.items()):
             merges = graph[chain].merges if chain in graph else ()
             for at, source in merges:
-                if at <= newest and holds(source, base, graph):
-                    return self.pin(Node(chain, at))
+                if at <= newest and tracking.holds(source, base, graph):
+                    return self.pin(tracking.Node(chain, at))
         return None
 
-    def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
+    def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, tracking.ChainLinks]:
         """Every chain that one of the versions descends from. What both share anyway is not read."""
         key = frozenset({one, other})
         if key not in self._found:
             self._found[key] = self._chains(one, other)
         return self._found[key]
 
-    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
+    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, tracking.ChainLinks]:
         first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
         shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
-        chains: dict[str, ChainLinks] = {}
+        chains: dict[str, tracking.ChainLinks] = {}
         read: dict[str, int] = {}
         pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
         while pending:
             chain, newest = pending.popitem()
             read[chain] = newest
             merges = self._merges_of(chain, shared.get(chain, -1), newest)
-            chains[chain] = ChainLinks(self._fork_node(chain), merges)
+            chains[chain] = tracking.ChainLinks(self._fork_node(chain), merges)
             for _, source in merges:
                 for parent, version in self._lineage(source).items():
                     # Chains may have taken in each other: one is read again only for newer versions.
@@ -150,7 +143,7 @@ class Graph:
                         pending[parent] = version
         return chains
 
-    def _lineage(self, node: Node) -> dict[str, int]:
+    def _lineage(self, node: tracking.Node) -> dict[str, int]:
         lineage = {}
         while True:
             lineage[node.chain] = node.version
@@ -159,35 +152,35 @@ class Graph:
                 return lineage
             node = parent
 
-    def _fork_node(self, chain: str) -> Node | None:
+    def _fork_node(self, chain: str) -> tracking.Node | None:
         branch = self._branches.get(chain)
         fork = None if branch is None else branch.fork
         if fork is None or (fork.branch is not None and fork.branch not in self._refs.branches):
             return None
-        return Node(self.identity(fork.branch), fork.version)
+        return tracking.Node(self.identity(fork.branch), fork.version)
 
-    def _merges_of(self, chain: str, above: int, newest: int) -> tuple[TakenIn, ...]:
+    def _merges_of(self, chain: str, above: int, newest: int) -> tuple[tracking.TakenIn, ...]:
         """The versions of a chain, in a range, that took another chain in."""
         if chain and chain not in self._branches:
             return ()
         branch = self._branches[chain].name if chain else None
         start = self._branches[chain].parent_version if chain else 0
         versions = self.reader.versions(self._location, branch, max(above, start), newest)
-        merges: set[TakenIn] = set()
+        merges: set[tracking.TakenIn] = set()
         for version, transaction in self.reader.transactions(self._location, branch, versions).items():
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
-                merges.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
+                merges.add(tracking.TakenIn(version, tracking.Node(trace.source_id, trace.source.version)))
                 if trace.source_id and trace.source_id not in self._branches:
                     # Without the ancestry of a deleted branch, the next merge would take its rows for new ones.
-                    merges |= {TakenIn(version, Node(*held)) for held in trace.held}
-        for note in merged_notes(self._refs.branches.values()):
+                    merges |= {tracking.TakenIn(version, tracking.Node(*held)) for held in trace.held}
+        for note in tracking.merged_notes(self._refs.branches.values()):
             if note.into == chain and above < note.at <= newest:
-                merges.add(TakenIn(note.at, note.source))
+                merges.add(tracking.TakenIn(note.at, note.source))
         return tuple(sorted(merges))
 
 
-def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
+def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> tracking.Node:
     """The common ancestor. Raises Refused if there is none, or more than one."""
     bases = graph.bases(ours, theirs)
     if len(bases) == 1:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, TypeVar
 
+from lance_spark.core.show import Recorded
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import Steps
@@ -110,7 +111,6 @@ def decide(matrix: Matrix[Kind], theirs: Collection[Kind], ours: Collection[Kind
 
 
 # --- Three-way comparison of columns
-# Pure.
 
 Metadata = tuple[tuple[str, bytes], ...]
 """Metadata of a column, sorted by key; a comment is part of it."""
@@ -275,11 +275,10 @@ def _paths(fields: Sequence[Field]) -> dict[tuple[str, ...], Field]:
 
 
 # --- The two sides of a merge, and the change that ours takes
-# Pure.
 
 
 @dataclass(frozen=True)
-class MergeConflict:
+class MergeConflict(Recorded):
     """A change on both sides that cannot be combined."""
 
     reason: str

@@ -74,7 +74,6 @@ def are_free(new: Collection[int], side: Snapshot) -> bool:
 
 
 # --- Three-way comparison of columns, and of the rows with values in them
-# Pure.
 
 _OTHER_ID = "was given another id by an earlier merge"
 
@@ -140,7 +139,6 @@ def _writes(side: Delta, base: Snapshot) -> bool:
 
 
 # --- Contested fragments
-# Pure.
 
 InOurs = Callable[[Iterable[Fragment]], Mapping[int, Fragment]]
 """Fragments of the base as the chain of ours has them, by their ids in the chain of theirs."""
@@ -184,7 +182,6 @@ def contest(sides: Sides, ours: Delta, theirs: Delta, in_ours: InOurs) -> Contes
 
 
 # --- Three-way comparison of fragments, by the matrix in ``change_rules.py``
-# Pure.
 
 _ROWS = frozenset({FragmentChange.ROWS_DELETED, FragmentChange.ROWS_UPDATED})
 
@@ -347,7 +344,6 @@ def _written(base: Fragment, side: Fragment) -> dict[int, str]:
 
 
 # --- The comparison of the table as a whole
-# Pure.
 
 BROUGHT_BEFORE = (
     "rows that one side compacted are already in the other one, and no version records which merge brought them"

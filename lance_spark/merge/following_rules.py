@@ -21,21 +21,7 @@ from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
-from lance_spark.merge.change_rules import (
-    COMPACTED_OURS,
-    FRAGMENTS,
-    GONE_OURS,
-    GONE_THEIRS,
-    OTHER_ROWS,
-    BasePair,
-    Contest,
-    Followed,
-    FragmentChange,
-    MergeChange,
-    MergeConflict,
-    Sides,
-    decide,
-)
+from lance_spark.merge import change_rules
 from lance_spark.merge.conflict_rules import TAKEN_BEFORE
 
 BITMAP = 1
@@ -49,20 +35,20 @@ class Clash(NamedTuple):
     """Why a fragment of the base cannot be settled, with example rows."""
 
     reason: str
-    pair: BasePair | None
+    pair: change_rules.BasePair | None
     offsets: tuple[int, ...] = ()
 
 
 class Settled(NamedTuple):
     """The change without the contest, and what prevents it."""
 
-    change: MergeChange
+    change: change_rules.MergeChange
     clashes: tuple[Clash, ...]
     ours_old: Mapping[int, Runs]
     """Rows in new fragments of ours that come from contested fragments, by id."""
 
 
-def settle(sides: Sides, change: MergeChange, deleted: Deleted) -> Settled:
+def settle(sides: change_rules.Sides, change: change_rules.MergeChange, deleted: Deleted) -> Settled:
     """Decide the contest of a change. ``deleted`` gives the deleted rows of each of its fragments."""
     contest = change.contest
     if contest is None:
@@ -110,9 +96,9 @@ class _Holding:
 class _Settling:
     def __init__(
         self,
-        sides: Sides,
-        change: MergeChange,
-        contest: Contest,
+        sides: change_rules.Sides,
+        change: change_rules.MergeChange,
+        contest: change_rules.Contest,
         deleted: Deleted,
         traced: Traced,
         followers: tuple[_Holding, _Holding],
@@ -161,7 +147,9 @@ class _Settling:
             added.append(fragment)
         deletions = {key: tuple(rows.tolist()) for key, rows in self.ours.places(self.gone_theirs).items()}
         row_ids = self._row_ids(added) if self.sides.ours.contents.has_stable_row_ids else {}
-        change = replace(self.change, added=tuple(added), contest=None, followed=Followed(deletions, masks, row_ids))
+        change = replace(
+            self.change, added=tuple(added), contest=None, followed=change_rules.Followed(deletions, masks, row_ids)
+        )
         return Settled(change, tuple(clashes), self.ours.live)
 
     def _are_in_ours(self, fragments: Sequence[Fragment]) -> bool:
@@ -177,23 +165,46 @@ class _Settling:
         return bool(traced.doubtful) or bool(_Holding(traced, self.contest.ours, self.deleted).live)
 
     def _clashes(self) -> Iterable[Clash]:
-        states = _States(self.contest, self.traced)
         sides = self.sides
-        ours = states.written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
-        theirs = states.written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
+        ours = self._written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
+        theirs = self._written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
         our_kinds = _Kinds(self, self.ours, self.gone_ours, (), self.sides.our_steps, ours)
         their_kinds = _Kinds(self, self.theirs, self.gone_theirs, self.back, self.sides.their_steps, theirs)
         both = of_runs.within(self.gone_theirs, self.gone_ours)
         for at, pair in enumerate(self.contest.pairs):
             here, there = our_kinds.of(at, pair), their_kinds.of(at, pair)
-            for decision in decide(FRAGMENTS, there, here):
+            for decision in change_rules.decide(change_rules.FRAGMENTS, there, here):
                 if decision.is_conflict:
                     yield Clash(decision.reason, pair)
-            if FragmentChange.COLUMNS_WRITTEN in there:
+            if change_rules.FragmentChange.COLUMNS_WRITTEN in there:
                 yield Clash(COLUMNS_COMPACTED, pair)
             shared = of_runs.rows_of(_of_pair(both, at)) - (at << 32)
-            if len(shared) and FragmentChange.GONE not in here | there:
-                yield Clash(OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
+            if len(shared) and change_rules.FragmentChange.GONE not in here | there:
+                yield Clash(change_rules.OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
+
+    def _written(
+        self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
+    ) -> frozenset[int]:
+        """The numbers of the pairs where a side wrote columns or restored dropped ones, from base to newest.
+
+        Then a fragment has other files than before.
+        """
+        base, side = versions
+        before = [pair.before for pair in self.contest.pairs]
+        states: defaultdict[str, list[Fragment]] = defaultdict(list)
+        for fragment in (*before, *now):
+            states[self.traced.files.key(fragment)].append(fragment)
+        relevant = set(map(id, self.contest.rewrites))
+        for rewrite in rewrites:
+            for fragment in (*rewrite.old, *rewrite.new) if id(rewrite) in relevant else ():
+                states[self.traced.files.key(fragment)].append(fragment)
+        in_base = {self.traced.files.key(fragment) for fragment in before}
+        found: set[int] = set()
+        for key, several in states.items():
+            first = columns(several[0], side.live & base.live if key in in_base else side.live)
+            if any(columns(other, side.live) != first or other.has_overlays for other in several):
+                found.update(np.unique(self.traced.labels.get(key, NONE)[:, 2] >> 32).tolist())
+        return frozenset(found)
 
     def _row_ids(self, added: Sequence[Fragment]) -> dict[int, int]:
         """Ids in ours of contested rows that new fragments of theirs contain."""
@@ -236,7 +247,9 @@ class _Kinds:
     ) -> None:
         self._base, self._gone, self._back, self._written = settling.base, gone, back, written
         only_deleted = steps.moves_no_rows and settling.traced.complete
-        self._changed = FragmentChange.ROWS_DELETED if only_deleted else FragmentChange.ROWS_UPDATED
+        self._changed = (
+            change_rules.FragmentChange.ROWS_DELETED if only_deleted else change_rules.FragmentChange.ROWS_UPDATED
+        )
         files = settling.traced.files
         self._moved: defaultdict[int, set[str]] = defaultdict(set)
         for key, own in side.live.items():
@@ -244,46 +257,18 @@ class _Kinds:
                 self._moved[pair].add(files.key(side.fragments[key]))
         self._key = files.key
 
-    def of(self, at: int, pair: BasePair) -> set[FragmentChange]:
+    def of(self, at: int, pair: change_rules.BasePair) -> set[change_rules.FragmentChange]:
         gone = _of_pair(self._gone, at)
         if of_runs.count(gone) == of_runs.count(_of_pair(self._base, at)) and at not in self._back:
-            return {FragmentChange.GONE}
+            return {change_rules.FragmentChange.GONE}
         kinds = set()
         if self._moved[at] - {self._key(pair.before)}:
-            kinds.add(FragmentChange.COMPACTED)
+            kinds.add(change_rules.FragmentChange.COMPACTED)
         if len(gone) or at in self._back:
             kinds.add(self._changed)
         if at in self._written:
-            kinds.add(FragmentChange.COLUMNS_WRITTEN)
-        return kinds or {FragmentChange.UNCHANGED}
-
-
-class _States:
-    """Whether columns of contested fragments were written: then a fragment has other files than before."""
-
-    def __init__(self, contest: Contest, traced: Traced) -> None:
-        self._contest, self._traced = contest, traced
-
-    def written(
-        self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
-    ) -> frozenset[int]:
-        """The numbers of the pairs where a side wrote columns or restored dropped ones, from base to newest."""
-        base, side = versions
-        before = [pair.before for pair in self._contest.pairs]
-        states: defaultdict[str, list[Fragment]] = defaultdict(list)
-        for fragment in (*before, *now):
-            states[self._traced.files.key(fragment)].append(fragment)
-        relevant = set(map(id, self._contest.rewrites))
-        for rewrite in rewrites:
-            for fragment in (*rewrite.old, *rewrite.new) if id(rewrite) in relevant else ():
-                states[self._traced.files.key(fragment)].append(fragment)
-        in_base = {self._traced.files.key(fragment) for fragment in before}
-        found: set[int] = set()
-        for key, several in states.items():
-            first = columns(several[0], side.live & base.live if key in in_base else side.live)
-            if any(columns(other, side.live) != first or other.has_overlays for other in several):
-                found.update(np.unique(self._traced.labels.get(key, NONE)[:, 2] >> 32).tolist())
-        return frozenset(found)
+            kinds.add(change_rules.FragmentChange.COLUMNS_WRITTEN)
+        return kinds or {change_rules.FragmentChange.UNCHANGED}
 
 
 def known(deleted: Deleted, fragment: Fragment) -> Offsets:
@@ -301,7 +286,6 @@ def _of_pair(labels: Runs, at: int) -> Runs:
 
 
 # --- Hints for conflicts, by the beginning of the reason
-# Pure.
 
 _SETTLE = "Settle it on one side first: restore or delete there what should not win. Then try again."
 _COLUMNS = hints.of(
@@ -319,16 +303,16 @@ _TWICE = (
     "the branch that made it, or write them again."
 )
 _HINTS = {
-    COMPACTED_OURS.reason: _COLUMNS,
+    change_rules.COMPACTED_OURS.reason: _COLUMNS,
     COLUMNS_COMPACTED: _COLUMNS,
     UNCERTAIN: "Nothing is wrong with either side. Write the changed rows again on top of the other side.",
-    GONE_OURS.reason: _EVIDENCE,
-    GONE_THEIRS.reason: _EVIDENCE,
+    change_rules.GONE_OURS.reason: _EVIDENCE,
+    change_rules.GONE_THEIRS.reason: _EVIDENCE,
     TAKEN_BEFORE: _TWICE,
 }
 
 
-def hint_for(conflicts: Iterable[MergeConflict]) -> str:
+def hint_for(conflicts: Iterable[change_rules.MergeConflict]) -> str:
     """What to do about the first conflict that has a hint of its own."""
     for conflict in conflicts:
         for beginning, hint in _HINTS.items():

@@ -26,59 +26,17 @@ from lance_spark.core.show import WorkProgress, counted
 from lance_spark.core.tracking import MergeNote, Node, with_note
 from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
+from lance_spark.format import row_ids
+from lance_spark.format import versions as format_versions
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import Step, Steps, VersionSpan, key_columns
-from lance_spark.format.row_ids import (
-    Deleted,
-    Rewrite,
-    Runs,
-    deletion_key,
-    of_rows,
-    read_rewrites,
-    rows_of,
-    run,
-    taken_over,
-    without,
-)
 from lance_spark.format.transactions import Transaction
-from lance_spark.format.versions import (
-    ADDS_ONLY,
-    BEGIN,
-    BRINGING,
-    BRINGS,
-    CHERRY_PICK,
-    MERGE,
-    MOVED,
-    RECEIVE,
-    REORDERED,
-    REPLACES,
-    REVERT,
-    Copy,
-    Deletions,
-    Snapshot,
-    Trace,
-    delta,
-    read_trace,
-)
-from lance_spark.merge import pylance
+from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
-from lance_spark.merge.change_rules import (
-    OTHER_ROWS,
-    BasePair,
-    Contest,
-    Kinship,
-    MergeChange,
-    MergeConflict,
-    Replacement,
-    Sides,
-    check_supported,
-    operation_for,
-)
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
-from lance_spark.merge.pylance import carry_indexes
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
@@ -87,7 +45,6 @@ from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
 from lance_spark.storage.resolving import check_branch
-from lance_spark.storage.versions import VersionCache
 
 
 def merge(
@@ -123,7 +80,7 @@ def merge(
             theirs=source,
             base_ours=base_of(location, graph, ours, base),
             base_theirs=base_of(location, graph, source, base),
-            trace=replace(trace_of(graph, MERGE, source), held=_held(graph, source, ours)),
+            trace=replace(trace_of(graph, format_versions.MERGE, source), held=_held(graph, source, ours)),
             message=options.message or f"Merge {source} into {into or MAIN}",
             our_path=graph.path(ours, base, source),
             their_path=graph.path(source, base, ours),
@@ -203,7 +160,7 @@ class Request:
     theirs: PinnedVersion
     base_ours: PinnedVersion
     base_theirs: PinnedVersion
-    trace: Trace
+    trace: format_versions.Trace
     message: str | None = None
     reference: InPlacePolicy = field(default_factory=InPlacePolicy)
     """Which data files stay where they are."""
@@ -216,7 +173,7 @@ class Request:
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
     """Whether to copy indexes of theirs that are valid in ours."""
-    reader: VersionCache = field(default_factory=VersionCache)
+    reader: versions.VersionCache = field(default_factory=versions.VersionCache)
     """What this attempt has already read of the two sides."""
     shares: bool = False
     """Whether ours has versions that theirs has and the base lacks."""
@@ -250,7 +207,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     change = compare(sides)
     followed = follow_rows(request, sides, change)
     change = followed.change
-    check_supported(sides, change)
+    change_rules.check_supported(sides, change)
     conflicts = [*change.conflicts, *followed.conflicts]
     deletions: dict[int, tuple[int, ...]] = {}
     for replacement in change.replaced:
@@ -262,9 +219,9 @@ def plan_replay(request: Request) -> ReplayPlan:
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)
-        emptied = any(_is_emptied(each, deletions.get(each.ours.id, ())) for each in change.replaced)
+        emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
-        operation_for(change, sides.ours, emptied)
+        change_rules.operation_for(change, sides.ours, emptied)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
         sides=sides,
@@ -274,11 +231,15 @@ def plan_replay(request: Request) -> ReplayPlan:
         message=request.message,
         deletions=deletions,
         conflicts=tuple(conflicts),
-        rewrites=taken_over((*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents),
+        rewrites=row_ids.taken_over(
+            (*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents
+        ),
     )
 
 
-def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, placed: Placed) -> MergeChange:
+def _with_dead_rows(
+    there: DatasetLocation, sides: change_rules.Sides, change: change_rules.MergeChange, placed: Placed
+) -> change_rules.MergeChange:
     """The change with the deleted rows of new fragments whose other rows keep their ids; deleted rows need no ids."""
     mixed = Assembly.of(sides, change, placed, {}).mixed(change)
     if not mixed:
@@ -287,19 +248,14 @@ def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, p
     return replace(change, followed=replace(change.followed, dead=dead))
 
 
-def _empties(ours: Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
+def _empties(ours: format_versions.Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
     """Whether the deletions take the last rows of a fragment."""
     return bool(deletions) and any(
         len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
     )
 
 
-def _is_emptied(replacement: Replacement, deleted: Sequence[int]) -> bool:
-    """Whether both sides together deleted all rows of a fragment."""
-    return bool(deleted) and replacement.ours.rows == len(deleted)
-
-
-def _sides(request: Request) -> Sides:
+def _sides(request: Request) -> change_rules.Sides:
     read = lru_cache(maxsize=None)(request.reader.snapshot)
     there = request.their_location
     ours, theirs = read(request.location, request.ours), read(there, request.theirs)
@@ -309,7 +265,7 @@ def _sides(request: Request) -> Sides:
     except NotFound as missing:
         what = f"is the last common version of {request.ours} and {request.theirs}"
         raise _gone(f"{request.base_ours} {what}, and it no longer exists", missing) from None
-    return Sides(
+    return change_rules.Sides(
         base_ours=base_ours,
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
         base_theirs=base_theirs,
@@ -321,13 +277,15 @@ def _sides(request: Request) -> Sides:
     )
 
 
-def _kinship(request: Request) -> Kinship:
+def _kinship(request: Request) -> change_rules.Kinship:
     path, there = request.earlier_path, (request.reader, request.their_location)
     earlier = _steps(there, request.theirs, request.base_theirs, path or ())
-    return Kinship(request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete))
+    return change_rules.Kinship(
+        request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete)
+    )
 
 
-def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
+def _numbering(request: Request, ours: format_versions.Snapshot) -> format_versions.Snapshot | None:
     if request.numbering is None or not ours.contents.has_stable_row_ids:
         return None
     try:
@@ -349,7 +307,7 @@ def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
 
 
 def _steps(
-    there: tuple[VersionCache, DatasetLocation],
+    there: tuple[versions.VersionCache, DatasetLocation],
     side: PinnedVersion,
     base: PinnedVersion,
     path: tuple[VersionSpan, ...] | None,
@@ -367,57 +325,55 @@ def _steps(
     )
 
 
-def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
+def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
     numbers = reader.versions(location, span.branch, span.after, span.until)
     for version, transaction in reader.transactions(location, span.branch, numbers).items():
         if transaction is None:
             yield Step(version, "Unknown")
             continue
-        properties, trace = transaction.properties, read_trace(transaction.properties)
-        if trace is not None and trace.action == BEGIN:
+        properties, trace = transaction.properties, format_versions.read_trace(transaction.properties)
+        if trace is not None and trace.action == format_versions.BEGIN:
             yield Step(version, _ANEW)
             continue
+        reordered = properties.get(format_versions.REORDERED) == "true"
+        brings = trace is not None and trace.action in format_versions.BRINGING
         yield Step(
             version,
             transaction.operation,
-            properties.get(REORDERED) == "true" or _told(properties, MOVED),
-            brings=_brings(transaction.operation, trace) or properties.get(BRINGS) == "true",
-            adds_only=properties.get(ADDS_ONLY) == "true",
-            replaced=_told(properties, REPLACES),
+            reordered or _told(properties, format_versions.MOVED),
+            brings=transaction.operation == "Restore" or brings or properties.get(format_versions.BRINGS) == "true",
+            adds_only=properties.get(format_versions.ADDS_ONLY) == "true",
+            replaced=_told(properties, format_versions.REPLACES),
             rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
-            reordered=properties.get(REORDERED) == "true",
+            reordered=reordered,
         )
 
 
 def _rewrites(
-    reader: VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
-) -> Iterator[Rewrite]:
+    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
+) -> Iterator[row_ids.Rewrite]:
     """The compactions of a version: its own, and those it took over."""
-    yield from read_rewrites(transaction.properties)
+    yield from row_ids.read_rewrites(transaction.properties)
     snapshot = None
     for group in transaction.rewritten:
         places = {}
         for fragment in (*group.before, *group.after):
-            key, deletion = deletion_key(fragment), fragment.deletion
+            key, deletion = row_ids.deletion_key(fragment), fragment.deletion
             if key is None or deletion is None:
                 continue
             if deletion.base_id is None:
-                places[key] = Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
+                places[key] = format_versions.Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
                 continue
             snapshot = snapshot or reader.snapshot(location, pin)
             place = snapshot.deletions_of(fragment)
             if place is not None:
                 places[key] = place
-        yield Rewrite(group.before, group.after, places)
+        yield row_ids.Rewrite(group.before, group.after, places)
 
 
 def _told(properties: Mapping[str, str], key: str) -> bool | None:
     """What a commit of this package records about itself; None if it records nothing."""
     return None if key not in properties else properties[key] == "true"
-
-
-def _brings(operation: str, trace: Trace | None) -> bool:
-    return operation == "Restore" or (trace is not None and trace.action in BRINGING)
 
 
 # --- Settling contests from deletion files
@@ -426,13 +382,13 @@ def _brings(operation: str, trace: Trace | None) -> bool:
 class FollowedChange(NamedTuple):
     """A change without contests."""
 
-    change: MergeChange
-    conflicts: tuple[MergeConflict, ...] = ()
-    ours_old: Mapping[int, Runs] = {}
+    change: change_rules.MergeChange
+    conflicts: tuple[change_rules.MergeConflict, ...] = ()
+    ours_old: Mapping[int, row_ids.Runs] = {}
     """Rows of the base in new fragments of ours, by fragment."""
 
 
-def follow_rows(request: Request, sides: Sides, change: MergeChange) -> FollowedChange:
+def follow_rows(request: Request, sides: change_rules.Sides, change: change_rules.MergeChange) -> FollowedChange:
     """Settle the contest of a change, if it has one. Raises NotFound if an existing version lacks a deletion file.
 
     A compaction whose deletion files are gone does not count.
@@ -440,7 +396,7 @@ def follow_rows(request: Request, sides: Sides, change: MergeChange) -> Followed
     if change.contest is None:
         return FollowedChange(change)
     settled = settle(sides, change, _deleted(request, sides, change.contest))
-    reasons: defaultdict[str, list[tuple[BasePair, tuple[int, ...]] | None]] = defaultdict(list)
+    reasons: defaultdict[str, list[tuple[change_rules.BasePair, tuple[int, ...]] | None]] = defaultdict(list)
     for clash in settled.clashes:
         reasons[clash.reason].append(None if clash.pair is None else (clash.pair, clash.offsets))
     conflicts = []
@@ -458,7 +414,7 @@ def follow_rows(request: Request, sides: Sides, change: MergeChange) -> Followed
     return FollowedChange(followed, tuple(conflicts), settled.ours_old)
 
 
-def _deleted(request: Request, sides: Sides, contest: Contest) -> Deleted:
+def _deleted(request: Request, sides: change_rules.Sides, contest: change_rules.Contest) -> row_ids.Deleted:
     """The deleted rows of every fragment of a contest."""
     held = (
         Held(sides.ours, contest.ours),
@@ -479,8 +435,8 @@ Locations = tuple[DatasetLocation, DatasetLocation]
 
 
 def other_rows(
-    locations: Locations, sides: Sides, replacement: Replacement
-) -> tuple[tuple[int, ...], list[MergeConflict]]:
+    locations: Locations, sides: change_rules.Sides, replacement: change_rules.Replacement
+) -> tuple[tuple[int, ...], list[change_rules.MergeConflict]]:
     """The rows that theirs deleted in a fragment where ours deleted rows; a conflict if both deleted the same ones."""
     here, there = locations
     base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
@@ -490,12 +446,14 @@ def other_rows(
     both = sorted(ours & theirs)
     if not both and base <= theirs_now:
         return tuple(sorted(theirs)), []
-    reason = OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
+    reason = change_rules.OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
     rows = examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
     return (), [sides.conflict(reason, [replacement.ours.id], rows)]
 
 
-def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
+def examples(
+    location: DatasetLocation, base: format_versions.Snapshot, fragment: Fragment, offsets: Sequence[int]
+) -> tuple[str, ...]:
     """The keys of some rows in the base; none if the table declares no key."""
     keys = key_columns(base.contents.fields)
     if not keys or not offsets:
@@ -505,26 +463,29 @@ def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offs
 
 
 def same_keys(
-    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Runs]
-) -> list[MergeConflict]:
+    locations: Locations,
+    sides: change_rules.Sides,
+    change: change_rules.MergeChange,
+    ours_old: Mapping[int, row_ids.Runs],
+) -> list[change_rules.MergeConflict]:
     """If the table declares a key: rows that both sides added or updated under the same key.
 
     ``ours_old``: rows of the base that ours compacted into new fragments.
     """
-    mine = delta(sides.base_ours, sides.ours).added if change.added else ()
+    mine = format_versions.delta(sides.base_ours, sides.ours).added if change.added else ()
     keys = key_columns(sides.ours.contents.fields) if mine else ()
     if not keys:
         return []
     here, there = locations
     known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
-    masks = {key: of_rows(rows) for key, rows in change.followed.masks.items()}
+    masks = {key: row_ids.of_rows(rows) for key, rows in change.followed.masks.items()}
     theirs = RowSource(there, sides.theirs.pin, _without(change.added, masks))
     twice = (key for key in _keys(theirs, keys) if key in known)
     rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
     return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
 
 
-def _without(fragments: Iterable[Fragment], rows: Mapping[int, Runs]) -> tuple[FragmentRows, ...]:
+def _without(fragments: Iterable[Fragment], rows: Mapping[int, row_ids.Runs]) -> tuple[FragmentRows, ...]:
     """The fragments without some of their rows."""
     return tuple(
         FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
@@ -532,8 +493,8 @@ def _without(fragments: Iterable[Fragment], rows: Mapping[int, Runs]) -> tuple[F
     )
 
 
-def _others(count: int, rows: Runs) -> pa.Array:
-    return pa.array(rows_of(without(run(count, 0), rows)), pa.uint32())
+def _others(count: int, rows: row_ids.Runs) -> pa.Array:
+    return pa.array(row_ids.rows_of(row_ids.without(row_ids.run(count, 0), rows)), pa.uint32())
 
 
 def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -579,7 +540,8 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         if not request.with_indexes:
             return result
         engine.tell(WorkProgress("carry indexes"))
-        return _with_indexes(request, plan, result)
+        carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
+        return replace(result, indexes_carried=carried, indexes_missing=missing)
     raise overtaken(make().ours.branch)
 
 
@@ -606,21 +568,12 @@ def _left(request: Request, plan: ReplayPlan) -> str:
 
 def _check(plan: ReplayPlan, request: Request) -> None:
     if plan.conflicts:
-        listed = "".join(f"\n  - {conflict}{_examples(conflict.rows)}" for conflict in plan.conflicts[:10])
+        listed = "".join("\n      ".join([f"\n  - {conflict}", *conflict.rows]) for conflict in plan.conflicts[:10])
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
         raise Conflict(
             f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
             hint=hint_for(plan.conflicts),
         )
-
-
-def _examples(rows: tuple[str, ...]) -> str:
-    return "".join(f"\n      {row}" for row in rows)
-
-
-def _with_indexes(request: Request, plan: ReplayPlan, result: MergeResult) -> MergeResult:
-    carried, missing = carry_indexes(request.location, request.their_location, plan, result.version)
-    return replace(result, indexes_carried=carried, indexes_missing=missing)
 
 
 def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeResult:
@@ -641,11 +594,11 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
 
 # --- Copying the files of a plan to where its commit will name them
 
-CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
+CopyItem = tuple[DatasetLocation, format_versions.Copy, DatasetLocation]
 """Where a file is, the file, and the place to copy it to."""
 _COPIED = pa.schema([("bytes", pa.int64())])
 _COPY = "copy"
-_VERBS = {RECEIVE: "push"}
+_VERBS = {format_versions.RECEIVE: "push"}
 """What users call an action, where that differs."""
 
 
@@ -691,7 +644,7 @@ def cherry_pick(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
-    return replay(_requests(location, picked, into, CHERRY_PICK, message), engine, dry_run)
+    return replay(_requests(location, picked, into, format_versions.CHERRY_PICK, message), engine, dry_run)
 
 
 def revert(
@@ -703,7 +656,7 @@ def revert(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
-    return replay(_requests(location, reverted, into, REVERT, message), engine, dry_run)
+    return replay(_requests(location, reverted, into, format_versions.REVERT, message), engine, dry_run)
 
 
 def _requests(
@@ -712,7 +665,7 @@ def _requests(
     """Makes requests for the change of one version: forwards for a cherry-pick, backwards for a revert."""
     check_writable(location, into)
     before = version_before(location, pin)
-    base, theirs = (pin, before) if action == REVERT else (before, pin)
+    base, theirs = (pin, before) if action == format_versions.REVERT else (before, pin)
 
     def make() -> Request:
         ours, graph = pin_latest(location, into), Graph(location)
@@ -729,7 +682,7 @@ def _requests(
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
-            shares=action == CHERRY_PICK and graph.share(theirs, ours, base),
+            shares=action == format_versions.CHERRY_PICK and graph.share(theirs, ours, base),
             earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else None,
         )
 

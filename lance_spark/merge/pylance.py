@@ -38,7 +38,6 @@ from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
-from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
 
@@ -191,13 +190,13 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
     for fragment in ours.get_fragments():
         known: Json | None = changed.get(fragment.fragment_id)
         if known is None and any(live.isdisjoint(file.fields) for file in fragment.metadata.files):
-            known = without_dead_files(fragment.metadata.to_json(), live)
+            known = copying.without_dead_files(fragment.metadata.to_json(), live)
         final.append(fragment.metadata if known is None else fragments_from([known])[0])
     return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
 
 
 def _in_use(fragments: list[Json], live: frozenset[int]) -> list[Json]:
-    return [without_dead_files(found, live) for found in fragments]
+    return [copying.without_dead_files(found, live) for found in fragments]
 
 
 def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int]) -> dict[str, Any] | None:
@@ -270,7 +269,7 @@ def _composed(
         if changes.drop:
             scratch.drop_columns([*changes.drop])
 
-    return composed(ours.lance_schema, snapshot.contents, alter)
+    return copying.composed(ours.lance_schema, snapshot.contents, alter)
 
 
 def flattened(schema: LanceSchema) -> list[Field]:
@@ -542,14 +541,10 @@ def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
     for step in plan.sides.their_steps.all:
         if step.operation == "CreateIndex":
             with translated(theirs, "reading a transaction"):
-                operation = _index_operation(dataset, step.version)
+                transaction = dataset.read_transaction(step.version)
+            operation = None if transaction is None else transaction.operation
             made.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
     return made
-
-
-def _index_operation(dataset: lance.LanceDataset, version: int) -> Any:
-    transaction = dataset.read_transaction(version)
-    return None if transaction is None else transaction.operation
 
 
 def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents) -> bool:
@@ -607,9 +602,8 @@ def write_mask(location: DatasetLocation, head: PinnedVersion, fragment: int, ro
     """
     content = BitMap(rows).serialize()
     number = int.from_bytes(sha256(content).digest()[:8], "big") >> 1
-    directory, _, name = deletion_path(fragment, head.version, number, _BITMAP).rpartition("/")
-    root = DatasetLocation(f"{location.branch_uri(head.branch)}/{directory}", location.options)
-    small_files.write_file(root, name, content)
+    branch = DatasetLocation(location.branch_uri(head.branch), location.options)
+    small_files.write_below(branch, deletion_path(fragment, head.version, number, _BITMAP), content)
     return {
         "file_type": "bitmap",
         "read_version": head.version,

@@ -12,21 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lance_spark import hints
+from lance_spark.core import show
 from lance_spark.core.location import is_within
-from lance_spark.core.show import (
-    MINUS,
-    PLAIN,
-    PLUS,
-    Card,
-    Grid,
-    Line,
-    Shown,
-    counted,
-    plain_text,
-    readable,
-    said,
-    said_of_places,
-)
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Contents, Fragment, IndexRecord
 from lance_spark.format.row_ids import Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
@@ -112,7 +99,6 @@ class ReplayPlan:
 
 
 # --- Fragments for pylance's commit
-# Pure.
 
 Json = dict[str, Any]
 REPLACED = -2
@@ -303,8 +289,6 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
 
 
 # --- Restoring an older version as a replay: fragments and indexes
-# Pure.
-#
 # The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore
 # does more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.
 
@@ -444,11 +428,10 @@ def _known(indexes: Iterable[IndexRecord]) -> set[int]:
 
 
 # --- Results in words: what a replay did, or would do
-# Pure.
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(show.Recorded):
     """A plan in numbers: its cost and its changes."""
 
     versions: int
@@ -466,28 +449,24 @@ class Summary:
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "versions": self.versions,
-            "rows_added": self.rows_added,
-            "rows_deleted": self.rows_deleted,
-            "fragments_changed": self.fragments_changed,
-            "columns_added": list(self.columns_added),
-            "columns_dropped": list(self.columns_dropped),
-            "files_copied": self.files,
-            "bytes_copied": self.bytes,
-        }
+        names = {"files": "files_copied", "bytes": "bytes_copied"}
+        return {names.get(name, name): value for name, value in super().as_record().items()}
 
-    def line(self) -> Line:
+    def line(self) -> show.Line:
         """Rows, files and columns, in one line."""
-        line: Line = [(PLUS, f"+{self.rows_added:,}"), (PLAIN, " "), (MINUS, f"-{self.rows_deleted:,}")]
-        parts = [f" rows; {counted(self.files, 'file')} copied, {readable(self.bytes)}"]
+        line: show.Line = [
+            (show.PLUS, f"+{self.rows_added:,}"),
+            (show.PLAIN, " "),
+            (show.MINUS, f"-{self.rows_deleted:,}"),
+        ]
+        parts = [f" rows; {show.counted(self.files, 'file')} copied, {show.readable(self.bytes)}"]
         parts += [f"new columns: {', '.join(self.columns_added)}"] if self.columns_added else []
         parts += [f"dropped columns: {', '.join(self.columns_dropped)}"] if self.columns_dropped else []
-        return [*line, (PLAIN, "; ".join(parts))]
+        return [*line, (show.PLAIN, "; ".join(parts))]
 
 
 @dataclass(frozen=True, repr=False)
-class MergeResult(Shown):
+class MergeResult(show.ShownInLines, show.Recorded):
     """What a merge, cherry-pick, revert, pull or push did, or would do."""
 
     action: str
@@ -512,37 +491,33 @@ class MergeResult(Shown):
     ran_on: str | None = None
     """Where files were copied, "local" or "spark"; None if none were."""
 
-    def __str__(self) -> str:
-        """As ``lance-git merge`` prints it."""
-        return plain_text(self.lines())
-
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[show.Line]:
         """The result in words."""
         if self.up_to_date:
-            yield said(f"Already up to date: {self.into} has everything of {self.source}.")
+            yield show.said(f"Already up to date: {self.into} has everything of {self.source}.")
         elif self.conflicts:
-            yield [(MINUS, f"{self.source} cannot be combined with {self.into}:")]
+            yield [(show.MINUS, f"{self.source} cannot be combined with {self.into}:")]
             for conflict in self.conflicts:
-                yield said(f"  - {conflict}")
-                yield from (said(f"      {row}") for row in conflict.rows)
+                yield show.said(f"  - {conflict}")
+                yield from (show.said(f"      {row}") for row in conflict.rows)
         else:
-            yield said(self._headline())
-            yield [(PLAIN, "  "), *self.summary.line()]
+            yield show.said(self._headline())
+            yield [(show.PLAIN, "  "), *self.summary.line()]
         yield from self.further_lines()
 
-    def further_lines(self) -> Iterator[Line]:
+    def further_lines(self) -> Iterator[show.Line]:
         """Notes and index changes."""
-        yield from (said_of_places(f"  note: {note}") for note in self.notes)
-        yield from (said(f"  {name}: {names}") for name, names in self._indexes() if names)
+        yield from (show.said_of_places(f"  note: {note}") for note in self.notes)
+        yield from (show.said(f"  {name}: {names}") for name, names in self._indexes() if names)
 
-    def _card(self) -> Card:
+    def _card(self) -> show.Card:
         outcome = self._outcome()
         facts = {
             "from": self.source,
             "into": self.into if self.version is None else f"{self.into}@{self.version}",
             "since": self.base,
             "outcome": outcome,
-            "changes": "" if self.up_to_date or self.conflicts else plain_text([self.summary.line()]),
+            "changes": "" if self.up_to_date or self.conflicts else show.plain_text([self.summary.line()]),
             **dict(self._indexes()),
         }
         rows = tuple(
@@ -555,15 +530,15 @@ class MergeResult(Shown):
             )
             for conflict in self.conflicts
         )
-        grid = Grid(("conflict", "ours", "theirs", "fragments", "rows"), rows)
+        grid = show.Grid(("conflict", "ours", "theirs", "fragments", "rows"), rows)
         summary = f"{self.action} of {self.source} into {facts['into']}, {outcome}"
-        return Card(type(self).__name__, "", summary, tuple(facts.items()), (grid,), self.notes)
+        return show.Card(type(self).__name__, "", summary, tuple(facts.items()), (grid,), self.notes)
 
     def _outcome(self) -> str:
         if self.up_to_date:
             return "already up to date"
         if self.conflicts:
-            return counted(len(self.conflicts), "conflict")
+            return show.counted(len(self.conflicts), "conflict")
         if self.version is None:
             return "would be one version"
         return "fast-forward" if self._is_forward else "one version"
@@ -585,11 +560,7 @@ class MergeResult(Shown):
         )
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        conflicts = [_plain(vars(conflict)) for conflict in self.conflicts]
-        fields = {key: value for key, value in vars(self).items() if key != "summary"}
-        return {**_plain(fields), **self.summary.as_record(), "conflicts": conflicts}
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
+        """As JSON values; the numbers of the summary stand beside the other fields."""
+        record = super().as_record()
+        summary = record.pop("summary")
+        return {**record, **summary}

@@ -21,15 +21,7 @@ from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.merge import Request, copy_files, plan_replay
 from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
-from lance_spark.storage import datasets, files, versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_nothing_missing,
-    check_unprotected,
-    check_writable,
-    overtaken,
-    unchanged,
-)
+from lance_spark.storage import commits, datasets, files, versions
 
 
 @dataclass(frozen=True)
@@ -56,12 +48,12 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engin
     That restore covers a commit that comes in between: Conflict names that commit, and it is not lost. Raises Refused
     for the newest version, NotFound for a missing one.
     """
-    check_writable(location, pin.branch)
+    commits.check_writable(location, pin.branch)
     first = datasets.pin_latest(location, pin.branch)
     if pin.version == first.version:
         raise Refused(f"Version {first.version} is already the newest of branch '{pin.branch or MAIN}'.")
     head: PinnedVersion | None = None
-    for _ in attempts():
+    for _ in commits.attempts():
         head = first if head is None else _newest(location, pin, first)
         plan = _plan(location, head, pin)
         if plan is None:
@@ -69,7 +61,7 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engin
         made = _commit(location, pin, plan, engine)
         if made is not None:
             return _with_indexes(location, pin, plan, made)
-    raise overtaken(pin.branch)
+    raise commits.overtaken(pin.branch)
 
 
 def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) -> ReplayPlan | None:
@@ -119,7 +111,7 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
     copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
     try:
         if not plan.copies and not plan.placed.new_bases:
-            with unchanged():
+            with commits.unchanged():
                 return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
         if plan.placed.new_bases:
             clone_commits.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
@@ -153,7 +145,7 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
         return Restored(made)
     old, gone = clone_commits.read_version(location, pin).indexes, given_up(plan, location.uri)
     properties = {**plan.trace.properties(plan.message), MOVED: "false"}
-    for _ in attempts():
+    for _ in commits.attempts():
         head = clone_commits.read_head(location, pin.branch)
         there = [
             index._replace(base_id=head.known[then.bases[index.base_id]])
@@ -176,9 +168,9 @@ def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersi
 
     A concurrent commit that was cleaned up meanwhile could neither be checked nor restored.
     """
-    check_nothing_missing(location, head)
-    check_unprotected(location, pin.branch)
-    with unchanged():
+    commits.check_nothing_missing(location, head)
+    commits.check_unprotected(location, pin.branch)
+    with commits.unchanged():
         restored = datasets.restore(location, pin)
     if restored != head.version + 1:
         between = ", ".join(str(version) for version in range(head.version + 1, restored))

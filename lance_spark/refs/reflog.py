@@ -10,24 +10,9 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from lance_spark import hints
+from lance_spark.core import reflog
 from lance_spark.core.layout import versions_directory
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import (
-    BRANCH,
-    DELETED,
-    DONE,
-    FORGOTTEN,
-    MOVED,
-    RESTORED,
-    TAG,
-    RefChange,
-    RefLog,
-    TagState,
-    branch_to_restore,
-    deleted_branch,
-    kept_branches,
-    tag_to_restore,
-)
 from lance_spark.core.refs import (
     BRANCHES,
     MAIN,
@@ -45,22 +30,21 @@ from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Refuse
 from lance_spark.refs.rules import check_tag_stays
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import left_after, unchanged
-from lance_spark.storage.refs import drop_files
 from lance_spark.storage.resolving import check_branch
 
 DEFAULT_COUNT = 20
 """How many versions of a branch are listed."""
 
 
-def new_change(kind: str, name: str, action: str) -> RefChange:
+def new_change(kind: str, name: str, action: str) -> reflog.RefChange:
     """A record that is not written yet."""
     now_ns = time.time_ns()
     at = moment_at(now_ns)
-    return RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action)
+    return reflog.RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action)
 
 
 @contextmanager
-def recorded(location: DatasetLocation, change: RefChange) -> Iterator[None]:
+def recorded(location: DatasetLocation, change: reflog.RefChange) -> Iterator[None]:
     """Record a change, let it happen, and record that it happened.
 
     After an error the outcome is unknown, so the record stays as it is. A change that was denied and did not happen
@@ -74,32 +58,34 @@ def recorded(location: DatasetLocation, change: RefChange) -> Iterator[None]:
         if not denied.of_change or not _is_as_before(location, change):
             raise
         raise denied.saying(left_after(lambda: _forget(location, change), "records of it")) from None
-    refs.write_change(location, replace(change, state=DONE))
+    refs.write_change(location, replace(change, state=reflog.DONE))
 
 
-def _is_as_before(location: DatasetLocation, change: RefChange) -> bool:
+def _is_as_before(location: DatasetLocation, change: reflog.RefChange) -> bool:
     """Whether a tag is where it was before a change, or a branch that was to be deleted still exists."""
-    if change.kind == BRANCH:
-        return change.action == DELETED and refs.read_branch(location, change.name) is not None
+    if change.kind == reflog.BRANCH:
+        return change.action == reflog.DELETED and refs.read_branch(location, change.name) is not None
     now = refs.read_tag(location, change.name)
     if change.before is None or now is None:
         return change.before is None and now is None
     return now.target.reference == change.before.target.reference
 
 
-def _forget(location: DatasetLocation, change: RefChange) -> None:
+def _forget(location: DatasetLocation, change: reflog.RefChange) -> None:
     """Remove a record. Without the permission to delete it, mark the record as void instead."""
     try:
         refs.remove_change(location, change)
     except PermissionDenied:
-        refs.write_change(location, replace(change, state=FORGOTTEN))
+        refs.write_change(location, replace(change, state=reflog.FORGOTTEN))
 
 
-def tag_change(location: DatasetLocation, name: str, before: Tag, after: PinnedVersion | None) -> RefChange:
+def tag_change(location: DatasetLocation, name: str, before: Tag, after: PinnedVersion | None) -> reflog.RefChange:
     """The record of a tag that is about to be moved, or deleted if ``after`` is None."""
-    was = TagState.of(before, _stamp(location, before.target))
-    moved = None if after is None else TagState(after, dict(before.metadata))
-    return replace(new_change(TAG, name, DELETED if after is None else MOVED), before=was, after=moved)
+    was = reflog.TagState.of(before, _stamp(location, before.target))
+    moved = None if after is None else reflog.TagState(after, dict(before.metadata))
+    return replace(
+        new_change(reflog.TAG, name, reflog.DELETED if after is None else reflog.MOVED), before=was, after=moved
+    )
 
 
 def _stamp(location: DatasetLocation, pin: PinnedVersion) -> int | None:
@@ -122,7 +108,7 @@ def restore_tag(location: DatasetLocation, name: str) -> PinnedVersion:
     if current is not None:
         check_tag_stays(refs.read_refs(location), name)
     target = before.target
-    record = replace(new_change(TAG, name, RESTORED), before=TagState.of(current), after=before)
+    record = replace(new_change(reflog.TAG, name, reflog.RESTORED), before=reflog.TagState.of(current), after=before)
     with recorded(location, record):
         if current is None:
             refs.create_tag(location, name, target)
@@ -138,11 +124,11 @@ def find_former(location: DatasetLocation, name: str) -> PinnedVersion:
     return _former(location, name)[1].target
 
 
-def _former(location: DatasetLocation, name: str) -> tuple[Tag | None, TagState]:
+def _former(location: DatasetLocation, name: str) -> tuple[Tag | None, reflog.TagState]:
     """A tag in its current state, and its former state."""
     datasets.open_latest(location)
     current = refs.read_tag(location, name)
-    before = tag_to_restore(name, current, refs.read_changes(location)).before
+    before = reflog.tag_to_restore(name, current, refs.read_changes(location)).before
     if before is None:
         raise NotFound(f"No record shows where tag '{name}' was before.")
     check_branch(location, before.target.branch)  # the directory of a deleted branch can still be opened
@@ -163,7 +149,7 @@ def restore_branch(location: DatasetLocation, name: str) -> PinnedVersion:
     """
     check_branch_name(name)
     datasets.open_latest(location)
-    change = branch_to_restore(name, refs.read_branch(location, name) is not None, refs.read_changes(location))
+    change = reflog.branch_to_restore(name, refs.read_branch(location, name) is not None, refs.read_changes(location))
     branch, head = change.branch, change.head
     if branch is None or head is None:
         raise NotFound(f"The record of the deletion of branch '{name}' is incomplete.")
@@ -172,7 +158,7 @@ def restore_branch(location: DatasetLocation, name: str) -> PinnedVersion:
     if newest.version < head.version:
         raise Refused(f"Branch '{name}' was at {head}, but its newest version is {newest}.", hint="It was cleaned up.")
     _check_files(location, newest)
-    with recorded(location, replace(new_change(BRANCH, name, RESTORED), head=newest)):
+    with recorded(location, replace(new_change(reflog.BRANCH, name, reflog.RESTORED), head=newest)):
         _check_free(location, change)
         put_ref_file(location, name, change.ref_file)
         _check_kept(location, change)
@@ -200,19 +186,18 @@ def _check_parent(location: DatasetLocation, branch: Branch) -> None:
 def find_restorable(location: DatasetLocation, name: str) -> PinnedVersion:
     """The newest version of a restorable branch. Raises as :func:`restore_branch`, but does not look for lost files."""
     exists = refs.read_branch(location, name) is not None
-    change = branch_to_restore(name, exists, refs.read_changes(location))
+    change = reflog.branch_to_restore(name, exists, refs.read_changes(location))
     return change.head or datasets.pin_latest(location, name)
 
 
 def put_ref_file(location: DatasetLocation, name: str, content: str) -> None:
     """Write a branch's ref file directly: pylance creates one only together with a first version."""
-    from lance_spark.storage.small_files import write_file
+    from lance_spark.storage.small_files import write_below
 
-    directory, _, file = ref_file(BRANCHES, name).rpartition("/")
-    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content.encode())
+    write_below(location, ref_file(BRANCHES, name), content.encode())
 
 
-def _check_free(location: DatasetLocation, change: RefChange) -> None:
+def _check_free(location: DatasetLocation, change: reflog.RefChange) -> None:
     """Raise AlreadyExists or Refused if another process just created a branch of that name, or discarded this one.
 
     Looking for its files can take minutes. The ref file of a new branch must not be replaced with the old one.
@@ -225,7 +210,7 @@ def _check_free(location: DatasetLocation, change: RefChange) -> None:
         raise _given_up(change)
 
 
-def _check_kept(location: DatasetLocation, change: RefChange) -> None:
+def _check_kept(location: DatasetLocation, change: reflog.RefChange) -> None:
     """Remove the ref file again if another process has discarded the branch: its files are being deleted."""
     if _is_given_up(location, change):
         path = ref_file(BRANCHES, change.name)
@@ -234,12 +219,12 @@ def _check_kept(location: DatasetLocation, change: RefChange) -> None:
         raise _given_up(change)
 
 
-def _is_given_up(location: DatasetLocation, change: RefChange) -> bool:
+def _is_given_up(location: DatasetLocation, change: reflog.RefChange) -> bool:
     now = refs.read_change(location, change.id)
-    return now is None or now.state == FORGOTTEN
+    return now is None or now.state == reflog.FORGOTTEN
 
 
-def _given_up(change: RefChange) -> Refused:
+def _given_up(change: reflog.RefChange) -> Refused:
     return Refused(f"Branch '{change.name}' was discarded for good a moment ago.", hint="It cannot be restored.")
 
 
@@ -255,7 +240,7 @@ def _check_files(location: DatasetLocation, pin: PinnedVersion) -> None:
         )
 
 
-def forget_branch(location: DatasetLocation, change: RefChange) -> bool:
+def forget_branch(location: DatasetLocation, change: reflog.RefChange) -> bool:
     """Remove the files of a deleted branch for good; False if it exists again, or its directory has another version.
 
     The record is updated first, then the ref is looked for, then files are deleted. A restore writes the ref and then
@@ -264,16 +249,16 @@ def forget_branch(location: DatasetLocation, change: RefChange) -> bool:
     gone_already = not files.list_names(location, versions_directory(change.name))
     if not (gone_already or _is_as_left(location, change)):
         return False
-    refs.write_change(location, replace(change, state=FORGOTTEN))
+    refs.write_change(location, replace(change, state=reflog.FORGOTTEN))
     if gone_already:
         return True  # nothing to delete: anything that appears there now belongs to a new branch
     if refs.read_branch(location, change.name) is not None or not _is_as_left(location, change):
         return False
-    drop_files(location, change.name)
+    refs.drop_files(location, change.name)
     return True
 
 
-def _is_as_left(location: DatasetLocation, change: RefChange) -> bool:
+def _is_as_left(location: DatasetLocation, change: reflog.RefChange) -> bool:
     """Whether the newest version is still the one that was deleted, not one of a branch that is being created now.
 
     No tag may point at it either: pylance creates tags on any existing branch directory.
@@ -286,14 +271,14 @@ def _is_as_left(location: DatasetLocation, change: RefChange) -> bool:
 
 def give_up_name(location: DatasetLocation, name: str) -> bool:
     """Remove what is kept of a deleted branch because a new one takes its name; False if nothing is kept."""
-    change = deleted_branch(name, refs.read_changes(location))
+    change = reflog.deleted_branch(name, refs.read_changes(location))
     return change is not None and forget_branch(location, change)
 
 
 def prune(location: DatasetLocation, now: datetime, window: timedelta) -> int:
     """Remove records of changes that can no longer be reverted, except of kept branches; returns how many."""
     changes = refs.read_changes(location)
-    needed = {change.id for change in kept_branches(changes, refs.list_ref_names(location, BRANCHES))}
+    needed = {change.id for change in reflog.kept_branches(changes, refs.list_ref_names(location, BRANCHES))}
     now_ns = int(now.timestamp() * 1e6) * 1000
     old = [change for change in changes if change.id not in needed and not change.keeps(now_ns, window)]
     for change in old:
@@ -301,7 +286,7 @@ def prune(location: DatasetLocation, now: datetime, window: timedelta) -> int:
     return len(old)
 
 
-def list_changes(location: DatasetLocation, ref: str | None = None, count: int | None = DEFAULT_COUNT) -> RefLog:
+def list_changes(location: DatasetLocation, ref: str | None = None, count: int | None = DEFAULT_COUNT) -> reflog.RefLog:
     """What a branch or tag pointed at before, or all recorded changes.
 
     ``count`` limits the listed versions of a branch to the newest; None lists all. Raises NotFound for a name that no
@@ -310,13 +295,13 @@ def list_changes(location: DatasetLocation, ref: str | None = None, count: int |
     datasets.open_latest(location)
     changes = refs.read_changes(location)
     if ref is None:
-        return RefLog(location.uri, None, tuple(reversed(changes)))
+        return reflog.RefLog(location.uri, None, tuple(reversed(changes)))
     own = tuple(change for change in reversed(changes) if change.name == ref)
     is_branch = ref == MAIN or refs.read_branch(location, ref) is not None
     if not (is_branch or own or refs.read_tag(location, ref) is not None):
         known = [MAIN, *refs.list_ref_names(location, BRANCHES), *refs.list_ref_names(location, TAGS)]
         raise missing("branch or tag", ref, known)
-    return RefLog(location.uri, ref, own, _versions(location, ref, count) if is_branch else ())
+    return reflog.RefLog(location.uri, ref, own, _versions(location, ref, count) if is_branch else ())
 
 
 def _versions(location: DatasetLocation, ref: str, count: int | None) -> tuple[tuple[str, datetime, str], ...]:
@@ -328,8 +313,10 @@ def _versions(location: DatasetLocation, ref: str, count: int | None) -> tuple[t
     return tuple((f"{entry.branch or MAIN}@{entry.version}", entry.timestamp, happened(entry)) for entry in entries)
 
 
-def keep_deleted(location: DatasetLocation, name: str, ref_content: str) -> RefChange:
+def keep_deleted(location: DatasetLocation, name: str, ref_content: str) -> reflog.RefChange:
     """The record of a branch that is about to be deleted with its files kept."""
     if not files.list_names(location, versions_directory(name)):
         raise AlreadyExists(f"Branch '{name}' has no versions.")
-    return replace(new_change(BRANCH, name, DELETED), head=datasets.find_latest(location, name), ref_file=ref_content)
+    return replace(
+        new_change(reflog.BRANCH, name, reflog.DELETED), head=datasets.find_latest(location, name), ref_file=ref_content
+    )

@@ -10,44 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lance_spark import hints
+from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import KeyRange, Roots, read_manifest_name, versions_directory
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import (
-    BRANCHES,
-    EXPIRE_AFTER,
-    MAIN,
-    Branch,
-    Lifetime,
-    PinnedVersion,
-    RefSpec,
-    RefTable,
-    Tag,
-    changed_metadata,
-    check_branch_name,
-    check_new_branch_name,
-    check_new_tag_name,
-    check_tag_name,
-    is_merge_tag,
-    is_own_tag,
-    is_service_tag,
-    is_stream_tag,
-    missing,
-    only_lifetime,
-    read_lifetime,
-    ref_file,
-)
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, PermissionDenied, Refused, StorageFailure
 from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
+from lance_spark.refs import rules
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
-from lance_spark.refs.rules import (
-    check_create_branch,
-    check_create_tag,
-    check_delete_branch,
-    check_delete_tag,
-    check_move_tag,
-    check_tag_stays,
-)
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
 from lance_spark.storage.datasets import open_latest
@@ -60,18 +30,18 @@ def list_branches(location: DatasetLocation, everything: bool = False) -> Branch
     return listed_branches(refs.read_refs(location), everything)
 
 
-def find_branch(location: DatasetLocation, name: str) -> Branch | None:
+def find_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
     """One branch; None if it does not exist. Raises CorruptData."""
     return refs.read_branch(location, name)
 
 
-def create_branch(location: DatasetLocation, name: str, source: RefSpec) -> Branch:
+def create_branch(location: DatasetLocation, name: str, source: core_refs.RefSpec) -> core_refs.Branch:
     """Create a branch at the version that the source names. Raises InvalidName, AlreadyExists, NotFound."""
-    check_new_branch_name(name)
+    core_refs.check_new_branch_name(name)
     return create_branch_at(location, name, resolve(location, source))
 
 
-def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -> Branch:
+def create_branch_at(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> core_refs.Branch:
     """Create a branch at a version.
 
     Raises InvalidName or AlreadyExists. The latter is also raised if a deleted branch left its directory behind:
@@ -125,7 +95,7 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 def check_new(location: DatasetLocation, name: str) -> None:
     """Raise InvalidName or AlreadyExists unless a branch of that name can be created."""
     branch = refs.read_branch(location, name)
-    check_create_branch(RefTable({} if branch is None else {name: branch}, {}), name)
+    rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
 
 
 def _check_free(location: DatasetLocation, name: str) -> None:
@@ -145,9 +115,9 @@ def _check_free(location: DatasetLocation, name: str) -> None:
 
 def delete_branch(location: DatasetLocation, name: str) -> None:
     """Delete a branch and its own files. Raises NotFound, or Refused if something else needs it."""
-    check_branch_name(name)
+    core_refs.check_branch_name(name)
     table = refs.read_refs(location)
-    check_delete_branch(table, name)
+    rules.check_delete_branch(table, name)
     with unchanged():
         drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
     drop_files(location, name)
@@ -158,23 +128,23 @@ def set_aside_branch(location: DatasetLocation, name: str) -> None:
 
     Raises the errors of :func:`delete_branch`.
     """
-    check_branch_name(name)
+    core_refs.check_branch_name(name)
     table = refs.read_refs(location)
-    check_delete_branch(table, name)
-    content = files.read(location, ref_file(BRANCHES, name))
+    rules.check_delete_branch(table, name)
+    content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
     if content is None:
-        raise missing("branch", name, table.branches)
+        raise core_refs.missing("branch", name, table.branches)
     with recorded(location, keep_deleted(location, name, content.decode())):
         drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
 
 
-def check_unneeded(location: DatasetLocation, branch: Branch) -> None:
+def check_unneeded(location: DatasetLocation, branch: core_refs.Branch) -> None:
     """Raise Refused if something needs a branch whose ref file is already gone.
 
     Since the first check, another branch may have been created from it, or a tag of a merge by reference.
     """
     now = refs.read_ref_files(location)
-    check_delete_branch(RefTable({**now.branches, branch.name: branch}, now.tags), branch.name)
+    rules.check_delete_branch(core_refs.RefTable({**now.branches, branch.name: branch}, now.tags), branch.name)
 
 
 # --- Listing, creating, moving and deleting tags
@@ -185,7 +155,7 @@ def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
     return listed_tags(refs.read_refs(location), everything)
 
 
-def find_tag(location: DatasetLocation, name: str) -> Tag | None:
+def find_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
     """One tag; None if it does not exist. Raises CorruptData."""
     return refs.read_tag(location, name)
 
@@ -197,33 +167,33 @@ def cloned_by(location: DatasetLocation, tag: str) -> str | None:
     return next((uri for record, uri in recorded_clones(location).items() if tag.startswith(record)), None)
 
 
-def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
+def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> None:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
-    check_new_tag_name(name)
-    check_create_tag(refs.read_refs(location), name)
+    core_refs.check_new_tag_name(name)
+    rules.check_create_tag(refs.read_refs(location), name)
     pin = resolve(location, target)
     with unchanged():
         refs.create_tag(location, name, pin)
 
 
-def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> RefTable:
+def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> core_refs.RefTable:
     """All refs, if the tag can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
-    check_tag_name(name)
+    core_refs.check_tag_name(name)
     table = refs.read_refs(location)
-    clone = cloned_by(location, name) if is_own_tag(name) and not is_merge_tag(name) else None
-    check_delete_tag(table, name, force, clone)
+    clone = cloned_by(location, name) if core_refs.is_own_tag(name) and not core_refs.is_merge_tag(name) else None
+    rules.check_delete_tag(table, name, force, clone)
     return table
 
 
-def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
+def move_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> None:
     """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for one in use.
 
     Its former position is recorded, see ``refs.reflog``. A move to the same version is not: a restore would go back
     to that version.
     """
-    check_tag_name(name)
+    core_refs.check_tag_name(name)
     table = refs.read_refs(location)
-    check_move_tag(table, name)
+    rules.check_move_tag(table, name)
     pin = resolve(location, target)
     if table.tags[name].target.reference == pin.reference:
         refs.move_tag(location, name, pin)  # even at the same version: the tag is rewritten and expires later
@@ -238,7 +208,7 @@ def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> Non
     Its former position is recorded, see ``refs.reflog``.
     """
     table = check_tag_to_delete(location, name, force)
-    if is_own_tag(name):
+    if core_refs.is_own_tag(name):
         refs.delete_tag(location, name)
         return
     with recorded(location, tag_change(location, name, table.tags[name], None)):
@@ -253,13 +223,13 @@ Settings = Mapping[str, object]
 
 def check_settings(settings: Settings, tag: bool = False) -> None:
     """Raise InvalidOption for settings that a new branch or tag cannot have."""
-    changed_metadata({}, settings, tag=tag)
+    core_refs.changed_metadata({}, settings, tag=tag)
 
 
-def branch_lifetime(location: DatasetLocation, branch: str | None) -> Lifetime:
+def branch_lifetime(location: DatasetLocation, branch: str | None) -> core_refs.Lifetime:
     """The recorded settings of a branch (None for main). Raises NotFound, CorruptData."""
     check_branch(location, branch)
-    return read_lifetime(refs.read_metadata(location, branch) or {})
+    return core_refs.read_lifetime(refs.read_metadata(location, branch) or {})
 
 
 def alter_branch(
@@ -268,7 +238,7 @@ def alter_branch(
     settings: Settings,
     unset: str | Sequence[str] = (),
     dry_run: bool = False,
-) -> Lifetime:
+) -> core_refs.Lifetime:
     """Set and remove settings of a branch (None for main); returns all its settings after that.
 
     Raises InvalidOption, NotFound, and Refused for main, which cannot expire, and for a branch that follows a remote's.
@@ -277,24 +247,24 @@ def alter_branch(
     check_branch(location, branch)
     check_own(location, branch)
     before = refs.read_metadata(location, branch) or {}
-    after = changed_metadata(before, settings, names_of(unset))
-    if branch is None and EXPIRE_AFTER in after:
+    after = core_refs.changed_metadata(before, settings, names_of(unset))
+    if branch is None and core_refs.EXPIRE_AFTER in after:
         raise Refused(
-            f"Branch '{MAIN}' cannot expire: it is the dataset.",
+            f"Branch '{core_refs.MAIN}' cannot expire: it is the dataset.",
             hint="You can set retain_versions, owner and protected.",
         )
     if after == before or dry_run:
-        return read_lifetime(after)
+        return core_refs.read_lifetime(after)
     if branch is None:
         refs.replace_main(location, after)
     else:
         refs.replace_metadata(location, branch, after)
-    return read_lifetime(after)
+    return core_refs.read_lifetime(after)
 
 
 def alter_tag(
     location: DatasetLocation, tag: str, settings: Settings, unset: str | Sequence[str] = (), dry_run: bool = False
-) -> Lifetime:
+) -> core_refs.Lifetime:
     """Set and remove settings of a tag; returns all its settings after that.
 
     Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
@@ -302,24 +272,26 @@ def alter_tag(
     table = refs.read_refs(location)
     known = table.tags.get(tag)
     if known is None:
-        raise missing("tag", tag, table.tags)
-    after = changed_metadata(known.metadata, settings, names_of(unset), tag=True)
-    if EXPIRE_AFTER in after and after.get(EXPIRE_AFTER) != known.metadata.get(EXPIRE_AFTER):
-        check_tag_stays(table, tag)
+        raise core_refs.missing("tag", tag, table.tags)
+    after = core_refs.changed_metadata(known.metadata, settings, names_of(unset), tag=True)
+    if core_refs.EXPIRE_AFTER in after and after.get(core_refs.EXPIRE_AFTER) != known.metadata.get(
+        core_refs.EXPIRE_AFTER
+    ):
+        rules.check_tag_stays(table, tag)
         _check_no_service(tag)
     if after != known.metadata and not dry_run:
         refs.replace_tag_metadata(location, tag, after)
-    return read_lifetime(after)
+    return core_refs.read_lifetime(after)
 
 
 def _check_no_service(tag: str) -> None:
     """Raise Refused for a tag that must stay as long as something else exists, whatever its age."""
-    if is_stream_tag(tag):
+    if core_refs.is_stream_tag(tag):
         raise Refused(
             f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
-    if is_service_tag(tag):
+    if core_refs.is_service_tag(tag):
         raise Refused(
             f"Tag '{tag}' cannot expire: it protects what a clone or another branch reads, as long as that exists.",
             hint="Delete the clone or the branch; or delete the tag once nothing needs it.",
@@ -329,29 +301,29 @@ def _check_no_service(tag: str) -> None:
 # --- Renaming branches
 
 
-def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
+def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Branch:
     """The branch to rename. Raises NotFound, InvalidName, AlreadyExists, and Refused if a rename is not safe.
 
     A branch's files lie below ``tree/<name>``, and the manifests of the branch, its children and clones name
     that path. pylance cannot move them. A branch without versions of its own has nothing there that a manifest
     could name, so it can be created again under another name.
     """
-    if old == MAIN:
+    if old == core_refs.MAIN:
         raise Refused(
             "Branch 'main' cannot be renamed.",
-            hint=hints.of("Create a branch from it: ", hints.create_branch("NAME", MAIN), "."),
+            hint=hints.of("Create a branch from it: ", hints.create_branch("NAME", core_refs.MAIN), "."),
         )
-    check_branch_name(old)
-    check_new_branch_name(new)
+    core_refs.check_branch_name(old)
+    core_refs.check_new_branch_name(new)
     table = refs.read_refs(location)
     try:
-        check_delete_branch(table, old)
+        rules.check_delete_branch(table, old)
     except Refused as problem:
         raise Refused(problem.message.replace("cannot be deleted", "cannot be renamed"), hint=problem.hint) from None
     if new in table.branches:
         raise AlreadyExists(f"Branch '{new}' already exists.", hint="Choose another name, or delete it first.")
     branch = table.branches[old]
-    if not only_lifetime(branch.metadata):
+    if not core_refs.only_lifetime(branch.metadata):
         raise Refused(
             f"Branch '{old}' cannot be renamed: its ref file holds metadata, which would be lost.",
             hint=_otherwise(old, new),
@@ -361,7 +333,7 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
     return branch
 
 
-def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
+def rename_branch(location: DatasetLocation, old: str, new: str) -> core_refs.Branch:
     """Create the branch again under a new name and delete the old one; returns the new branch.
 
     Raises the errors of :func:`check_rename`, and Conflict if another process wrote to the old branch meanwhile; then
@@ -374,7 +346,7 @@ def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
         created = replace(created, metadata=branch.metadata)
     try:
         _check_untouched(location, old, new)
-        check_delete_branch(refs.read_refs(location), old)
+        rules.check_delete_branch(refs.read_refs(location), old)
         drop_branch(location, old, partial(check_unneeded, location, branch))
     except (Refused, NotFound) as problem:
         drop_branch(location, new)
@@ -395,12 +367,12 @@ def _check_untouched(location: DatasetLocation, old: str, new: str) -> None:
         )
 
 
-def _fork(location: DatasetLocation, branch: Branch, new: str) -> PinnedVersion:
+def _fork(location: DatasetLocation, branch: core_refs.Branch, new: str) -> core_refs.PinnedVersion:
     """The version that the branch was created from; the new one is created from it."""
     try:
         return datasets.pin_version(location, branch.parent_branch, branch.parent_version)
     except NotFound:
-        fork = PinnedVersion(branch.parent_branch, branch.parent_version)
+        fork = core_refs.PinnedVersion(branch.parent_branch, branch.parent_version)
         raise Refused(
             f"Branch '{branch.name}' cannot be renamed: {fork}, from which it was created, was cleaned up.",
             hint=_otherwise(branch.name, new),

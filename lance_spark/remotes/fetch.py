@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
-from lance_spark import hints
+from lance_spark import errors, hints
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import (
     BRANCHES,
@@ -38,16 +38,6 @@ from lance_spark.core.tracking import (
     with_follows,
 )
 from lance_spark.engine.local import Engine
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    CorruptData,
-    InvalidOption,
-    NotCommittable,
-    NotFound,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.format.contents import DataFile, DeletionFile
 from lance_spark.format.operations import words_for
 from lance_spark.format.transactions import UNKNOWN, Transaction
@@ -57,18 +47,8 @@ from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import Request, copy_each, replay
 from lance_spark.merge.placement_rules import InPlacePolicy
 from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes import rules
 from lance_spark.remotes.report import Fetched, FetchResult, State
-from lance_spark.remotes.rules import (
-    Received,
-    RemoteChain,
-    RemoteMerge,
-    in_order,
-    meetings,
-    message_of,
-    reshaping,
-    stops,
-    with_parents,
-)
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import open_latest, pin_latest, pin_version
@@ -99,7 +79,7 @@ def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: Fetch
     """
     options = options or FetchOptions()
     if local.uri == remote.location.uri:
-        raise InvalidOption(f"{local.uri} cannot be a remote of itself.")
+        raise errors.InvalidOption(f"{local.uri} cannot be a remote of itself.")
     return _Fetch(local, remote, engine, options).run()
 
 
@@ -119,7 +99,7 @@ class _Fetch:
         self.states: dict[str | None, State] = {}
 
     def run(self) -> FetchResult:
-        ordered = in_order(self.chains)
+        ordered = rules.in_order(self.chains)
         for number, chain in enumerate(ordered):
             self.engine.tell(WorkProgress("fetch branches", number, len(ordered)))
             self.states[chain.branch] = self._state(chain)
@@ -148,7 +128,7 @@ class _Fetch:
             elif chain.fork is not None and chain.fork.version in chain.versions:
                 yield PinnedVersion(chain.branch, chain.fork.version)
 
-    def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
+    def _fetched_now(self, ordered: Sequence[rules.RemoteChain]) -> list[PinnedVersion]:
         """Versions of the remote that this run fetched; their files may be read from now on."""
         pins = []
         for chain in ordered:
@@ -158,10 +138,10 @@ class _Fetch:
             pins += [PinnedVersion(chain.branch, pair.remote) for pair in now.pairs if pair.remote in there]
         return pins
 
-    def _until(self, chain: RemoteChain) -> int:
+    def _until(self, chain: rules.RemoteChain) -> int:
         return self.options.until.get(chain.branch, chain.head)
 
-    def _state(self, chain: RemoteChain) -> State:
+    def _state(self, chain: rules.RemoteChain) -> State:
         known = self.before.get(chain.branch)
         if known is None or known.newest is None:
             return "new"
@@ -169,18 +149,18 @@ class _Fetch:
             return "begun again"
         return "updated" if known.newest.remote < self._until(chain) else "up to date"
 
-    def _is_same(self, chain: RemoteChain, known: Follows) -> bool:
+    def _is_same(self, chain: rules.RemoteChain, known: Follows) -> bool:
         """Whether the version fetched last still exists and its branch was not replaced by a new one."""
         newest = known.newest
         if newest is None or known.identity != chain.identity or newest.remote > chain.head:
             return False
         try:
             head = self.reader.contents(self.remote.location, PinnedVersion(chain.branch, newest.remote)).head
-        except NotFound:
+        except errors.NotFound:
             return False
         return head.timestamp_ns == known.stamp
 
-    def _fetch(self, chain: RemoteChain) -> None:
+    def _fetch(self, chain: rules.RemoteChain) -> None:
         known = self.follows.get(chain.branch)
         if known is None:
             known = self._create(chain)
@@ -195,10 +175,10 @@ class _Fetch:
             known = self._plant(chain, begun, self._until(chain))
         self.follows[chain.branch] = known
         seen = 0 if known.newest is None else known.newest.remote
-        for version in stops(chain, seen, self._until(chain), self.chains.values()):
+        for version in rules.stops(chain, seen, self._until(chain), self.chains.values()):
             self.follows[chain.branch] = self._advance(chain, self.follows[chain.branch], version)
 
-    def _create(self, chain: RemoteChain) -> Follows:
+    def _create(self, chain: rules.RemoteChain) -> Follows:
         """Create the following branch where the remote's branch forked, if that was fetched; else start over."""
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
@@ -223,19 +203,19 @@ class _Fetch:
         there = stored_versions.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
-    def _first(self, chain: RemoteChain) -> int:
+    def _first(self, chain: rules.RemoteChain) -> int:
         """The first version of a new following branch: the oldest one, which its parent also has."""
         if chain.fork is None:
             return self._until(chain)
         return next(version for version in chain.versions if version >= min(chain.fork.version, chain.head))
 
-    def _plant(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
+    def _plant(self, chain: rules.RemoteChain, follows: Follows, version: int) -> Follows:
         name = following_name(follows.remote, follows.branch)
         pin = pin_version(self.remote.location, chain.branch, version)
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
         pylance.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
-        message = message_of(chain, after, version, self.remote.name)
+        message = rules.message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
@@ -244,7 +224,7 @@ class _Fetch:
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
 
-    def _advance(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
+    def _advance(self, chain: rules.RemoteChain, follows: Follows, version: int) -> Follows:
         name, newest = following_name(follows.remote, follows.branch), follows.newest
         if newest is None:
             return self._plant(chain, follows, version)
@@ -254,7 +234,7 @@ class _Fetch:
         def make() -> Request:
             ours = pin_latest(self.local, name)
             if interrupted(self.local, follows, chain) != (None, False):
-                raise Conflict(f"Another fetch brought '{name}' on at the same time.", hint="Run it again.")
+                raise errors.Conflict(f"Another fetch brought '{name}' on at the same time.", hint="Run it again.")
             return Request(
                 location=self.local,
                 ours=ours,
@@ -262,7 +242,7 @@ class _Fetch:
                 base_ours=ours,
                 base_theirs=before,
                 trace=self._trace(chain, after),
-                message=message_of(chain, newest.remote, version, self.remote.name),
+                message=rules.message_of(chain, newest.remote, version, self.remote.name),
                 reference=InPlacePolicy(everything=not self.options.deep),
                 our_path=(),
                 numbering=before,
@@ -273,13 +253,15 @@ class _Fetch:
 
         try:
             result = replay(make, self.engine)
-        except NotCommittable:
+        except errors.NotCommittable:
             # pylance cannot commit some combinations of changes at once; then the whole version is written instead.
             return self._plant(chain, follows, version)
         pair = VersionPair(result.version or pin_latest(self.local, name).version, version)
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 
-    def _equal(self, chain: RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair) -> Follows:
+    def _equal(
+        self, chain: rules.RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair
+    ) -> Follows:
         """Record a version that this dataset pushed: right after the one fetched before, it adds only the push."""
         pushed = next((received.source for received in chain.received if received.at == pair.remote), None)
         if pushed is None or before is None or pair.remote != before.remote + 1:
@@ -288,7 +270,7 @@ class _Fetch:
         into = graph.origin(pushed)
         return follows.with_edges([Edge(into.chain, into.version, node_of(graph, follows, pair))])
 
-    def _trace(self, chain: RemoteChain, pin: PinnedVersion) -> Trace:
+    def _trace(self, chain: rules.RemoteChain, pin: PinnedVersion) -> Trace:
         """The trace of the next version; if this dataset pushed it, the trace takes in the pushed version."""
         pushed = next((received.source for received in chain.received if received.at == pin.version), None)
         if pushed is None:
@@ -302,9 +284,9 @@ class _Fetch:
         write_down(self.local, changed)
         return changed
 
-    def _note_meetings(self, ordered: Sequence[RemoteChain]) -> None:
+    def _note_meetings(self, ordered: Sequence[rules.RemoteChain]) -> None:
         """Record which following branches contain which others."""
-        met = list(meetings(ordered, self.follows, self.planted))
+        met = list(rules.meetings(ordered, self.follows, self.planted))
         if not met:
             return
         graph = Graph(self.local)
@@ -320,7 +302,7 @@ class _Fetch:
                 self.follows[branch] = changed
                 write_down(self.local, changed)
 
-    def _fetched(self, chain: RemoteChain) -> Fetched:
+    def _fetched(self, chain: rules.RemoteChain) -> Fetched:
         known = self.before.get(chain.branch)
         before = None if known is None or known.newest is None else known.newest.remote
         after = None if self.options.dry_run else self.follows[chain.branch].newest
@@ -357,7 +339,7 @@ def check_free(local: DatasetLocation, name: str) -> Branch | None:
         read_follows(branch) is None
         and max(stored_versions.version_numbers(local, name), default=0) > branch.parent_version
     ):
-        raise Refused(
+        raise errors.Refused(
             f"The branch '{name}' is your own, but a fetch needs that name to follow the remote.",
             hint=hints.of("Rename it (", hints.rename_branch(name), "), or give the remote another name."),
         )
@@ -382,7 +364,7 @@ def look(
     follows: Mapping[str | None, Follows],
     chosen: Collection[str | None] | None = None,
     reader: VersionCache | None = None,
-) -> dict[str | None, RemoteChain]:
+) -> dict[str | None, rules.RemoteChain]:
     """The remote's branches, or some of them with their ancestors. Raises NotFound, StorageFailure.
 
     Leaves out branches that follow another dataset or cannot be followed from here.
@@ -401,18 +383,18 @@ def look(
             if name not in names:
                 open_latest(remote)  # a missing dataset is the better error
                 raise missing("branch", name or MAIN, [MAIN, *own])
-        names = with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
+        names = rules.with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
     versions = dict(zip(names, each(remote, partial(stored_versions.version_numbers, remote), names), strict=True))
     chains = {}
     for name in names:
         if not versions[name]:
             if name is None:
-                raise NotFound(
+                raise errors.NotFound(
                     f"There is no Lance dataset at {remote.uri}.",
                     hint=hints.of("Check the place of the remote; if it was moved: ", hints.set_url("NAME"), "."),
                 )
-            raise CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
-        chain = RemoteChain(
+            raise errors.CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
+        chain = rules.RemoteChain(
             branch=name,
             identity="" if name is None else own[name].identity,
             versions=tuple(versions[name]),
@@ -439,8 +421,8 @@ def _can_be_followed(name: str) -> bool:
 
 
 def _with_history(
-    local: DatasetLocation, there: RemoteHistory, chain: RemoteChain, follows: Follows | None
-) -> RemoteChain:
+    local: DatasetLocation, there: RemoteHistory, chain: rules.RemoteChain, follows: Follows | None
+) -> rules.RemoteChain:
     """The branch with its merges and the pushes from here, among the versions that were not fetched yet."""
     newest = None if follows is None else follows.newest
     if newest is not None:
@@ -464,16 +446,16 @@ def _with_history(
         if trace.takes_in and (not trace.source_id or trace.source_id in names):
             taken[version] = trace.source
         if trace.action == RECEIVE and is_own_push(local, trace):
-            received.append(Received(version, trace.source))
+            received.append(rules.Received(version, trace.source))
     for note in merged_notes(branches):
         if note.into == chain.identity and (not note.source.chain or note.source.chain in names):
             source = PinnedVersion(names.get(note.source.chain), note.source.version)
             taken.setdefault(note.at, source)
     return replace(
         chain,
-        taken=tuple(RemoteMerge(at, source) for at, source in sorted(taken.items())),
+        taken=tuple(rules.RemoteMerge(at, source) for at, source in sorted(taken.items())),
         received=tuple(received),
-        reshaped=reshaping(operations),
+        reshaped=rules.reshaping(operations),
         told=told,
     )
 
@@ -534,14 +516,14 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
         return False
     try:
         head = stored_versions.read_contents(local, trace.source).head
-    except NotFound:
+    except errors.NotFound:
         return False
     branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
     identity = "" if branch is None else branch.identity
     return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id
 
 
-def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[VersionPair | None, bool]:
+def interrupted(local: DatasetLocation, follows: Follows, chain: rules.RemoteChain) -> tuple[VersionPair | None, bool]:
     """What an interrupted fetch left: (a pair that was not recorded, whether to start the branch over).
 
     Raises Refused if something else wrote to the branch: the branch would no longer be what the remote has.
@@ -557,7 +539,7 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
         if trace is not None and trace.action == RELOCATE:
             continue  # the same rows, read from another place
         if trace is None or trace.action not in (BEGIN, FETCH, PUSH):
-            raise Refused(
+            raise errors.Refused(
                 f"No fetch wrote version {version} of '{name}', which follows {follows.uri}.",
                 hint=hints.of(
                     "Keep it in a branch of your own (",
@@ -573,7 +555,7 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
     return (None, True) if there is None else (VersionPair(version, there), False)
 
 
-def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:
+def _fetched_version(trace: Trace, chain: rules.RemoteChain) -> int | None:
     """The remote's version that was fetched; None if the fetch did not finish or the version is no longer known."""
     if trace.action == FETCH:
         return trace.source.version
@@ -598,12 +580,12 @@ def protect(
         try:
             known = known or set(refs.list_ref_names(remote.location, TAGS))
             _tag(remote, tags, name, pin, name in known)
-        except StorageFailure as problem:
+        except errors.StorageFailure as problem:
             return (
                 f"{remote.location.uri} could not record that {pin} is read from here ({type(problem).__name__}): a "
                 "cleanup there may delete files that this dataset needs.",
             )
-        except NotFound:
+        except errors.NotFound:
             return (f"{pin} of {remote.location.uri} no longer exists; fetch again.",)
         known.add(name)
     if pins:
@@ -623,13 +605,13 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
         return
     try:
         tags.create(name, pin)
-    except AlreadyExists:
+    except errors.AlreadyExists:
         tags.move(name, pin)  # the branch was deleted and created again
     if pin.version not in stored_versions.version_numbers(remote.location, pin.branch):
         # A cleanup just removed the version; the next cleanup would stop at a tag that points nowhere.
-        with suppress(NotFound):
+        with suppress(errors.NotFound):
             tags.delete(name)
-        raise NotFound(f"{pin} of {remote.location.uri} no longer exists.")
+        raise errors.NotFound(f"{pin} of {remote.location.uri} no longer exists.")
 
 
 # --- Pruning tags at a remote
@@ -670,7 +652,7 @@ def prune(
         if needed or tag.branch not in heads:
             safe |= named
         else:
-            with suppress(NotFound):  # another fetch deleted it first
+            with suppress(errors.NotFound):  # another fetch deleted it first
                 tags.delete(tag.name)
             gone.append(tag.name)
         heads.add(tag.branch)
@@ -680,7 +662,7 @@ def prune(
 def _files_of(reader: VersionCache, remote: Remote, tag: Tag) -> set[File]:
     try:
         return set(_files(reader.snapshot(remote.location, PinnedVersion(tag.branch, tag.version))))
-    except NotFound:
+    except errors.NotFound:
         return set()
 
 
@@ -699,7 +681,7 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     for pin in versions:
         try:
             snapshot = stored_versions.read_snapshot(local, pin)
-        except NotFound:
+        except errors.NotFound:
             continue  # cleaned up a moment ago
         used.update(file for file in _files(snapshot) if is_within(file[0], root))
     return used
@@ -726,6 +708,6 @@ def release(source: DatasetLocation, target: DatasetLocation) -> None:
         if tag == name or tag.startswith(f"{name}-"):
             try:
                 refs.delete_tag(source, tag)
-            except NotFound:
+            except errors.NotFound:
                 continue  # already gone
     survey.delete_record(source, target)

@@ -7,18 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_spark import hints
+from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, ROOT, PinnedVersion, RefTable
-from lance_spark.core.tracking import (
-    Edge,
-    Follows,
-    MergeNote,
-    Node,
-    VersionPair,
-    following_name,
-    merged_notes,
-    with_note,
-)
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
@@ -120,7 +111,7 @@ def _bring(
 def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
     """Versions on the way to ``pin`` that contain everything the remote has."""
     graph = Graph(local)
-    base = pin_latest(local, following_name(remote.name, branch))
+    base = pin_latest(local, tracking.following_name(remote.name, branch))
     steps = []
     for stretch in graph.path(pin, graph.node(base), base):
         versions = [name for name in stored_versions.version_numbers(local, stretch.branch) if name > stretch.after]
@@ -140,7 +131,7 @@ def _replay(
     options: PushOptions,
     engine: Engine,
 ) -> MergeResult:
-    following = following_name(remote.name, branch)
+    following = tracking.following_name(remote.name, branch)
 
     def make() -> Request:
         graph = Graph(local)
@@ -222,14 +213,14 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
             hint=hints.of("Push main first, which creates it: ", hints.push(remote.name, MAIN), "."),
         )
     pin = pin_latest(local, None)
-    name = following_name(remote.name, None)
+    name = tracking.following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
     pylance.create(remote.location, local, stored_versions.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)
-    follows = Follows(remote.name, remote.location.uri, None)
+    follows = tracking.Follows(remote.name, remote.location.uri, None)
     write_down(local, follows, {ROOT: "true"})
     pylance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
     empty = pin_latest(local, name)
@@ -237,8 +228,8 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     graph = Graph(local, table)
     # Everything descends from a table without rows: all of main, and every branch created from it.
     oldest = min(stored_versions.version_numbers(local, None))
-    edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
-    pair = VersionPair(empty.version, there.version)
+    edge = tracking.Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
+    pair = tracking.VersionPair(empty.version, there.version)
     write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
 
 
@@ -247,9 +238,9 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
     pin = pin_latest(local, branch)
     table = refs.read_refs(local)
     graph = Graph(local, table)
-    best: tuple[int, Follows, VersionPair] | None = None
+    best: tuple[int, tracking.Follows, tracking.VersionPair] | None = None
     for follows in followed(table, remote.name).values():
-        name = following_name(remote.name, follows.branch)
+        name = tracking.following_name(remote.name, follows.branch)
         held = graph.held(pin, pin_latest(local, name))
         for pair in follows.pairs:
             node = node_of(graph, follows, pair)
@@ -302,13 +293,15 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
                 there = None
 
 
-def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Follows, Follows, VersionPair]]:
+def _meetings(
+    graph: Graph, one: tracking.Follows, other: tracking.Follows
+) -> Iterator[tuple[tracking.Follows, tracking.Follows, tracking.VersionPair]]:
     """(containing branch, contained branch, newest version of that in the containing branch's newest version)."""
     for into, source in ((one, other), (other, one)):
         if into.newest is None or source.newest is None:
             continue
         tips = [
-            PinnedVersion(following_name(side.remote, side.branch), side.newest.local)
+            PinnedVersion(tracking.following_name(side.remote, side.branch), side.newest.local)
             for side in (into, source)
             if side.newest
         ]
@@ -320,7 +313,7 @@ def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Foll
                 break
 
 
-def _note(remote: Remote, there: RefTable, into: Follows, source: PinnedVersion) -> bool:
+def _note(remote: Remote, there: RefTable, into: tracking.Follows, source: PinnedVersion) -> bool:
     """Whether a note was written: only if the remote's own history does not show the fact."""
     names = {None, *there.branches}
     if into.newest is None or into.branch not in names or source.branch not in names:
@@ -334,16 +327,16 @@ def _note(remote: Remote, there: RefTable, into: Follows, source: PinnedVersion)
     holder = into.branch if into.branch is not None else source.branch
     if holder is None:
         return False
-    note = MergeNote(graph.identity(into.branch), at.version, node)
-    refs.replace_metadata(remote.location, holder, with_note(there.branches[holder].metadata, note))
+    note = tracking.MergeNote(graph.identity(into.branch), at.version, node)
+    refs.replace_metadata(remote.location, holder, tracking.with_note(there.branches[holder].metadata, note))
     return True
 
 
-def _is_noted(there: RefTable, at: Node, source: Node) -> bool:
+def _is_noted(there: RefTable, at: tracking.Node, source: tracking.Node) -> bool:
     return any(
         note.into == at.chain
         and note.at <= at.version
         and note.source.chain == source.chain
         and note.source.version >= source.version
-        for note in merged_notes(there.branches.values())
+        for note in tracking.merged_notes(there.branches.values())
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from lance_spark.core import show
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import PLAIN, Card, Grid, Line, ShownInLines, counted, said, said_of_places, table_lines
 from lance_spark.merge.report import MergeResult
 
 State = Literal["new", "updated", "up to date", "begun again", "gone"]
@@ -15,7 +15,7 @@ _WORDS = {"begun again": "begun again: the remote replaced the branch by a new o
 
 
 @dataclass(frozen=True)
-class Fetched:
+class Fetched(show.Recorded):
     """What happened to one branch of the remote."""
 
     branch: str
@@ -38,7 +38,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, repr=False)
-class FetchResult(ShownInLines):
+class FetchResult(show.ShownInLines, show.Recorded):
     """What a fetch brought, or would bring."""
 
     remote: str
@@ -58,35 +58,36 @@ class FetchResult(ShownInLines):
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "action": "fetch",
-            "remote": self.remote,
-            "uri": self.uri,
-            "branches": [dict(vars(branch)) for branch in self.branches],
-            "notes": list(self.notes),
-            "dry_run": self.dry_run,
-        }
+        return {"action": "fetch", **super().as_record()}
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[show.Line]:
         """What is new, as a table; one line if nothing is."""
         news = self.news
         if news:
-            yield said_of_places(f"{'Would fetch' if self.dry_run else 'Fetched'} from {self.remote} ({self.uri}):")
-            yield from table_lines(("branch", "version", ""), [branch.row for branch in news])
+            yield show.said_of_places(
+                f"{'Would fetch' if self.dry_run else 'Fetched'} from {self.remote} ({self.uri}):"
+            )
+            yield from show.table_lines(("branch", "version", ""), [branch.row for branch in news])
         else:
-            yield said(f"{self.remote} has nothing new ({counted(len(self.branches), 'branch', 'branches')}).")
-        yield from (said(f"Forget it: lance-git branch -d {branch.into}") for branch in news if branch.state == "gone")
+            yield show.said(
+                f"{self.remote} has nothing new ({show.counted(len(self.branches), 'branch', 'branches')})."
+            )
+        yield from (
+            show.said(f"Forget it: lance-git branch -d {branch.into}") for branch in news if branch.state == "gone"
+        )
         yield from note_lines(self.notes)
 
-    def _card(self) -> Card:
+    def _card(self) -> show.Card:
         did = "would bring" if self.dry_run else "brought"
         news = ", ".join(branch.into for branch in self.news) or "nothing new"
-        grid = Grid(("branch", "version", "state"), tuple(branch.row for branch in self.branches))
-        return Card(type(self).__name__, f"{self.remote} {self.uri}", f"{did} {news}", grids=(grid,), notes=self.notes)
+        grid = show.Grid(("branch", "version", "state"), tuple(branch.row for branch in self.branches))
+        return show.Card(
+            type(self).__name__, f"{self.remote} {self.uri}", f"{did} {news}", grids=(grid,), notes=self.notes
+        )
 
 
 @dataclass(frozen=True, repr=False)
-class PullResult(ShownInLines):
+class PullResult(show.ShownInLines, show.Recorded):
     """What a pull brought."""
 
     fetched: FetchResult
@@ -96,22 +97,22 @@ class PullResult(ShownInLines):
         """As JSON values."""
         return {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[show.Line]:
         """What was fetched, if anything, and merged."""
         if self.fetched.news:
             yield from self.fetched.lines()
         yield from self.merged.lines()
 
-    def _card(self) -> Card:
+    def _card(self) -> show.Card:
         fetched, merged = self.fetched._card(), self.merged._card()
         notes = (*fetched.notes, *merged.notes)
-        return Card(
+        return show.Card(
             type(self).__name__, fetched.where, merged.summary, merged.facts, (*fetched.grids, *merged.grids), notes
         )
 
 
 @dataclass(frozen=True, repr=False)
-class PushResult(ShownInLines):
+class PushResult(show.ShownInLines, show.Recorded):
     """What a push sent to the remote, or would send."""
 
     remote: str
@@ -131,24 +132,23 @@ class PushResult(ShownInLines):
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        replayed = None if self.replayed is None else self.replayed.as_record()
-        return {"action": "push", **vars(self), "replayed": replayed, "version": self.version, "notes": [*self.notes]}
+        return {"action": "push", **super().as_record(), "version": self.version}
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[show.Line]:
         """What the remote has now, or would have."""
         done = self.replayed
         if self.created:
-            yield said_of_places(f"Branch '{self.branch}' {self._made} at {self.remote} ({self.uri}).")
+            yield show.said_of_places(f"Branch '{self.branch}' {self._made} at {self.remote} ({self.uri}).")
         if done is None:
-            yield said("Its rows and files are counted when it is pushed.")
+            yield show.said("Its rows and files are counted when it is pushed.")
         elif done.up_to_date:
-            yield said("Everything up to date.")
+            yield show.said("Everything up to date.")
         else:
             if self.dry_run:
-                yield said(f"Would push {done.source} to {self.remote}, as one version of '{self.branch}':")
+                yield show.said(f"Would push {done.source} to {self.remote}, as one version of '{self.branch}':")
             else:
-                yield said(f"Pushed {done.source} to {self.remote}, where it is {self.branch}@{done.version}.")
-            yield [(PLAIN, f"  {counted(done.summary.versions, 'version')}; "), *done.summary.line()]
+                yield show.said(f"Pushed {done.source} to {self.remote}, where it is {self.branch}@{done.version}.")
+            yield [(show.PLAIN, f"  {show.counted(done.summary.versions, 'version')}; "), *done.summary.line()]
         if done is not None:
             yield from done.further_lines()
         yield from note_lines(self.notes)
@@ -157,18 +157,18 @@ class PushResult(ShownInLines):
     def _made(self) -> str:
         return "would be created" if self.dry_run else "was created"
 
-    def _card(self) -> Card:
+    def _card(self) -> show.Card:
         where = f"{self.remote} {self.uri}"
         created = f"branch '{self.branch}' {self._made}" if self.created else ""
         if self.replayed is None:
-            return Card(type(self).__name__, where, created, notes=self.notes)
+            return show.Card(type(self).__name__, where, created, notes=self.notes)
         done = replace(self.replayed, action="push")._card()
         summary = "; ".join(part for part in (created, done.summary) if part)
-        versions = counted(self.replayed.summary.versions, "version")
+        versions = show.counted(self.replayed.summary.versions, "version")
         facts = (("created", created), ("versions", versions), *done.facts)
-        return Card(type(self).__name__, where, summary, facts, done.grids, (*self.notes, *done.notes))
+        return show.Card(type(self).__name__, where, summary, facts, done.grids, (*self.notes, *done.notes))
 
 
-def note_lines(notes: Iterable[str]) -> Iterator[Line]:
+def note_lines(notes: Iterable[str]) -> Iterator[show.Line]:
     """Notes for the user."""
-    return (said_of_places(f"note: {note}") for note in notes)
+    return (show.said_of_places(f"note: {note}") for note in notes)

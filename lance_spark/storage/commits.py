@@ -31,7 +31,6 @@ from lance_spark.format.versions import ACTION, MERGE, RELOCATE, REORDERED, Root
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import open_latest, pin_version
 from lance_spark.storage.failures import translated
-from lance_spark.storage.refs import read_branches, read_main, read_metadata
 from lance_spark.storage.resolving import check_branch
 from lance_spark.storage.versions import newest_first, read_transactions
 
@@ -44,23 +43,6 @@ _UPKEEP = frozenset({"CreateIndex", "Rewrite", "ReserveFragments", "UpdateBases"
 protected branch are allowed: it has many readers, and forbidding its upkeep would only make it slow."""
 _ALLOWED = frozenset({MERGE, RELOCATE})
 """Actions of this package that are allowed, regardless of the operation that carries them."""
-
-
-def may_commit(operation: object, properties: Mapping[str, str]) -> bool:
-    """Whether a protected branch accepts an operation of pylance with these transaction properties."""
-    upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
-    return upkeep or properties.get(ACTION) in _ALLOWED
-
-
-def protected_refused(branch: str | None, what: str = "only merges write to it") -> Refused:
-    """The error for a change of a protected branch."""
-    name = branch or MAIN
-    return Refused(
-        f"Branch '{name}' is protected: {what}.",
-        hint=hints.of(
-            "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."
-        ),
-    )
 
 
 # --- Fragments and places in the form of pylance's commit
@@ -94,14 +76,18 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
 
 def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
     """Raise Refused for a branch (None for main) that is protected. One that does not exist passes."""
-    if read_lifetime(read_metadata(location, branch) or {}).protected:
-        raise protected_refused(branch)
+    if read_lifetime(refs.read_metadata(location, branch) or {}).protected:
+        name = branch or MAIN
+        way = hints.of(
+            "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."
+        )
+        raise Refused(f"Branch '{name}' is protected: only merges write to it.", hint=way)
 
 
 def protected_branches(location: DatasetLocation) -> list[str]:
     """Names of the protected branches, including main. Raises CorruptData for an unreadable ref."""
-    main = [MAIN] if read_lifetime(read_main(location)).protected else []
-    return main + sorted(name for name, ref in read_branches(location).branches.items() if ref.lifetime.protected)
+    main = [MAIN] if read_lifetime(refs.read_main(location)).protected else []
+    return main + sorted(name for name, ref in refs.read_branches(location).branches.items() if ref.lifetime.protected)
 
 
 def check_commit(
@@ -111,7 +97,8 @@ def check_commit(
 
     A job might run for hours after it was planned, and the protection might be newer.
     """
-    if not may_commit(operation, properties):
+    upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
+    if not upkeep and properties.get(ACTION) not in _ALLOWED:
         check_unprotected(location, branch)
 
 

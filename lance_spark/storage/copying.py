@@ -162,7 +162,9 @@ def composed(start: LanceSchema, contents: Contents, alter: Callable[[lance.Lanc
         lance.LanceDataset.commit(directory, columns)
         # A new dataset renumbers fields; a replaced one keeps their ids.
         scratch = lance.LanceDataset.commit(directory, columns, read_version=1)
-        missing = highest_field_id(contents) - max((entry.id for entry in contents.fields), default=-1)
+        files = (file for fragment in contents.fragments() for file in fragment.files)
+        highest = max((key for file in files for key in file.fields), default=-1)
+        missing = highest - max((entry.id for entry in contents.fields), default=-1)
         spare = [f"__spare_{count}" for count in range(max(0, missing))]
         if spare:
             scratch.add_columns(pa.schema([pa.field(name, pa.int8()) for name in spare]))
@@ -170,11 +172,6 @@ def composed(start: LanceSchema, contents: Contents, alter: Callable[[lance.Lanc
         if spare:
             scratch.drop_columns(spare)
         return lance.dataset(directory).lance_schema
-
-
-def highest_field_id(contents: Contents) -> int:
-    """The highest field id in the version's files; -1 if there is none."""
-    return max((key for found in contents.fragments() for file in found.files for key in file.fields), default=-1)
 
 
 def without_dead_files(fragment: dict[str, Any], live: Collection[int]) -> dict[str, Any]:

@@ -12,19 +12,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from lance_spark import hints
+from lance_spark import errors, hints
 from lance_spark.core.layout import VERSIONS
 from lance_spark.core.location import DatasetLocation
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    CorruptData,
-    InvalidOption,
-    LanceSparkError,
-    NotFound,
-    PermissionDenied,
-    StorageFailure,
-)
 
 READ, LIST, WRITE, DELETE = "read", "list", "write", "delete"
 _S3 = {READ: "s3:GetObject", LIST: "s3:ListBucket", WRITE: "s3:PutObject", DELETE: "s3:DeleteObject"}
@@ -189,7 +179,7 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
     """Convert pylance's exceptions raised inside to this package's errors; ``doing`` completes "while ..."."""
     try:
         yield
-    except LanceSparkError:
+    except errors.LanceSparkError:
         raise
     except (OSError, ValueError, RuntimeError, KeyError, NotImplementedError) as problem:
         raise from_pylance(problem, location, doing) from None
@@ -197,10 +187,11 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
         if type(problem).__name__ != "PanicException":
             raise
         # Rust code panicked over unexpected bytes; the panic is not an Exception in Python.
-        raise _from_panic(clean(str(problem), location), f"{location.uri} while {doing}") from None
+        text, where = clean(str(problem), location), f"{location.uri} while {doing}"
+        raise _no_answer(text, text, where) or _corrupt(text, where) from None
 
 
-def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> LanceSparkError:
+def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> errors.LanceSparkError:
     """The error for an exception from pylance, without secrets and Rust source lines."""
     text = clean(str(problem), location)
     told = _without_paths(text, location)
@@ -208,13 +199,13 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     if _BROKEN_FILE.search(told):
         return _corrupt(text, where)
     if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
-        return Conflict(
+        return errors.Conflict(
             f"A concurrent commit to {where} cannot be combined with this one: {text}", hint="Run it again."
         )
     return _refusal(told, text, where, location) or _absent_or_broken(told, text, where, doing)
 
 
-def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | None = None) -> LanceSparkError:
+def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | None = None) -> errors.LanceSparkError:
     """The error for an exception from fsspec or botocore; those have no common base class.
 
     ``path`` is the requested file, if any, relative to the location.
@@ -224,35 +215,31 @@ def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | N
     told = _without_paths(text, location)
     if isinstance(problem, PermissionError) or _DENIED.search(told):
         return _denied(text, location.uri, denial(text, location, path))
-    return _no_answer(told, text, location.uri) or StorageFailure(f"The store of {location.uri} failed: {text}")
+    return _no_answer(told, text, location.uri) or errors.StorageFailure(f"The store of {location.uri} failed: {text}")
 
 
-def _from_panic(text: str, where: str) -> LanceSparkError:
-    return _no_answer(text, text, where) or _corrupt(text, where)
-
-
-def _no_answer(told: str, text: str, where: str) -> StorageFailure | None:
+def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None:
     """The error if the store never answered; None if it did."""
     if _BAD_ENDPOINT.search(told):
-        return StorageFailure(
+        return errors.StorageFailure(
             f"The endpoint of {where} is not a URL: {text}", hint="Include the scheme, e.g. http://host:9000."
         )
     if _NO_CREDENTIALS.search(told):
-        return StorageFailure(
+        return errors.StorageFailure(
             f"There are no credentials for {where}: {text}",
             hint="Give storage.aws_access_key_id and storage.aws_secret_access_key, or set them in the environment.",
         )
     if _UNREACHABLE.search(told):
-        return StorageFailure(
+        return errors.StorageFailure(
             f"The store could not be reached: {where}: {text}",
             hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
         )
     return None
 
 
-def _denied(text: str, where: str, missing: Denial | None) -> PermissionDenied:
+def _denied(text: str, where: str, missing: Denial | None) -> errors.PermissionDenied:
     said = text if missing is None else f"{missing} is missing.{f' It said: {missing.said}.' if missing.said else ''}"
-    problem = PermissionDenied(
+    problem = errors.PermissionDenied(
         f"The store denied access to {where}: {said}",
         hint="Check the credentials (storage.<key> options or the environment) and what they may read and write: see "
         "docs/permissions.md.",
@@ -268,22 +255,24 @@ def _blames_user(told: str) -> bool:
     return told.lower().startswith("invalid user input")
 
 
-def _refusal(told: str, text: str, where: str, location: DatasetLocation) -> LanceSparkError | None:
+def _refusal(told: str, text: str, where: str, location: DatasetLocation) -> errors.LanceSparkError | None:
     """The error for a request that pylance or the store refused; None for any other text."""
     if _blames_user(told):
-        return InvalidOption(f"{text} ({where})")
+        return errors.InvalidOption(f"{text} ({where})")
     if _DENIED.search(told):
         return _denied(text, where, denial(text, location))
     if _NO_BUCKET.search(told):
-        return NotFound(f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint.")
+        return errors.NotFound(
+            f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint."
+        )
     if _BAD_INPUT.search(told):
-        return InvalidOption(f"{text} ({where})")
+        return errors.InvalidOption(f"{text} ({where})")
     if _EXISTS.search(told):
-        return AlreadyExists(f"{text} ({where})")
+        return errors.AlreadyExists(f"{text} ({where})")
     return None
 
 
-def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSparkError:
+def _absent_or_broken(told: str, text: str, where: str, doing: str) -> errors.LanceSparkError:
     if _LOST_FILE.search(text):
         return _corrupt(text, where)
     if _NO_DIRECTORY.search(told):
@@ -295,21 +284,23 @@ def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSpar
     if _ABSENT.search(told):
         return _absent(text, where, doing)
     if _UNSUPPORTED.search(told):
-        return CorruptData(f"{text} ({where})", hint="The dataset was written by a newer Lance; upgrade pylance.")
-    return StorageFailure(f"Failed at {where}: {text}")
+        return errors.CorruptData(
+            f"{text} ({where})", hint="The dataset was written by a newer Lance; upgrade pylance."
+        )
+    return errors.StorageFailure(f"Failed at {where}: {text}")
 
 
-def _corrupt(text: str, where: str) -> CorruptData:
-    return CorruptData(
+def _corrupt(text: str, where: str) -> errors.CorruptData:
+    return errors.CorruptData(
         f"A file of {where} cannot be read: {text}",
         hint=hints.of("Read an older version, ", hints.READ_VERSION, "; or restore the file."),
     )
 
 
-def _absent(text: str, where: str, doing: str) -> NotFound:
+def _absent(text: str, where: str, doing: str) -> errors.NotFound:
     if doing != OPENING:
-        return NotFound(f"{text} ({where})")
-    return NotFound(
+        return errors.NotFound(f"{text} ({where})")
+    return errors.NotFound(
         f"There is no Lance dataset at {where.removesuffix(' while ' + doing)}.",
         hint="Check the path; a Lance dataset is a directory with a '_versions' directory inside.",
     )

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
 from lance_spark.errors import NotFound, StorageFailure
+from lance_spark.format.schema import in_batches
 from lance_spark.storage.failures import clean
 from lance_spark.storage.files import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path
 
@@ -51,12 +51,7 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
     Raises StorageFailure (PermissionDenied if that is the reason) for anything that could not be listed, NotFound for a
     missing bucket.
     """
-    rows = _rows(location, part)
-    while block := list(islice(rows, BATCH_ROWS)):
-        columns = zip(*block, strict=True)
-        yield pa.record_batch(
-            [pa.array(column, field.type) for column, field in zip(columns, LISTING, strict=True)], LISTING
-        )
+    return in_batches(_rows(location, part), LISTING, BATCH_ROWS)
 
 
 def list_paths(location: DatasetLocation, part: KeyRange) -> Iterator[str]:
@@ -177,7 +172,8 @@ def _rows_elsewhere(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]
                     if part.meets(path):
                         pending.append(whole)
                 elif part.holds(path):
-                    yield path, entry["size"], _last_modified(entry)
+                    changed = next((entry[name] for name in _TIMES if entry.get(name) is not None), None)
+                    yield path, entry["size"], _microseconds(changed)
 
 
 def _entries_elsewhere(filesystem: Any, directory: str) -> list[dict[str, Any]]:
@@ -186,10 +182,6 @@ def _entries_elsewhere(filesystem: Any, directory: str) -> list[dict[str, Any]]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return listed
-
-
-def _last_modified(entry: dict[str, Any]) -> int | None:
-    return _microseconds(next((entry[name] for name in _TIMES if entry.get(name) is not None), None))
 
 
 def _microseconds(time: object) -> int | None:

@@ -8,30 +8,14 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, versions_directory
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import LOG, RefChange, decode, encode
-from lance_spark.core.refs import (
-    BRANCHES,
-    MAIN_FILE,
-    TAGS,
-    Branch,
-    PinnedVersion,
-    RefTable,
-    Tag,
-    is_dataset_directory,
-    main_file,
-    parse_branch,
-    parse_main,
-    parse_tag,
-    ref_file,
-    ref_name,
-)
 from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_latest
 from lance_spark.storage.failures import translated
-from lance_spark.storage.files import each
 from lance_spark.storage.versions import version_numbers
 
 if TYPE_CHECKING:
@@ -40,25 +24,25 @@ if TYPE_CHECKING:
 _Ref = TypeVar("_Ref")
 
 
-def read_refs(location: DatasetLocation) -> RefTable:
+def read_refs(location: DatasetLocation) -> core_refs.RefTable:
     """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
     open_latest(location)
     return read_ref_files(location)
 
 
-def read_ref_files(location: DatasetLocation) -> RefTable:
+def read_ref_files(location: DatasetLocation) -> core_refs.RefTable:
     """All branches and tags, without checking that a dataset exists. Raises CorruptData."""
-    branches, tags = each(location, partial(list_ref_names, location), [BRANCHES, TAGS])
-    return RefTable(_each(location, read_branch, branches), read_tags(location, tags))
+    branches, tags = files.each(location, partial(list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
+    return core_refs.RefTable(_each(location, read_branch, branches), read_tags(location, tags))
 
 
-def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
+def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> core_refs.RefTable:
     """All branches or some, without the tags, which can be many. Does not check that a dataset exists."""
-    chosen = list_ref_names(location, BRANCHES) if names is None else names
-    return RefTable(_each(location, read_branch, chosen), {})
+    chosen = list_ref_names(location, core_refs.BRANCHES) if names is None else names
+    return core_refs.RefTable(_each(location, read_branch, chosen), {})
 
 
-def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]:
+def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, core_refs.Tag]:
     """Some tags, by name; missing ones are omitted."""
     return _each(location, read_tag, names)
 
@@ -66,30 +50,30 @@ def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]
 def _each(
     location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
 ) -> dict[str, _Ref]:
-    contents = each(location, partial(read, location), names)
+    contents = files.each(location, partial(read, location), names)
     # A ref that vanished between the listing and the read was deleted.
     return {name: ref for name, ref in zip(names, contents, strict=True) if ref is not None}
 
 
 def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
     """Names of all branches or all tags; ``directory`` is BRANCHES or TAGS."""
-    names = (ref_name(path) for path in files.list_names(location, directory))
+    names = (core_refs.ref_name(path) for path in files.list_names(location, directory))
     return sorted(name for name in names if name is not None)
 
 
-def read_branch(location: DatasetLocation, name: str) -> Branch | None:
+def read_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
     """One branch; None if it does not exist."""
-    content = files.read(location, ref_file(BRANCHES, name))
-    return None if content is None else parse_branch(name, content)
+    content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
+    return None if content is None else core_refs.parse_branch(name, content)
 
 
-def read_tag(location: DatasetLocation, name: str) -> Tag | None:
+def read_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
     """One tag; None if it does not exist."""
-    content = files.read(location, ref_file(TAGS, name))
-    return None if content is None else parse_tag(name, content)
+    content = files.read(location, core_refs.ref_file(core_refs.TAGS, name))
+    return None if content is None else core_refs.parse_tag(name, content)
 
 
-def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -> None:
+def create_branch(location: DatasetLocation, name: str, source: core_refs.PinnedVersion) -> None:
     """Create a branch at a version: its first manifest, then its ref file."""
     dataset = open_latest(location)  # its own handle: creating a branch locks it
     with translated(location, f"creating branch '{name}'"):
@@ -123,13 +107,13 @@ class TagWriter:
     def _dataset(self) -> lance.LanceDataset:
         return open_latest(self.location)
 
-    def create(self, name: str, target: PinnedVersion) -> None:
+    def create(self, name: str, target: core_refs.PinnedVersion) -> None:
         """Create a tag at a version."""
         dataset = self._dataset
         with translated(self.location, f"creating tag '{name}'"):
             dataset.tags.create(name, target.reference)
 
-    def move(self, name: str, target: PinnedVersion) -> None:
+    def move(self, name: str, target: core_refs.PinnedVersion) -> None:
         """Point an existing tag at another version."""
         dataset = self._dataset
         with translated(self.location, f"moving tag '{name}'"):
@@ -142,12 +126,12 @@ class TagWriter:
             dataset.tags.delete(name)
 
 
-def create_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
+def create_tag(location: DatasetLocation, name: str, target: core_refs.PinnedVersion) -> None:
     """Create a tag at a version."""
     TagWriter(location).create(name, target)
 
 
-def move_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
+def move_tag(location: DatasetLocation, name: str, target: core_refs.PinnedVersion) -> None:
     """Point an existing tag at another version."""
     TagWriter(location).move(name, target)
 
@@ -159,16 +143,15 @@ def delete_tag(location: DatasetLocation, name: str) -> None:
 
 def read_main(location: DatasetLocation) -> dict[str, str]:
     """The metadata of main; empty if none was set. Raises CorruptData."""
-    content = files.read(location, MAIN_FILE)
-    return {} if content is None else parse_main(content)
+    content = files.read(location, core_refs.MAIN_FILE)
+    return {} if content is None else core_refs.parse_main(content)
 
 
 def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of main."""
-    from lance_spark.storage.small_files import write_file  # imports pyarrow, which commands do not wait for
+    from lance_spark.storage.small_files import write_below  # imports pyarrow, which commands do not wait for
 
-    directory, _, name = MAIN_FILE.rpartition("/")
-    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, main_file(metadata))
+    write_below(location, core_refs.MAIN_FILE, core_refs.main_file(metadata))
 
 
 def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str] | None:
@@ -234,7 +217,7 @@ def drop_files(location: DatasetLocation, name: str) -> None:
 
 def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
-    path = ref_file(BRANCHES, name)
+    path = core_refs.ref_file(core_refs.BRANCHES, name)
     content = files.read(location, path)
     files.delete(location, [path])
     if check is None or content is None:
@@ -242,10 +225,9 @@ def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | N
     try:
         check()
     except LanceSparkError:
-        from lance_spark.storage.small_files import write_file
+        from lance_spark.storage.small_files import write_below
 
-        directory, _, file = path.rpartition("/")
-        write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content)
+        write_below(location, path, content)
         raise
 
 
@@ -257,7 +239,7 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
     own = (
         path
         for path in list_paths(location, KeyRange.below(root.rstrip("/")))
-        if path.startswith(root) and is_dataset_directory(path[len(root) :].partition("/")[0])
+        if path.startswith(root) and core_refs.is_dataset_directory(path[len(root) :].partition("/")[0])
     )
     return sorted(own, key=lambda path: not path.startswith(f"{versions_directory(name)}/"))
 
@@ -299,7 +281,7 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     for batch in list_range(location, KeyRange.below(root.rstrip("/"))):
         paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
         files_there += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
-    own = [(path, moment) for path, moment in files_there if is_dataset_directory(path.partition("/")[0])]
+    own = [(path, moment) for path, moment in files_there if core_refs.is_dataset_directory(path.partition("/")[0])]
     oldest = (time.time() - GRACE) * 1_000_000
     if any(moment is None or moment > oldest for _, moment in own):
         return False
@@ -319,9 +301,9 @@ _SUFFIX = ".json"
 
 def write_change(location: DatasetLocation, change: RefChange) -> None:
     """Write or rewrite a record; it is durable when this returns."""
-    from lance_spark.storage.small_files import write_file  # imports pyarrow, which commands do not wait for
+    from lance_spark.storage.small_files import write_below  # imports pyarrow, which commands do not wait for
 
-    write_file(DatasetLocation(f"{location.uri}/{LOG}", location.options), f"{change.id}{_SUFFIX}", encode(change))
+    write_below(location, f"{LOG}/{change.id}{_SUFFIX}", encode(change))
 
 
 def read_change(location: DatasetLocation, name: str) -> RefChange | None:
@@ -333,7 +315,7 @@ def read_change(location: DatasetLocation, name: str) -> RefChange | None:
 def read_changes(location: DatasetLocation) -> tuple[RefChange, ...]:
     """All records, the oldest first. Raises CorruptData."""
     names = [name.removesuffix(_SUFFIX) for name in files.list_names(location, LOG) if name.endswith(_SUFFIX)]
-    found = each(location, partial(read_change, location), sorted(names))
+    found = files.each(location, partial(read_change, location), sorted(names))
     return tuple(change for change in found if change is not None)
 
 

@@ -6,12 +6,16 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 from urllib.parse import unquote
 from uuid import uuid4
 
-from lance_spark import hints
+from lance_spark import errors, hints
+from lance_spark.core import refs as core_refs
+from lance_spark.core import workspace as core_workspace
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.options import check_named, nothing_named, split_storage, take_catalog
 from lance_spark.core.ref_expressions import (
@@ -30,38 +34,6 @@ from lance_spark.core.ref_expressions import (
     spec_of_branch,
     split_refs,
 )
-from lance_spark.core.refs import (
-    BRANCHES,
-    MAIN,
-    TAGS,
-    PinnedVersion,
-    RefSpec,
-    RefTable,
-    branch_or_none,
-    check_branch_name,
-    check_tag_name,
-    missing,
-    missing_version,
-    newest_at,
-)
-from lance_spark.core.workspace import (
-    CONFIG,
-    DIRECTORY,
-    OpenWorkspace,
-    PlainDataset,
-    Workspace,
-    parse_workspace,
-    render_workspace,
-)
-from lance_spark.errors import (
-    AlreadyExists,
-    InvalidName,
-    InvalidOption,
-    NotFound,
-    PermissionDenied,
-    Refused,
-    StorageFailure,
-)
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
 from lance_spark.storage.files import entries
@@ -69,7 +41,7 @@ from lance_spark.storage.files import entries
 _BRANCHES = "/tree/"
 
 
-def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
+def find_here(start: str) -> core_workspace.OpenWorkspace | core_workspace.PlainDataset | None:
     """The target of a command in a directory: the nearest workspace or dataset, upwards.
 
     In one directory a workspace wins over a dataset. Above a dataset, only a workspace for that dataset counts:
@@ -78,7 +50,7 @@ def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
     Raises NotFound for a directory that is gone, InvalidOption for an invalid workspace file, StorageFailure for
     anything unreadable.
     """
-    dataset: PlainDataset | None = None
+    dataset: core_workspace.PlainDataset | None = None
     for directory in _upwards(start):
         workspace = open_workspace(directory)
         if workspace is not None:
@@ -98,12 +70,12 @@ def is_directory(path: str) -> bool:
         return True
 
 
-def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
+def is_for(workspace: core_workspace.OpenWorkspace, dataset: str) -> bool:
     """Whether a workspace is for the dataset at a canonical URI."""
     return locate(workspace.dataset_uri).uri == dataset
 
 
-def dataset_around(directory: str) -> PlainDataset | None:
+def dataset_around(directory: str) -> core_workspace.PlainDataset | None:
     """The dataset whose root is the directory or encloses it. It might not exist yet. Raises as find_here does."""
     datasets = (_dataset_in(place) for place in _upwards(directory))
     return next((dataset for dataset in datasets if dataset is not None), None)
@@ -126,7 +98,7 @@ def _upwards(start: str) -> Iterator[str]:
     try:
         directory = os.path.realpath(start)
     except FileNotFoundError:
-        raise NotFound("The current directory is gone.", hint="Go to another one with cd.") from None
+        raise errors.NotFound("The current directory is gone.", hint="Go to another one with cd.") from None
     above = os.path.dirname(directory)
     while above != directory:
         yield directory
@@ -134,21 +106,21 @@ def _upwards(start: str) -> Iterator[str]:
     yield directory
 
 
-def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
+def _counts(workspace: core_workspace.OpenWorkspace, dataset: core_workspace.PlainDataset) -> bool:
     """Whether to use a workspace above a dataset's directory, or between the directory and its root."""
     return is_within(workspace.directory, dataset.uri) or is_for(workspace, dataset.uri)
 
 
-def _dataset_in(directory: str) -> PlainDataset | None:
+def _dataset_in(directory: str) -> core_workspace.PlainDataset | None:
     """The dataset with its root, or a branch's root, in exactly this directory; None if there is none."""
     branch = branch_of_directory(DatasetLocation.at(directory))
     if branch is not None:
-        return PlainDataset(*branch)
+        return core_workspace.PlainDataset(*branch)
     if not _has_versions(directory):
         return None
     # The remains of a deleted branch look like a dataset, and pylance opens them as one: its tags land on main.
-    left = (PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
-    return next(left, PlainDataset(directory))
+    left = (core_workspace.PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
+    return next(left, core_workspace.PlainDataset(directory))
 
 
 def _splits(uri: str) -> Iterator[tuple[str, str]]:
@@ -167,28 +139,29 @@ def _has_versions(directory: str) -> bool:
 # --- The file of a workspace, written whole or not at all
 
 
-def open_workspace(directory: str) -> OpenWorkspace | None:
+def open_workspace(directory: str) -> core_workspace.OpenWorkspace | None:
     """The workspace of exactly this directory; None if it has none.
 
     Raises InvalidOption for an invalid file, StorageFailure for an unreadable one.
     """
     whole = os.path.realpath(directory)
     text = _read(whole)
-    return None if text is None else OpenWorkspace(whole, parse_workspace(text))
+    return None if text is None else core_workspace.OpenWorkspace(whole, core_workspace.parse_workspace(text))
 
 
-def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
+def create_workspace(directory: str, workspace: core_workspace.Workspace) -> core_workspace.OpenWorkspace:
     """Write a new workspace, and its directory. Raises AlreadyExists, StorageFailure, PermissionDenied."""
     whole = os.path.realpath(directory)
     if _read(whole) is not None:
-        raise AlreadyExists(
-            f"{whole} already has a workspace.", hint=f"Choose another directory, or edit {CONFIG} there."
+        raise errors.AlreadyExists(
+            f"{whole} already has a workspace.",
+            hint=f"Choose another directory, or edit {core_workspace.CONFIG} there.",
         )
-    _write(whole, render_workspace(workspace))
-    return OpenWorkspace(whole, workspace)
+    _write(whole, core_workspace.render_workspace(workspace))
+    return core_workspace.OpenWorkspace(whole, workspace)
 
 
-def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> Workspace:
+def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> core_workspace.Workspace:
     """Replace the file's text atomically: a reader sees the old file or the new one.
 
     ``dry_run`` only checks that the change is possible. Of two simultaneous changes the later one wins; a workspace is
@@ -196,9 +169,9 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
     """
     text = _read(directory)
     if text is None:
-        raise NotFound(f"The workspace in {directory} is gone.")
+        raise errors.NotFound(f"The workspace in {directory} is gone.")
     changed = change(text)
-    workspace = parse_workspace(changed)
+    workspace = core_workspace.parse_workspace(changed)
     if changed != text and not dry_run:
         _write(directory, changed)
     return workspace
@@ -206,11 +179,42 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
 
 def remove_workspace(directory: str) -> None:
     """Remove a workspace that was just created for an operation that failed."""
-    for path, remove in ((CONFIG, os.remove), (DIRECTORY, os.rmdir), ("", os.rmdir)):
+    for path, remove in ((core_workspace.CONFIG, os.remove), (core_workspace.DIRECTORY, os.rmdir), ("", os.rmdir)):
         try:
             remove(os.path.join(directory, path))
         except OSError:  # already gone, or the directory holds other files, which must stay
             return
+
+
+@contextmanager
+def new_workspace(
+    directory: str, workspace: core_workspace.Workspace, undo: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """A new workspace for what the block creates; it is removed again if the block fails or is interrupted.
+
+    The workspace comes first: after a crash in the block, the same command finds the workspace and continues. ``undo``
+    removes what the block created, and the workspace last. Raises AlreadyExists, StorageFailure, PermissionDenied.
+    """
+    create_workspace(directory, workspace)
+    try:
+        yield
+    except BaseException:
+        if undo is None:
+            remove_workspace(directory)
+        else:
+            undo()
+        raise
+
+
+def set_branch(directory: str, branch: str) -> None:
+    """Make a branch the current one of a workspace. Raises NotFound if the workspace is gone."""
+    change_workspace(directory, partial(core_workspace.with_branch, branch=branch))
+
+
+def finish_clone(directory: str, branch: str) -> None:
+    """Record that the clone in a workspace is complete, and its current branch."""
+    set_branch(directory, branch)
+    change_workspace(directory, core_workspace.with_clone_finished)
 
 
 def is_free(directory: str) -> bool:
@@ -232,7 +236,7 @@ def remove_with_content(directory: str) -> None:
     """
     try:
         for entry in os.scandir(directory):
-            if entry.name == DIRECTORY:
+            if entry.name == core_workspace.DIRECTORY:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -246,20 +250,20 @@ def remove_with_content(directory: str) -> None:
 
 
 def _read(directory: str) -> str | None:
-    path = os.path.join(directory, CONFIG)
+    path = os.path.join(directory, core_workspace.CONFIG)
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError:
-        raise InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
+        raise errors.InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
     except OSError as problem:
         raise _failure(problem, path, "read") from None
 
 
 def _write(directory: str, text: str) -> None:
-    path = os.path.join(directory, CONFIG)
+    path = os.path.join(directory, core_workspace.CONFIG)
     temporary = f"{path}.{uuid4().hex}.tmp"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -272,8 +276,8 @@ def _write(directory: str, text: str) -> None:
         raise _failure(problem, path, "written") from None
 
 
-def _failure(problem: OSError, path: str, what: str) -> StorageFailure:
-    kind = PermissionDenied if isinstance(problem, PermissionError) else StorageFailure
+def _failure(problem: OSError, path: str, what: str) -> errors.StorageFailure:
+    kind = errors.PermissionDenied if isinstance(problem, PermissionError) else errors.StorageFailure
     return kind(f"{path} cannot be {what}: {problem.strerror}.")
 
 
@@ -324,11 +328,6 @@ def check_target(options: Mapping[str, str]) -> None:
     check_absolute(given.get("catalog") or given.get("path") or "/")
 
 
-def located(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
-    """The canonical location of a URI, whether or not anything exists there. Sends no request. Raises InvalidOption."""
-    return locate_typed(uri, storage_options)
-
-
 def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
     """The dataset at a URI. Raises InvalidOption for a branch's own directory, ``<root>/tree/<branch>``.
 
@@ -339,7 +338,7 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
     directory = branch_of_directory(location)
     if directory is not None:
         root, branch = directory
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"{location.uri} is the directory of branch '{branch}'.",
             hint=hints.of(f"Use the dataset's root {root} and name the branch: ", hints.on_branch(root, branch), "."),
         )
@@ -349,40 +348,25 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
 # --- From a user's ref to one pinned version, reading only the refs that are needed
 
 
-def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
+def resolve(location: DatasetLocation, spec: core_refs.RefSpec) -> core_refs.PinnedVersion:
     """The version that the spec names now. Raises NotFound, with near matches, if it does not exist."""
     if spec.tag is not None:
         return resolve_tag(location, spec.tag)
     check_branch(location, spec.branch)
     if spec.as_of is not None:
         history = datasets.list_versions(location, spec.branch)
-        return datasets.pin_version(location, spec.branch, newest_at(history, spec.as_of, spec.branch))
+        return datasets.pin_version(location, spec.branch, core_refs.newest_at(history, spec.as_of, spec.branch))
     if spec.version is not None:
         return datasets.pin_version(location, spec.branch, spec.version)
     return datasets.pin_latest(location, spec.branch)
 
 
-def all_refs(location: DatasetLocation) -> RefTable:
-    """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
-    return refs.read_refs(location)
-
-
-def newest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
-    """The newest version of a branch (None for main). Raises NotFound."""
-    return datasets.pin_latest(location, branch)
-
-
-def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
-    """The numbers of all versions of a branch, ascending. Raises NotFound."""
-    return datasets.list_version_numbers(location, branch)
-
-
-def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
+def resolve_tag(location: DatasetLocation, name: str) -> core_refs.PinnedVersion:
     """The version that a tag points at. Raises NotFound for an unknown tag, or if there is no dataset."""
     tag = refs.read_tag(location, name)
     if tag is None:
         datasets.open_latest(location)
-        raise missing("tag", name, refs.list_ref_names(location, TAGS))
+        raise core_refs.missing("tag", name, refs.list_ref_names(location, core_refs.TAGS))
     return datasets.pin_version(location, tag.branch, tag.version)
 
 
@@ -395,7 +379,7 @@ def check_branch(location: DatasetLocation, branch: str | None) -> None:
         _raise_missing(location, branch)
 
 
-def check_listed(location: DatasetLocation, table: RefTable, branch: str | None) -> None:
+def check_listed(location: DatasetLocation, table: core_refs.RefTable, branch: str | None) -> None:
     """Like check_branch, for branches that were already read."""
     if branch is not None and branch not in table.branches:
         _raise_missing(location, branch)
@@ -403,7 +387,7 @@ def check_listed(location: DatasetLocation, table: RefTable, branch: str | None)
 
 def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
     datasets.open_latest(location)
-    raise missing("branch", branch, [MAIN, *refs.list_ref_names(location, BRANCHES)])
+    raise core_refs.missing("branch", branch, [core_refs.MAIN, *refs.list_ref_names(location, core_refs.BRANCHES)])
 
 
 # --- From a typed expression to one version of a dataset
@@ -425,7 +409,7 @@ class KnownRef:
 
 def resolve_expression(
     location: DatasetLocation, expression: RefExpression | str, current: str | None
-) -> PinnedVersion:
+) -> core_refs.PinnedVersion:
     """The version of an expression, now. ``current`` is the branch of HEAD, None for main.
 
     Raises InvalidOption for text that is not a ref, NotFound with near names, and Refused for a name that is both a
@@ -434,9 +418,9 @@ def resolve_expression(
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     ref = find_ref(location, typed, current)
     if ref.kind == "tag" and typed.version is not None:
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"'{typed}': a tag is one version, so it takes no '@'.",
-            hint=f"Tag '{ref.name}' is at {PinnedVersion(ref.branch, ref.version or 0)}.",
+            hint=f"Tag '{ref.name}' is at {core_refs.PinnedVersion(ref.branch, ref.version or 0)}.",
         )
     version = typed.version if ref.version is None else ref.version
     if typed.back:
@@ -448,7 +432,7 @@ def resolve_expression(
 
 def resolve_range(
     location: DatasetLocation, typed: RefRange | str, current: str | None
-) -> tuple[PinnedVersion, PinnedVersion]:
+) -> tuple[core_refs.PinnedVersion, core_refs.PinnedVersion]:
     """The two versions of ``A..B``; see :func:`resolve_expression`."""
     pair = parse_range(typed) if isinstance(typed, str) else typed
     return resolve_expression(location, pair.start, current), resolve_expression(location, pair.end, current)
@@ -461,7 +445,7 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
     """
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     if typed.name is None:
-        return KnownRef("branch", current or MAIN, _current(location, current), None)
+        return KnownRef("branch", current or core_refs.MAIN, _current(location, current), None)
     explicit = typed.explicit
     if explicit is not None:
         ref = _find(location, *explicit)
@@ -469,7 +453,7 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
             return ref
     choices = [ref for kind in ("branch", "tag") if (ref := _find(location, kind, typed.name)) is not None]
     if len(choices) == 2:
-        raise Refused(
+        raise errors.Refused(
             f"'{typed.name}' is both a branch and a tag.",
             hint=f"Write {explicit_spelling('branch', typed.name)} for the branch, "
             f"{explicit_spelling('tag', typed.name)} for the tag.",
@@ -480,8 +464,8 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
 def _current(location: DatasetLocation, current: str | None) -> str | None:
     try:
         check_branch(location, current)
-    except NotFound as absent:
-        raise NotFound(f"The current branch '{current}' does not exist.", hint=absent.hint) from None
+    except errors.NotFound as absent:
+        raise errors.NotFound(f"The current branch '{current}' does not exist.", hint=absent.hint) from None
     return current
 
 
@@ -489,37 +473,37 @@ def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
     """The branch or tag of that name; None if there is none, or if neither can have that name."""
     try:
         if kind == "tag":
-            check_tag_name(name)
-        elif name != MAIN:
-            check_branch_name(name)
-    except InvalidName:
+            core_refs.check_tag_name(name)
+        elif name != core_refs.MAIN:
+            core_refs.check_branch_name(name)
+    except errors.InvalidName:
         return None
     if kind == "tag":
         tag = refs.read_tag(location, name)
         return None if tag is None else KnownRef("tag", name, tag.branch, tag.version)
-    known = name == MAIN or refs.read_branch(location, name) is not None
-    return KnownRef("branch", name, branch_or_none(name), None) if known else None
+    known = name == core_refs.MAIN or refs.read_branch(location, name) is not None
+    return KnownRef("branch", name, core_refs.branch_or_none(name), None) if known else None
 
 
 def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> KnownRef:
     """Raise the error for an unused name: it breaks a rule, there is no dataset, or similar names exist."""
     datasets.open_latest(location)
-    branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]
-    tags = refs.list_ref_names(location, TAGS)
+    branches = [core_refs.MAIN, *refs.list_ref_names(location, core_refs.BRANCHES)]
+    tags = refs.list_ref_names(location, core_refs.TAGS)
     if explicit is not None:
         kind, short = explicit
-        raise missing(kind, short, branches if kind == "branch" else tags)
+        raise core_refs.missing(kind, short, branches if kind == "branch" else tags)
     if name.isdigit():
-        raise NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name}, write @{name}.")
+        raise errors.NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name}, write @{name}.")
     if name.lower() == HEAD.lower():
-        raise NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
-    check_branch_name(name)
-    raise missing("branch or tag", name, {*branches, *tags})
+        raise errors.NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
+    core_refs.check_branch_name(name)
+    raise core_refs.missing("branch or tag", name, {*branches, *tags})
 
 
 def _steps_back(
     location: DatasetLocation, branch: str | None, version: int | None, typed: RefExpression
-) -> PinnedVersion:
+) -> core_refs.PinnedVersion:
     """The version some steps before one on its own branch; versions that were cleaned up do not count.
 
     It does not continue into the parent branch: restoring ``exp~3`` must never change main.
@@ -527,13 +511,13 @@ def _steps_back(
     known = datasets.list_version_numbers(location, branch)
     start = known[-1] if version is None else version
     if start not in known:
-        raise missing_version(start, branch, known)
+        raise core_refs.missing_version(start, branch, known)
     position = known.index(start) - typed.back
     if position >= 0:
         return datasets.pin_version(location, branch, known[position])
-    raise NotFound(
-        f"'{typed}' goes back {typed.back} versions, but branch '{branch or MAIN}' has {known.index(start)} before "
-        f"version {start}.",
+    raise errors.NotFound(
+        f"'{typed}' goes back {typed.back} versions, but branch '{branch or core_refs.MAIN}' has {known.index(start)} "
+        f"before version {start}.",
         hint=_where_it_began(location, branch, known[0]),
     )
 
@@ -542,7 +526,7 @@ def _where_it_began(location: DatasetLocation, branch: str | None, oldest: int) 
     made = None if branch is None else refs.read_branch(location, branch)
     if made is None:
         return f"Its oldest version is {oldest}."
-    fork = PinnedVersion(made.parent_branch, made.parent_version)
+    fork = core_refs.PinnedVersion(made.parent_branch, made.parent_version)
     return f"Its oldest version is {oldest}; it was made from {fork}, so write {fork}~1 for earlier versions."
 
 
@@ -559,27 +543,27 @@ class Candidate:
     ref: TypedRef = DEFAULT
 
 
-def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, RefSpec]:
+def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, core_refs.RefSpec]:
     """The one candidate whose ref exists, and its spec; ``travel`` is what follows the name.
 
     Creating a table named ``flights@exp`` must not change what readers of branch ``exp`` get. So a name that means both
     raises Refused, with a spelling for each. Raises NotFound and the errors of :func:`find_spec`.
     """
-    held: list[tuple[Candidate, RefSpec]] = []
-    absent: list[NotFound] = []
+    held: list[tuple[Candidate, core_refs.RefSpec]] = []
+    absent: list[errors.NotFound] = []
     for candidate in candidates:
         try:
             held.append((candidate, find_spec(candidate.location, combine(candidate.ref, travel))))
-        except NotFound as missing:
-            absent.append(missing)
+        except errors.NotFound as error:
+            absent.append(error)
     if len(held) > 1:
         raise _ambiguous(typed, held)
     if held:
         return held[0]
-    raise absent[0] if absent else NotFound(f"There is no table '{typed}'.")
+    raise absent[0] if absent else errors.NotFound(f"There is no table '{typed}'.")
 
 
-def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
+def find_spec(location: DatasetLocation, typed: TypedRef) -> core_refs.RefSpec:
     """The typed branch, tag, version or moment. Its name is checked, its version is not.
 
     Raises NotFound with near names, InvalidOption for a version of a tag, and Refused for a name that is both a branch
@@ -590,17 +574,23 @@ def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
     found = find_ref(location, typed.expression, None)
     version = typed.expression.version if typed.version is None else typed.version
     if found.kind == "tag" and (version is not None or typed.as_of is not None):
-        at = PinnedVersion(found.branch, found.version or 0)
-        raise InvalidOption(f"Tag '{found.name}' is one version; it cannot take another one.", hint=f"It is at {at}.")
+        at = core_refs.PinnedVersion(found.branch, found.version or 0)
+        raise errors.InvalidOption(
+            f"Tag '{found.name}' is one version; it cannot take another one.", hint=f"It is at {at}."
+        )
     if typed.expression.back:
         if typed.version is not None or typed.as_of is not None:
-            raise InvalidOption(f"'{typed.expression}' already chooses a version.", hint="Remove '~', or AS OF.")
+            raise errors.InvalidOption(f"'{typed.expression}' already chooses a version.", hint="Remove '~', or AS OF.")
         pin = resolve_expression(location, typed.expression, None)
-        return RefSpec(branch=pin.branch, version=pin.version)
-    return RefSpec(tag=found.name) if found.kind == "tag" else spec_of_branch(branch_or_none(found.branch), typed)
+        return core_refs.RefSpec(branch=pin.branch, version=pin.version)
+    return (
+        core_refs.RefSpec(tag=found.name)
+        if found.kind == "tag"
+        else spec_of_branch(core_refs.branch_or_none(found.branch), typed)
+    )
 
 
-def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> Refused:
+def _ambiguous(typed: str, held: Sequence[tuple[Candidate, core_refs.RefSpec]]) -> errors.Refused:
     ways = []
     for candidate, spec in held:
         ref = typed[len(candidate.name) + 1 :]
@@ -608,7 +598,7 @@ def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> Refused
             f"`{candidate.name}{MARK}{'tags' if spec.tag else 'heads'}/{ref}`" if ref else f"`{typed}{MARK}main`"
         )
     tables = " and ".join(f"'{candidate.name}'" for candidate, _ in held)
-    return Refused(
+    return errors.Refused(
         f"'{typed}' can mean more than one table: {tables}, with the part behind '{MARK}' as a ref.",
         hint=f"Write {' or '.join(ways)}.",
     )
@@ -622,7 +612,7 @@ class PathRef:
     """A dataset at a ref."""
 
     location: DatasetLocation
-    spec: RefSpec
+    spec: core_refs.RefSpec
     metadata_table: str | None = None
 
 
@@ -637,7 +627,7 @@ def read_path_name(
         return read_path(parts[0], storage_options, travel)
     if len(parts) == 2 and parts[1].lower() in METADATA_TABLES:
         return replace(read_path(parts[0], storage_options, travel), metadata_table=parts[1].lower())
-    raise NotFound(
+    raise errors.NotFound(
         f"There is no table {'.'.join(parts)}.",
         hint="Write the path as one part, in backticks, optionally followed by " + ", ".join(METADATA_TABLES) + ".",
     )
@@ -648,7 +638,7 @@ class NamedPlace:
     """The dataset in the path of a read or write, and that path's ref; None for a path without a ref."""
 
     location: DatasetLocation
-    spec: RefSpec | None
+    spec: core_refs.RefSpec | None
 
 
 def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
@@ -668,14 +658,14 @@ def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
         return NamedPlace(place, None)  # handles name the branch of any dataset they point to
     try:
         found = read_path(target.typed, storage, travel)
-    except NotFound:
+    except errors.NotFound:
         if any(_is_dataset(path, storage) for path, _ in split_refs(target.typed)):
             raise
         return NamedPlace(place, None)
     if found.location == place:
         return NamedPlace(place, None)
     if named is not None:
-        raise InvalidOption(
+        raise errors.InvalidOption(
             f"'{target.typed}' names a ref behind its '{MARK}', and so does option '{named}'.",
             hint="Leave one of them out.",
         )
@@ -685,7 +675,7 @@ def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
 def _is_dataset(path: str, storage_options: Mapping[str, str]) -> bool:
     try:
         return find_latest(dataset_at(path, storage_options), None) is not None
-    except InvalidOption:
+    except errors.InvalidOption:
         return False
 
 
@@ -704,12 +694,12 @@ def read_path(text: str, storage_options: Mapping[str, str] | None = None, trave
     for path, ref in ((text, DEFAULT), *ways):
         try:
             location = dataset_at(path, storage_options)
-        except InvalidOption:
+        except errors.InvalidOption:
             continue
         if find_latest(location, None) is not None:
             candidates.append(Candidate(path, location, ref))
     if not candidates:
-        raise NotFound(
+        raise errors.NotFound(
             f"There is no Lance dataset at {text}.", hint="A ref may follow '@': s3://bucket/flights.lance@exp."
         )
     chosen, spec = choose(text, candidates, travel)

@@ -10,18 +10,23 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.files import open_filesystem, reachable, whole_path
 
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
     """Write a small file atomically; on local disks it is durable before this returns."""
-    with reachable(directory, name):
-        filesystem = open_filesystem(directory)
+    with files.reachable(directory, name):
+        filesystem = files.open_filesystem(directory)
         if not directory.is_local:
-            filesystem.pipe_file(whole_path(directory, name), content)
+            filesystem.pipe_file(files.whole_path(directory, name), content)
             return
         filesystem.makedirs(directory.uri, exist_ok=True)
-        _write_durably(whole_path(directory, name), content)
+        _write_durably(files.whole_path(directory, name), content)
+
+
+def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
+    """Like :func:`write_file`, for a path below the root of a dataset."""
+    directory, _, name = path.rpartition("/")
+    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
 
 
 def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:

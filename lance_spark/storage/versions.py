@@ -8,14 +8,7 @@ from functools import partial
 from itertools import chain, count, islice, repeat, tee
 from typing import NamedTuple
 
-from lance_spark.core.layout import (
-    KeyRange,
-    manifest_paths,
-    read_manifest_name,
-    sorts_newest_first,
-    transaction_path,
-    versions_directory,
-)
+from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation, canonical_uri
 from lance_spark.core.refs import PinnedVersion, missing_version
 from lance_spark.errors import CorruptData
@@ -25,12 +18,11 @@ from lance_spark.format.transactions import Transaction, decode_transaction, inl
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.files import each
 
 
 def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
     """The versions of a branch, ascending, with the paths of their manifests. One listing."""
-    directory = versions_directory(branch)
+    directory = layout.versions_directory(branch)
     names = files.list_names(location, directory)
     return dict(sorted(_versions(f"{directory}/{name}" for name in names)))
 
@@ -42,7 +34,7 @@ def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
 
 def has_version(location: DatasetLocation, pin: PinnedVersion) -> bool:
     """Whether a version exists. No listing: one request in all but the oldest datasets."""
-    return any(files.exists(location, path) for path in manifest_paths(pin.branch, pin.version))
+    return any(files.exists(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
 
 
 def newest_first(
@@ -56,12 +48,14 @@ def newest_first(
     if location.uri.startswith("s3://"):
         from lance_spark.storage.listing import list_paths  # imports pyarrow, which commands do not wait for
 
-        directory = versions_directory(branch)
-        after = f"{directory}/" if newest is None else manifest_paths(branch, newest)[0].removesuffix(".manifest")
-        until = f"{directory}0" if above is None else manifest_paths(branch, above)[0]
-        listed = _versions(list_paths(location, KeyRange(after, until)))
+        directory = layout.versions_directory(branch)
+        after = (
+            f"{directory}/" if newest is None else layout.manifest_paths(branch, newest)[0].removesuffix(".manifest")
+        )
+        until = f"{directory}0" if above is None else layout.manifest_paths(branch, above)[0]
+        listed = _versions(list_paths(location, layout.KeyRange(after, until)))
         first = next(listed, None)
-        if first is not None and sorts_newest_first(first[1].rpartition("/")[2]):
+        if first is not None and layout.sorts_newest_first(first[1].rpartition("/")[2]):
             yield from _between(chain([first], listed), newest, above)
             return
     yield from _between(reversed(version_paths(location, branch).items()), newest, above)
@@ -75,7 +69,7 @@ def _between(versions: Iterable[tuple[int, str]], newest: int | None, above: int
 
 def _versions(paths: Iterable[str]) -> Iterator[tuple[int, str]]:
     for path in paths:
-        name = read_manifest_name(path.rpartition("/")[2])
+        name = layout.read_manifest_name(path.rpartition("/")[2])
         if name is not None and not name.detached:
             yield name.version, path
 
@@ -88,7 +82,7 @@ _AT_ONCE = 16
 
 def find_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
     """A version's manifest file; None if there is none. One request in all but the oldest datasets."""
-    contents = (files.read(location, path) for path in manifest_paths(pin.branch, pin.version))
+    contents = (files.read(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
     return next((content for content in contents if content is not None), None)
 
 
@@ -145,7 +139,7 @@ def read_transactions(
         content = find_manifest(location, PinnedVersion(branch, version))
         return None if content is None else (version, transaction_of(location, branch, content))
 
-    return dict(filter(None, each(location, transaction, versions)))
+    return dict(filter(None, files.each(location, transaction, versions)))
 
 
 def read_transaction(location: DatasetLocation, pin: PinnedVersion) -> Transaction | None:
@@ -160,7 +154,7 @@ def transaction_of(location: DatasetLocation, branch: str | None, manifest: byte
     if inline is not None:
         return inline
     name = decode_head(manifest).transaction_file
-    content = files.read(location, transaction_path(branch, name)) if name else None
+    content = files.read(location, layout.transaction_path(branch, name)) if name else None
     return None if content is None else decode_transaction(content)
 
 
@@ -301,7 +295,7 @@ class VersionCache:
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
         """Request several versions at once that will be needed one after another; some might be gone."""
         if not location.is_local:
-            each(location, partial(self.has, location), pins)
+            files.each(location, partial(self.has, location), pins)
 
     def contents(self, location: DatasetLocation, pin: PinnedVersion) -> Contents:
         """Like :func:`read_contents`."""
@@ -330,7 +324,7 @@ class VersionCache:
                 self._transactions[chain, version] = transaction_of(location, branch, content)
 
         unknown = [version for version in versions if (chain, version) not in self._transactions]
-        each(location, read, unknown)
+        files.each(location, read, unknown)
         known = [version for version in versions if (chain, version) in self._transactions]
         return {version: self._transactions[chain, version] for version in known}
 

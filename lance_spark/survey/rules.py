@@ -86,7 +86,9 @@ def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> 
         if chain.has_ref
     }
     left = {(each.repository, each.root) for each in _manifests(before) & _manifests(after)} & newest.keys()
-    detached = {manifest_at(before, chain, at) for chain in before.chains for at in _detached(chain)}
+    detached = {
+        manifest_at(before, chain, at) for chain in before.chains for at in range(len(chain.versions), len(chain.files))
+    }
     return still_listed(after, gone) + [
         each
         for each in gone
@@ -98,10 +100,6 @@ def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> 
 
 def _manifests(survey: Survey) -> set[Manifest]:
     return {manifest_at(survey, chain, at) for chain in survey.chains for at in range(len(chain.files))}
-
-
-def _detached(chain: Chain) -> range:
-    return range(len(chain.versions), len(chain.files))
 
 
 def contradictions(survey: Survey) -> list[Contradiction]:
@@ -273,7 +271,6 @@ def join(root: str, path: str) -> str:
 
 
 # --- Streaming queries, known by their tags: the versions that they still have to read or look at
-# Pure.
 
 
 def first_sink(tags: Iterable[Tag], branch: str | None) -> int | None:

@@ -14,18 +14,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from lance_spark.core import layout
 from lance_spark.core.finding_codes import MANIFEST_CODES
-from lance_spark.core.layout import (
-    QUARANTINE,
-    STREAMS,
-    KeyRange,
-    branch_root,
-    last_noted,
-    read_manifest_name,
-    stored_name,
-    stream_note_path,
-    versions_directory,
-)
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import (
     BRANCHES,
@@ -51,19 +41,7 @@ from lance_spark.storage.files import each, entries
 from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import read_changes
 from lance_spark.storage.versions import contents_of, find_manifest, read_transactions
-from lance_spark.survey.rules import (
-    Chain,
-    Contradiction,
-    Manifest,
-    Quarantined,
-    Survey,
-    VersionFile,
-    contradictions,
-    join,
-    not_explained,
-    of_branches,
-    still_newest,
-)
+from lance_spark.survey import rules
 
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
@@ -74,7 +52,7 @@ _FUTURE = 2**52
 counts as younger than any run, so its version stays."""
 
 
-def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> Survey:
+def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> rules.Survey:
     """The dataset and its clones now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
 
     Refs are read before versions: a branch created in between has a directory, at worst without a ref. Raises NotFound
@@ -115,7 +93,7 @@ class DamagedRef(NamedTuple):
 
 def lenient_survey(
     location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()
-) -> tuple[Survey, tuple[DamagedRef, ...]]:
+) -> tuple[rules.Survey, tuple[DamagedRef, ...]]:
     """Like :func:`survey`, but lists unreadable refs instead of failing; their branches have chains."""
     damaged: list[DamagedRef] = []
     found: dict[str, dict[str, Any]] = {}
@@ -148,7 +126,9 @@ class _First(NamedTuple):
     """Branches that have a directory with versions."""
 
 
-def _survey(location: DatasetLocation, known: _First, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
+def _survey(
+    location: DatasetLocation, known: _First, clones: Sequence[str], clones_from: Sequence[str]
+) -> rules.Survey:
     options = location.storage_options
     declared = [locate_typed(uri, options) for uri in clones]
     for root in clones_from:
@@ -162,7 +142,7 @@ def _survey(location: DatasetLocation, known: _First, clones: Sequence[str], clo
     for index, clone in enumerate(others, start=1):
         named = set(refs.list_ref_names(clone, BRANCHES))
         chains += _chains(clone, index, named, branch_directories(clone))
-    return Survey(repositories, tuple(chains), known.table, known.recorded)
+    return rules.Survey(repositories, tuple(chains), known.table, known.recorded)
 
 
 def _with_clones_of_clones(
@@ -215,19 +195,16 @@ def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:
         directory = pending.pop()
         names = _directories(root, directory)
         if "_versions" in names:
-            datasets.append(DatasetLocation(f"{root.uri}/{_encoded(root, directory)}".rstrip("/"), root.options))
+            encoded = locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
+            datasets.append(DatasetLocation(f"{root.uri}/{encoded}".rstrip("/"), root.options))
         else:
-            pending += [join(directory, name) for name in names]
+            pending += [rules.join(directory, name) for name in names]
     return datasets
-
-
-def _encoded(root: DatasetLocation, directory: str) -> str:
-    return locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
 
 
 def _chains(
     repository: DatasetLocation, index: int, named: Collection[str], directories: Collection[str]
-) -> Iterator[Chain]:
+) -> Iterator[rules.Chain]:
     """Main and the branches that have a ref (``named``), a directory with versions, or both."""
     branches = sorted({*named, *directories})
     listed = each(repository, partial(_version_files, repository), [None, *branches])
@@ -237,11 +214,11 @@ def _chains(
             yield _chain(index, branch, has_ref, listing)
 
 
-def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed) -> Chain:
+def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed) -> rules.Chain:
     ordered = sorted(listing.manifests, key=lambda entry: entry[1].version)
-    return Chain(
+    return rules.Chain(
         repository=repository,
-        root=branch_root(branch).rstrip("/"),
+        root=layout.branch_root(branch).rstrip("/"),
         branch=branch,
         has_ref=has_ref,
         versions=tuple(manifest for detached, manifest in ordered if not detached),
@@ -253,23 +230,23 @@ def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed)
 class _Listed(NamedTuple):
     """The manifests of one chain."""
 
-    manifests: list[tuple[bool, VersionFile]]
+    manifests: list[tuple[bool, rules.VersionFile]]
     """(whether it is detached, manifest), in no particular order."""
     noted: int
 
 
 def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
-    directory = f"{versions_directory(branch)}/"
+    directory = f"{layout.versions_directory(branch)}/"
     hint = _hint(repository, directory)  # before the listing: a commit in between is not a contradiction
     manifests = []
-    for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
+    for batch in list_range(repository, layout.KeyRange(directory, f"{directory[:-1]}0")):
         times = batch["last_modified"].cast(pa.int64()).to_pylist()
         for path, size, at in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), times, strict=True):
             name = path[len(directory) :]
-            read = read_manifest_name(name)
+            read = layout.read_manifest_name(name)
             if read is not None and path.startswith(directory):
                 modified = (_FUTURE if at is None else at) * 1000
-                manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
+                manifests.append((read.detached, rules.VersionFile(read.version, name, size, modified)))
     return _Listed(manifests, hint)
 
 
@@ -307,15 +284,15 @@ def _directories(repository: DatasetLocation, directory: str) -> list[str]:
 # --- Manifests that repairs moved away
 
 
-def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
+def read_quarantined(location: DatasetLocation) -> tuple[rules.Quarantined, ...]:
     """The manifests that repairs moved away, except those that exist under another name.
 
     Raises CorruptData for an unreadable record.
     """
-    paths = [f"{QUARANTINE}/{name}/{REPAIR_RECORD}" for name in files.list_names(location, QUARANTINE)]
+    paths = [f"{layout.QUARANTINE}/{name}/{REPAIR_RECORD}" for name in files.list_names(location, layout.QUARANTINE)]
     contents = files.read_many(location, paths) if paths else []
     return tuple(
-        Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
+        rules.Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
         for record in (read_record(content) for content in contents if content is not None)  # others were undone
         for step in record.steps
         if isinstance(step, Quarantine) and step.why in MANIFEST_CODES
@@ -326,12 +303,12 @@ def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
 # Branches come and go during a survey. So a contradiction leads to another look, and is an error only if it persists.
 
 ATTEMPTS = 8
-Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], Survey]
+Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], rules.Survey]
 _PAUSE = 0.02
 """Seconds before the second look, twice as long before each further one."""
 
 
-def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> Survey:
+def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> rules.Survey:
     """The dataset now, with everything that its refs promise.
 
     Raises CorruptData for a contradiction in two consecutive surveys, Conflict for a dataset that never stops changing,
@@ -345,18 +322,18 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
 
 def look_at(
     location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...], take: Taking | None = None
-) -> tuple[Survey, list[Contradiction]]:
+) -> tuple[rules.Survey, list[rules.Contradiction]]:
     """The dataset now, and the contradictions that two consecutive surveys show.
 
     ``take`` takes a survey in another way. Raises CorruptData for an unreadable ref file, Conflict and NotFound like
     take_survey.
     """
-    before: list[Contradiction] = []
+    before: list[rules.Contradiction] = []
     for attempt in range(ATTEMPTS):
         taken = (take or survey)(location, clones, clones_from)
         if not any(chain.versions for _, chain in taken.owned()):
             open_latest(location)  # distinguishes a missing dataset from an empty listing
-        now = contradictions(taken)
+        now = rules.contradictions(taken)
         lasting = [contradiction for contradiction in now if contradiction in before]
         if lasting or not now:
             return taken, lasting
@@ -370,7 +347,7 @@ def look_at(
 
 
 def check_gone(
-    before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[Manifest]
+    before: rules.Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[rules.Manifest]
 ) -> None:
     """Raise CorruptData if unreadable manifests are still listed, or were the newest of a branch.
 
@@ -389,7 +366,7 @@ def check_gone(
                     f"The clone at {manifest.repository} disappeared before its versions were read.",
                     hint="If it was moved, declare its new place as a clone; then run this again.",
                 )
-        left = not_explained(before, now, left)
+        left = rules.not_explained(before, now, left)
     raise CorruptData(
         f"The manifest {left[0].path} of {left[0].repository} was listed and is gone.",
         hint="No file that it may name was deleted. Check the file system, or restore the manifest.",
@@ -397,8 +374,8 @@ def check_gone(
 
 
 def confirm_newest(
-    before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
-) -> list[Manifest]:
+    before: rules.Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[rules.Manifest]
+) -> list[rules.Manifest]:
     """The versions whose files a listing lacks and that are still the newest of their branches.
 
     Others were deleted with their branch, or by another cleanup: pylance might remove files before the manifest. So
@@ -408,8 +385,8 @@ def confirm_newest(
     for attempt in range(ATTEMPTS):
         time.sleep(_PAUSE * 2**attempt if attempt else 0)
         now = survey(before.location, clones, clones_from)
-        left = of_branches(now, left)
-        lasting = still_newest(now, left)
+        left = rules.of_branches(now, left)
+        lasting = rules.still_newest(now, left)
         if not left or (lasting and attempt):
             return lasting
     raise Conflict(
@@ -442,14 +419,20 @@ def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
 def blob_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
     """The blob files in directories beside data files."""
     for root, fragments in found.data.items():
-        yield from _blobs(location, root, fragments)
+        directory = data_directory(root)
+        for path, size in listed_below(location, root, directory):
+            stem, slash, _ = path.removeprefix(directory).rpartition("/")
+            while slash and stem not in fragments:
+                stem, slash, _ = stem.rpartition("/")
+            if slash:
+                yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
 
 
 def missing_files(location: DatasetLocation, pin: PinnedVersion) -> list[str]:
     """URIs of missing data files, deletion files and indexes that a version names."""
     snapshot = versions.read_snapshot(location, pin)
     named = [
-        (snapshot.root_of(file), f"{data_directory(snapshot.root_of(file))}{stored_name(file.path)}")
+        (snapshot.root_of(file), f"{data_directory(snapshot.root_of(file))}{layout.stored_name(file.path)}")
         for fragment in snapshot.contents.fragments()
         for file in fragment.files
     ]
@@ -465,20 +448,10 @@ def _is_there(location: DatasetLocation, named: tuple[Root, str]) -> bool:
     return files.exists(DatasetLocation(root.uri, location.options), path)
 
 
-def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) -> Iterator[FileRow]:
-    directory = data_directory(root)
-    for path, size in listed_below(location, root, directory):
-        stem, slash, _ = path.removeprefix(directory).rpartition("/")
-        while slash and stem not in fragments:
-            stem, slash, _ = stem.rpartition("/")
-        if slash:
-            yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
-
-
 def listed_below(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
     """(path below the root, bytes) of the files in a directory, given with a trailing slash."""
     place = DatasetLocation(root.uri, location.options)
-    part = KeyRange.below(directory[:-1]) if directory else KeyRange(None, None)
+    part = layout.KeyRange.below(directory[:-1]) if directory else layout.KeyRange(None, None)
     for batch in list_range(place, part):
         yield from zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True)
 
@@ -523,9 +496,8 @@ def leave_note(location: DatasetLocation, branch: str | None, above: int, going:
     )
     said = updated({version: one for version, one in before.versions.items() if version > above}, found)
     if said and (said != before.versions or len(before.paths) > 1):
-        directory, _, name = stream_note_path(branch, max(said), uuid4().hex).rpartition("/")
-        place = DatasetLocation(f"{location.uri}/{directory}", location.options)
-        small_files.write_file(place, name, encode_note(identity, said))
+        path = layout.stream_note_path(branch, max(said), uuid4().hex)
+        small_files.write_below(location, path, encode_note(identity, said))
         files.delete(location, before.paths)
 
 
@@ -538,10 +510,10 @@ def _identity(location: DatasetLocation, branch: str | None) -> str | None:
 
 
 def _read(location: DatasetLocation, branch: str | None, identity: str) -> Notes:
-    directory = f"{branch_root(branch)}{STREAMS}"
+    directory = f"{layout.branch_root(branch)}{layout.STREAMS}"
     found: dict[str, bytes | None] = {}
     for _ in range(_LOOKS):
-        names = [name for name in files.list_names(location, directory) if last_noted(name) is not None]
+        names = [name for name in files.list_names(location, directory) if layout.last_noted(name) is not None]
         paths = [f"{directory}/{name}" for name in names]
         found = dict(zip(paths, each(location, partial(files.read, location), paths), strict=True))
         if None not in found.values():
@@ -593,9 +565,8 @@ def record_name(target: DatasetLocation) -> str:
 def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
     """Record the place of a clone in its source."""
     content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
-    directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
     # Atomically: half of a record would stop a cleanup.
-    small_files.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
+    small_files.write_below(source, f"{CLONES}/{record_name(target)}{RECORD}", json.dumps(content).encode())
 
 
 def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:

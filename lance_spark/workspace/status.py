@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.show import Recorded
 from lance_spark.core.tracking import Follows, Node
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import read_trace
@@ -25,7 +25,7 @@ _MANY = 1000
 
 
 @dataclass(frozen=True)
-class Tracking:
+class Tracking(Recorded):
     """How a branch relates to one that follows a remote's, at the last fetch: the remote is not contacted."""
 
     name: str
@@ -48,7 +48,7 @@ class Tracking:
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(Recorded):
     """A branch, its parent, and its remote's branches."""
 
     branch: str
@@ -66,10 +66,6 @@ class Status:
     """Remote branches of the same name, or those that the branch was created from."""
     follows: str | None = None
     """What the branch itself follows, as ``main of origin``; then the other fields stay empty."""
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**vars(self), "remotes": [dict(vars(remote)) for remote in self.remotes]}
 
 
 def status(location: DatasetLocation, branch: str | None) -> Status:

@@ -112,8 +112,9 @@ def test_a_change_is_refused_if_any_row_or_column_was_committed_since_it_was_dec
     before = raw(catalog).version
     COMMITS[other](raw(catalog))
     assert raw(catalog).version > before
+    gone = manifest_pylance._by_fragment(found, addresses, edit.remove)
     with pytest.raises(Conflict):
-        manifest_pylance._write(catalog.manifest, seen, manifest_pylance._AddressedRows(found, addresses), edit, "test")
+        manifest_pylance._write(catalog.manifest, seen, gone, edit, "test")
     assert "mine" not in rows(catalog)
 
 

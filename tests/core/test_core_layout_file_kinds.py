@@ -10,7 +10,6 @@ from lance_spark.core.layout import (
     DATA,
     DELETION,
     INDEX,
-    KINDS,
     MANIFEST,
     STAGING,
     TRANSACTION,
@@ -22,6 +21,7 @@ from lance_spark.core.layout import (
 
 pytestmark = pytest.mark.pure
 
+KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 UUID = "0a1b2c3d-0000-4444-8888-0123456789ab"
 BLOB_NAME = "1" + "0" * 31 + ".blob"
 DATA_NAME = "01" * 12 + "0123456789ab4def8123456789"

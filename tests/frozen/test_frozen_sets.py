@@ -17,7 +17,7 @@ from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.cleanup.many_tables import FleetTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
-from lance_spark.frozen import frozen
+from lance_spark.frozen import frozen, pylance
 from lance_spark.frozen.frozen import diff_frozen
 from lance_spark.frozen.rules import make_spec
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
@@ -168,7 +168,8 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     uri = str(tmp_path / "visits.lance")
     make_dataset(uri, visits(), max_rows_per_file=30)
     table = table_at(uri)
-    real = getattr(frozen, stage)
+    place = frozen if hasattr(frozen, stage) else pylance
+    real = getattr(place, stage)
 
     def killed(*arguments):
         done = real(*arguments)
@@ -176,7 +177,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
             list(done)
         raise KeyboardInterrupt
 
-    with patch.object(frozen, stage, killed), pytest.raises(KeyboardInterrupt):
+    with patch.object(place, stage, killed), pytest.raises(KeyboardInterrupt):
         table.freeze("train-1", **CALL)
     done = stage in ("_tag", "_finished")
     if moved:
@@ -201,14 +202,14 @@ def test_what_a_killed_freeze_left_is_sound_no_set_and_removed_by_unfreeze(uri, 
 
 def test_two_that_freeze_other_rows_at_once_get_one_set_and_one_refusal(uri):
     table = table_at(uri)
-    real = frozen.commit_plan
+    real = pylance.commit_plan
 
     def after_another(*arguments):
-        with patch.object(frozen, "commit_plan", real):
+        with patch.object(pylance, "commit_plan", real):
             table.freeze("train-1", **{**CALL, "seed": 8})
         return real(*arguments)
 
-    with patch.object(frozen, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
+    with patch.object(pylance, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
         table.freeze("train-1", **CALL)
     table.freeze("train-2", **{**CALL, "seed": 8})
     assert ids_of(table, "train-1") == ids_of(table, "train-2")
@@ -248,14 +249,14 @@ def test_a_killed_unfreeze_is_called_again(uri, stage):
 
 def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
     table = table_at(uri)
-    real = frozen.commit_plan
+    real = pylance.commit_plan
 
     def after_another(*arguments):
-        with patch.object(frozen, "commit_plan", real):
+        with patch.object(pylance, "commit_plan", real):
             table.freeze("train-1", **CALL)
         return real(*arguments)
 
-    with patch.object(frozen, "commit_plan", after_another):
+    with patch.object(pylance, "commit_plan", after_another):
         lineage = table.freeze("train-1", **CALL)
     assert [each.name for each in table.frozen.list()] == ["train-1"]
     assert lineage.rows == len(ids_of(table, "train-1"))
@@ -266,14 +267,15 @@ def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
 def test_a_plan_whose_branch_another_call_deleted_is_never_taken_for_a_set(uri, stage, other):
     """That of another version deletes what it takes for left over, with files that the slower call has yet to name."""
     table = table_at(uri)
-    real = getattr(frozen, stage)
+    place = frozen if hasattr(frozen, stage) else pylance
+    real = getattr(place, stage)
 
     def overtaken(*arguments):
-        with patch.object(frozen, stage, real):
+        with patch.object(place, stage, real):
             _overtake(table, other)
         return real(*arguments)
 
-    with patch.object(frozen, stage, overtaken), pytest.raises((Conflict, AlreadyExists, NotFound)):
+    with patch.object(place, stage, overtaken), pytest.raises((Conflict, AlreadyExists, NotFound)):
         table.freeze("train-1", **CALL)
     assert table.fsck(deep=True).sound
     assert [each.source.version for each in table.frozen.list()] == ([3] if other == "freezes" else [])
@@ -289,7 +291,7 @@ def _overtake(table, other):
     if other == "freezes":
         table.freeze("train-1", **CALL)
         return
-    with patch.object(frozen, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+    with patch.object(pylance, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
         table.freeze("train-1", **CALL)
 
 

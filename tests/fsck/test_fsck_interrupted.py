@@ -46,7 +46,6 @@ class Killer:
         (repair, "leave_out"),
         (repair, "commit_indexes"),
         (undoing, "delete_branch"),
-        (undoing, "remove"),
     )
 
     def __init__(self, monkeypatch, at):
@@ -219,7 +218,6 @@ def test_a_step_that_is_overtaken_half_way_loses_no_file(uri, monkeypatch, at):
 
     for name in ("keep", "remove"):
         monkeypatch.setattr(quarantine, name, partial(meanwhile, getattr(quarantine, name)))
-    monkeypatch.setattr(repair, "keep", quarantine.keep)
     done = execute(locate(uri), plan, 10**18)
     after = state(uri)
     hint_path = str(hint.relative_to(uri))

@@ -529,8 +529,8 @@ def test_exit_codes_after_a_repair():
 
 
 def test_the_report_of_a_catalog():
-    sound = TableCheck.of(checked_row("b", FsckReport("/b", False, (), 3, 4)))
-    damaged = TableCheck.of(checked_row("c", FsckReport("/c", False, (MISSING,), 1, 2)))
+    sound = TableCheck.of(checked_row("b", "/b", FsckReport("/b", False, (), 3, 4)))
+    damaged = TableCheck.of(checked_row("c", "/c", FsckReport("/c", False, (MISSING,), 1, 2)))
     row = {"table": "a", "uri": "/a", "report": None, "error": "no answer", "exit_code": 20}
     unknown = TableCheck.of(row)
     assert damaged.findings == (MISSING,)

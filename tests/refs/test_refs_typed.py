@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.catalog.entry_rules import metadata_reading, readings, spelled
+from lance_spark.catalog.entry_rules import metadata_reading, readings
 from lance_spark.catalog.rules import Identifier
 from lance_spark.core.ref_expressions import (
     DEFAULT,
@@ -139,9 +139,3 @@ def test_what_can_be_read_in_no_way(name):
 def test_the_names_of_metadata_tables(parts, expected):
     found = metadata_reading(Identifier(parts))
     assert (found and (found[0].parts, found[1])) == expected
-
-
-def test_a_ref_is_spelled_with_backticks_where_sql_needs_them():
-    assert spelled(Identifier(("ns", "t")), "exp/v1.2") == "ns.`t@exp/v1.2`"
-    assert spelled(Identifier(("a.b", "t")), "exp") == "`a.b`.`t@exp`"
-    assert spelled(Identifier(("t",)), "exp") == "`t@exp`"

@@ -95,7 +95,7 @@ def _record(entry: Fragment) -> bytes:
 
 
 def _indexes(indexes: Mapping[str, Sequence[Any]]) -> bytes:
-    section = message("Indexes")
+    section = message("IndexRecords")
     for name, (uuid, fields, fragments) in indexes.items():
         added = section.indices.add(name=name, fields=fields, fragment_bitmap=BitMap(fragments).serialize())
         added.uuid.uuid = UUID(uuid).bytes

@@ -12,7 +12,8 @@ from lance_spark.catalog.lookup import open_catalog
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.spark.table import LanceTable
-from lance_spark.storage.resolving import check_target, dataset_at, located, read_path
+from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.resolving import check_target, dataset_at, read_path
 from lance_spark.streams.pylance import read_query_id
 from lance_spark.streams.sink import plan_stream
 from lance_spark.streams.source import stream_read
@@ -115,7 +116,7 @@ TAKING_A_PATH = {
     "stream of a name": lambda path: plan_stream({"catalog": path, "path": "ns.t", "query_id": "q"}, FRAME, False),
     "stream out": lambda path: stream_read({"path": path}),
     "dataset": lambda path: dataset_at(path, None),
-    "place": located,
+    "place": locate_typed,
     "catalog": open_catalog,
     "name in SQL": lambda path: read_path(f"{path}@exp"),
     "handle": lambda path: LanceTable.for_path(None, path),

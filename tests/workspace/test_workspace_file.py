@@ -20,12 +20,14 @@ from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFou
 from lance_spark.storage.resolving import (
     change_workspace,
     create_workspace,
+    finish_clone,
     is_free,
+    new_workspace,
     open_workspace,
     remove_with_content,
     remove_workspace,
+    set_branch,
 )
-from lance_spark.workspace.workspace import finish_clone, new_workspace, set_branch
 
 pytestmark = pytest.mark.pure
 

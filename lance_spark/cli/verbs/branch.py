@@ -38,8 +38,9 @@ from lance_spark.refs.refs import (
 )
 from lance_spark.refs.rules import check_delete_branch
 from lance_spark.storage.commits import follower_refused, unchanged
-from lance_spark.storage.resolving import all_refs, version_numbers
-from lance_spark.workspace.workspace import set_branch
+from lance_spark.storage.datasets import list_version_numbers
+from lance_spark.storage.refs import read_refs
+from lance_spark.storage.resolving import set_branch
 
 FORGOTTEN = (
     "Its common versions with your branches are forgotten: after the next fetch, no pull or push can combine them."
@@ -221,7 +222,7 @@ def _details(session: Session, branches: list[Branch]) -> dict[str, dict[str, An
         }
         for name, files in own.items()
     }
-    versions = version_numbers(session.location, None)
+    versions = list_version_numbers(session.location, None)
     return {MAIN: {"head": versions[-1], "versions": len(versions), "files": None, "own_bytes": None}, **details}
 
 
@@ -272,7 +273,7 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
     if name == MAIN:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
     check_branch_name(name)
-    table = all_refs(session.location)
+    table = read_refs(session.location)
     check_delete_branch(table, name)
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")

@@ -15,8 +15,9 @@ from lance_spark.core.refs import MAIN, PinnedVersion, branch_or_none
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.commits import check_own, following
-from lance_spark.storage.resolving import all_refs, find_ref, newest
-from lance_spark.workspace.workspace import set_branch
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.refs import read_refs
+from lance_spark.storage.resolving import find_ref, set_branch
 
 
 class Chosen(NamedTuple):
@@ -99,11 +100,11 @@ def _fetched(session: Session, typed: RefExpression) -> PinnedVersion | None:
     """The newest fetched version of the branch of that name, if one remote has it. Raises Refused if several do."""
     if typed.version is not None or typed.back or (typed.explicit is not None and typed.explicit[0] == "tag"):
         return None
-    table = all_refs(session.location)
+    table = read_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.branch == _short(typed)]
     if len(names) > 1:
         raise Refused(
             f"More than one remote has a branch '{typed}'.",
             hint=f"Choose one: lance-git checkout -b {typed} {sorted(names)[0]}.",
         )
-    return newest(session.location, names[0]) if names else None
+    return pin_latest(session.location, names[0]) if names else None

@@ -21,8 +21,15 @@ from lance_spark.core.workspace import OpenWorkspace, RemoteEntry, Workspace
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
 from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage.commits import ORIGIN
-from lance_spark.storage.resolving import located, resolve_expression
-from lance_spark.workspace.workspace import finish_clone, is_free, new_workspace, remove_with_content, workspace_in
+from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.resolving import (
+    finish_clone,
+    is_free,
+    new_workspace,
+    open_workspace,
+    remove_with_content,
+    resolve_expression,
+)
 
 if TYPE_CHECKING:
     from lance_spark.remotes.clone import CloneResult
@@ -94,14 +101,14 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
     """The workspace of this clone if the clone is unfinished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
-    begun = workspace_in(places.workspace)
+    begun = open_workspace(places.workspace)
     if begun is None:
         if not is_free(places.workspace):
             raise AlreadyExists(f"{places.workspace} is not empty.", hint=_ELSEWHERE)
         return None
     origin = begun.remote_uri(ORIGIN) if ORIGIN in begun.workspace.remotes else ""
-    same = bool(origin) and located(origin).uri == places.source.uri
-    dataset = located(begun.dataset_uri).uri
+    same = bool(origin) and locate_typed(origin).uri == places.source.uri
+    dataset = locate_typed(begun.dataset_uri).uri
     if not same or dataset != places.target.uri:
         raise AlreadyExists(f"{places.workspace} already has a workspace for {dataset}.", hint=_ELSEWHERE)
     if begun.workspace.cloning is None:

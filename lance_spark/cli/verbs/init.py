@@ -14,8 +14,8 @@ from lance_spark.cli.session import Session, check_finished
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.workspace import CONFIG, OpenWorkspace, Workspace, check_uri
 from lance_spark.errors import AlreadyExists, InvalidOption, PermissionDenied
-from lance_spark.storage.resolving import located
-from lance_spark.workspace.workspace import find_here, is_for, new_workspace, workspace_in
+from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.resolving import find_here, is_for, new_workspace, open_workspace
 
 if TYPE_CHECKING:
     from lance_spark.workspace.init import InitPlan
@@ -41,7 +41,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
     check_uri(uri)
     location = init_location(uri, session.storage)
     place = _default_place(location) if directory is None else os.path.realpath(directory)
-    plan = plan_init(location, None if source is None else located(source, session.storage))
+    plan = plan_init(location, None if source is None else locate_typed(source, session.storage))
     existed = _check_free(place, location)
     if not dry_run:
         with contextlib.nullcontext() if existed else _workspace(place, location):
@@ -63,7 +63,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
 def _default_place(location: DatasetLocation) -> str:
     """The workspace of the current directory, if it is for this dataset: a repeated call creates no second one."""
     here = find_here(os.curdir)
-    if isinstance(here, OpenWorkspace) and is_for(here, location):
+    if isinstance(here, OpenWorkspace) and is_for(here, location.uri):
         return here.directory
     if location.is_local:
         return location.uri
@@ -75,10 +75,10 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
 
     Raises AlreadyExists for the workspace of another dataset, Refused for that of an unfinished clone.
     """
-    workspace = workspace_in(place)
+    workspace = open_workspace(place)
     if workspace is None:
         return False
-    if not is_for(workspace, location):
+    if not is_for(workspace, location.uri):
         raise AlreadyExists(
             f"{place} already has a workspace, for {workspace.dataset_uri}.",
             hint=f"Choose another directory, or remove {CONFIG} there.",

@@ -47,9 +47,9 @@ def command(session: Session, /, remote: str | None, branch: str | None, **given
 
 def _check_counterpart(remote: Remote, branch: str) -> None:
     """Raise NotFound with a hint if the remote has other branches but none of this name."""
-    from lance_spark.storage.resolving import all_refs
+    from lance_spark.storage.refs import read_refs
 
-    if branch not in all_refs(remote.location).branches:
+    if branch not in read_refs(remote.location).branches:
         raise NotFound(
             f"{remote.name} has no branch '{branch}'.",
             hint=f"Name one, as in lance-git pull {remote.name} main; lance-git push creates '{branch}' there.",

@@ -18,8 +18,8 @@ from lance_spark.core.workspace import (
     without_remote,
 )
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.storage.resolving import located
-from lance_spark.workspace.workspace import change_remotes
+from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.resolving import change_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
     """
     remote = _remote(session, name, uri)
     check_known_remote(session.workspace.workspace.remotes, name)
-    old = located(session.workspace.remote_uri(name)).uri
+    old = locate_typed(session.workspace.remote_uri(name)).uri
     followers = _followers(session, name)
     _change(session, partial(with_remote_uri, remote=remote), dry_run)
     data = {**_data("set-url", remote, dry_run), "was": old}
@@ -124,7 +124,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     from lance_spark.cli.verbs.branch import FORGOTTEN
 
     check_known_remote(session.workspace.workspace.remotes, name)
-    was = RemoteEntry(name, located(session.workspace.remote_uri(name)).uri)
+    was = RemoteEntry(name, locate_typed(session.workspace.remote_uri(name)).uri)
     delete, keep = _plan_removal(session, name)
     if delete and not dry_run:
         what = f"Remote '{name}' ({was.uri}) will be removed, and {_branches(delete)} deleted."
@@ -142,7 +142,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
 def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
     """The remote, with a path relative to the current directory rather than the workspace."""
     check_uri(uri)
-    whole = located(uri).uri
+    whole = locate_typed(uri).uri
     if whole == session.location.uri:
         raise InvalidOption(f"{whole} is this dataset itself.", hint="A remote is another place.")
     return RemoteEntry(name, whole)
@@ -150,15 +150,15 @@ def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
 
 def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
     """Change the workspace's file; a dry run only checks that it could be changed."""
-    change_remotes(session.workspace.directory, change, dry_run)
+    change_workspace(session.workspace.directory, change, dry_run)
 
 
 def _followers(session: Session, remote: str) -> list[str]:
     """The branches that follow a remote's, children before parents, so that they can be deleted in order."""
     from lance_spark.storage.commits import following
-    from lance_spark.storage.resolving import all_refs
+    from lance_spark.storage.refs import read_refs
 
-    table = all_refs(session.location)
+    table = read_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.remote == remote]
     depth = {}
     for name in names:
@@ -173,9 +173,9 @@ def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, s
     from dataclasses import replace
 
     from lance_spark.refs.rules import check_delete_branch
-    from lance_spark.storage.resolving import all_refs
+    from lance_spark.storage.refs import read_refs
 
-    table = all_refs(session.location)
+    table = read_refs(session.location)
     delete, keep = [], {}
     for name in _followers(session, remote):
         try:

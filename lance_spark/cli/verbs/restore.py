@@ -10,7 +10,7 @@ from lance_spark.cli.session import Session
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
 from lance_spark.errors import Refused
-from lance_spark.storage.resolving import version_numbers
+from lance_spark.storage.datasets import list_version_numbers
 
 
 @verb("restore")
@@ -33,7 +33,7 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
             f"'{ref}' is {pin}, but the current branch is '{current}'.",
             hint=f"A restore stays on its branch. First: {session.how_to_switch(pin.branch or MAIN)}.",
         )
-    covered = [version for version in version_numbers(session.location, pin.branch) if version > pin.version]
+    covered = [version for version in list_version_numbers(session.location, pin.branch) if version > pin.version]
     if not covered:
         raise Refused(f"Version {pin} is already the newest of branch '{current}'.")
     what = f"what {counted(len(covered), 'later version')} changed is undone"
