@@ -52,6 +52,7 @@ class Shell:
         )
         self._parts = [""]
         self._news = threading.Condition()
+        self._ended = False
         threading.Thread(target=self._listen, daemon=True).start()
         self._wait(2)
 
@@ -85,18 +86,17 @@ class Shell:
                 self._parts += rest
                 self._news.notify_all()
         with self._news:
+            self._ended = True
             self._news.notify_all()
 
     def _wait(self, parts: int) -> None:
         """Until there are so many parts, the last of which is still growing."""
         with self._news:
             while len(self._parts) < parts:
-                seen = len(self._parts)
-                told = self._news.wait(PATIENCE)
-                ended = self._process.poll() is not None
-                if len(self._parts) == seen and (ended or not told):
+                told = self._ended or self._news.wait(PATIENCE)
+                if len(self._parts) < parts and (self._ended or not told):
                     so_far = "".join(self._parts)[-5000:]
-                    raise AssertionError(f"The shell {'ended' if ended else 'waits'} after:\n{so_far}")
+                    raise AssertionError(f"The shell {'ended' if self._ended else 'waits'} after:\n{so_far}")
 
 
 def bash(directory: Path) -> Shell:
