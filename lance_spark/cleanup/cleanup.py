@@ -396,22 +396,17 @@ def work_of_survey(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Wo
 
     Versions whose age only their manifest shows count as kept: every manifest that is read is counted.
     """
-    manifests = list(_manifests_to_read(survey, policy, clock))
-    return Work(
-        manifests=len(manifests),
-        manifest_bytes=sum(manifest.size for manifest in manifests),
-        files=about_rows(survey),
-    )
+    return _work(_manifests_to_read(survey, policy, clock), survey)
 
 
 def work_of_all(survey: Survey) -> Work:
     """The work of reading every manifest and listing every file."""
-    manifests = [manifest for chain in survey.chains for manifest in chain.files]
-    return Work(
-        manifests=len(manifests),
-        manifest_bytes=sum(manifest.size for manifest in manifests),
-        files=about_rows(survey),
-    )
+    return _work((manifest for chain in survey.chains for manifest in chain.files), survey)
+
+
+def _work(to_read: Iterable[VersionFile], survey: Survey) -> Work:
+    sizes = [manifest.size for manifest in to_read]
+    return Work(manifests=len(sizes), manifest_bytes=sum(sizes), files=about_rows(survey))
 
 
 def work_of_sums(sums: pa.Table) -> Work:

@@ -97,16 +97,14 @@ def _ready_plan(
     raise overtaken(branch)
 
 
+@dataclass
 class _Rewriting:
     """The state of one call."""
 
-    def __init__(
-        self, location: DatasetLocation, engine: Engine, options: OptimizeOptions, result: OptimizeResult
-    ) -> None:
-        self._location = location
-        self._options = options
-        self._engine = engine
-        self.result = result
+    location: DatasetLocation
+    engine: Engine
+    options: OptimizeOptions
+    result: OptimizeResult
 
     def carry_out(self, plan: OptimizePlan) -> list[RewriteTask]:
         """Rewrite and commit, group by group; returns the tasks that other commits overtook."""
@@ -129,22 +127,22 @@ class _Rewriting:
                 self.result.bytes,
             )
             _LOG.info("%s: %s", plan.pin, progress)
-            self._options.tell(progress)
+            self.options.tell(progress)
         return left
 
     def _look(self, plan: OptimizePlan) -> tuple[PinnedVersion, dict[int, Fragment]]:
         """The newest version, and its fragments by id."""
-        head = pin_latest(self._location, plan.pin.branch)
-        contents = versions.read_contents(self._location, head)
+        head = pin_latest(self.location, plan.pin.branch)
+        contents = versions.read_contents(self.location, head)
         return head, {fragment.id: fragment for fragment in contents.fragments()}
 
     def _rewrite(self, plan: OptimizePlan, tasks: Sequence[RewriteTask]) -> list[RewrittenTask]:
         items = [
-            pylance.RewriteItem(self._location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
+            pylance.RewriteItem(self.location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
             for number, task in enumerate(tasks)
         ]
         work = work_of(tasks)
-        runner = self._engine.for_work(OPERATION, work)
+        runner = self.engine.for_work(OPERATION, work)
         stage = f"rewrite {counted(work.copies, 'fragment')}"
         frame = runner.flat_map(stage, items, pylance.rewrite, pylance.REWRITTEN)
         rows = runner.collect(stage, frame).to_pylist()
@@ -165,7 +163,7 @@ class _Rewriting:
             if not pending or last:
                 break
             try:
-                made = pylance.commit_rewrites(self._location, plan.pin, pending)
+                made = pylance.commit_rewrites(self.location, plan.pin, pending)
             except Conflict as conflict:
                 _LOG.info("%s", conflict.message)
                 continue
@@ -267,13 +265,13 @@ def _matching(
 ) -> set[int]:
     work = Work(copies=len(fragments), copied_bytes=sum(fragment.size for fragment in fragments))
     runner = engine.for_work(OPERATION, work)
-    items = [pylance.MatchItem(location, pin, ids, where) for ids in _pieces([fragment.id for fragment in fragments])]
+    ids = [fragment.id for fragment in fragments]
+    items = [
+        pylance.MatchItem(location, pin, tuple(ids[first : first + _AT_ONCE]), where)
+        for first in range(0, len(ids), _AT_ONCE)
+    ]
     frame = runner.flat_map("look for rows", items, pylance.matching_fragments, pylance.MATCHING)
     return set(runner.collect("look for rows", frame)["fragment"].to_pylist())
-
-
-def _pieces(ids: list[int]) -> Iterable[tuple[int, ...]]:
-    return (tuple(ids[first : first + _AT_ONCE]) for first in range(0, len(ids), _AT_ONCE))
 
 
 # --- Copying inherited indexes before a compaction
@@ -441,36 +439,36 @@ def _carry_out(
     options.tell(rules.OptimizeProgress("rows sorted and written", 0, plan.sources))
     terms = new_terms(OPERATION, False, "", f"Optimize: {plan.order}")._replace(reordered=True)
     done = finish(Finish(location, plan.pin, change, terms, None, False))
-    return _result(location, options, planned, _Done(done.version, fragments, pylance.ends_from(written)))
+    return _result(location, options, planned, done.version, fragments, pylance.ends_from(written))
 
 
-@dataclass(frozen=True)
-class _Done:
-    version: PinnedVersion
-    fragments: tuple[str, ...]
-    ends: pa.Table
-
-
-def _result(location: DatasetLocation, options: OptimizeOptions, planned: _Planned, done: _Done) -> OptimizeResult:
+def _result(
+    location: DatasetLocation,
+    options: OptimizeOptions,
+    planned: _Planned,
+    version: PinnedVersion,
+    fragments: Sequence[str],
+    ends: pa.Table,
+) -> OptimizeResult:
     plan = planned.plan
     sample = pa.concat_tables(entry.sample for entry in planned.keys)
-    files = [file for entry in done.fragments for file in json.loads(entry)["files"]]
+    files = [file for entry in fragments for file in json.loads(entry)["files"]]
     paths = {file["path"] for file in files}
     size = sum(file["file_size_bytes"] or 0 for file in files)
     options.tell(rules.OptimizeProgress("committed", plan.sources, plan.sources, plan.rows, size))
-    manifest = versions.read_manifest(location, done.version)
-    new = versions.contents_of(location, done.version, manifest).fragments_with(paths)
+    manifest = versions.read_manifest(location, version)
+    new = versions.contents_of(location, version, manifest).fragments_with(paths)
     before = decode_indexes(versions.read_manifest(location, plan.pin))
     order = planned.clusters.scale.ordering
     return OptimizeResult(
-        done.version,
+        version,
         plan,
         fragments_removed=plan.sources,
-        fragments_added=len(done.fragments),
+        fragments_added=len(fragments),
         rows=plan.rows,
         bytes=size,
         commits=1,
-        depth=order_rules.depth_of(order, done.ends, sample),
+        depth=order_rules.depth_of(order, ends, sample),
         uncovered=lost_coverage(before, plan.tasks[0].ids, decode_indexes(manifest), [each.id for each in new]),
     )
 

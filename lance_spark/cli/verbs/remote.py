@@ -18,14 +18,13 @@ from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.workspace import RemoteEntry, check_known_remote, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import change_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lance_spark.clones.rules import Relocation
     from lance_spark.remotes.fetch import Remote
     from lance_spark.remotes.report import Fetched
@@ -83,7 +82,7 @@ def show(session: Session, name: str) -> None:
 def add(session: Session, name: str, uri: str, dry_run: bool) -> None:
     """Add a remote. The first one is usually called origin."""
     remote = _given_remote(session, name, uri)
-    _change(session, partial(workspace.with_remote, remote=remote), dry_run)
+    change_workspace(session.workspace.directory, partial(workspace.with_remote, remote=remote), dry_run)
     session.output.show(_data("add", remote, dry_run), f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
 
 
@@ -101,7 +100,7 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
     check_known_remote(session.workspace.workspace.remotes, name)
     old = locate_typed(session.workspace.remote_uri(name)).uri
     followers = _followers(session, name)
-    _change(session, partial(workspace.with_remote_uri, remote=remote), dry_run)
+    change_workspace(session.workspace.directory, partial(workspace.with_remote_uri, remote=remote), dry_run)
     data = {**_data("set-url", remote, dry_run), "was": old}
     session.output.show(data, f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
     if followers and old != remote.uri:
@@ -129,8 +128,10 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
         what = f"Remote '{name}' ({was.uri}) will be removed, and {_branches(delete)} deleted."
         confirm(f"{what} {FORGOTTEN}", yes)
     if not dry_run:
-        delete, keep = _delete_followers(session, name)
-        _change(session, partial(workspace.without_remote, name=name), dry_run)
+        delete, keep = _plan_removal(session, name)  # refs may have changed while the question was open
+        for branch in delete:
+            delete_branch(session.location, branch)
+        change_workspace(session.workspace.directory, partial(workspace.without_remote, name=name), dry_run)
     did = "would be" if dry_run else "was"
     lines = [f"Remote '{name}' {did} removed{f', with {_branches(delete)}' if delete else ''}."]
     lines += [f"  {branch} stays: {why}" for branch, why in keep.items()]
@@ -145,11 +146,6 @@ def _given_remote(session: Session, name: str, uri: str) -> RemoteEntry:
     if whole == session.location.uri:
         raise InvalidOption(f"{whole} is this dataset itself.", hint="A remote is another place.")
     return RemoteEntry(name, whole)
-
-
-def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
-    """Change the workspace's file; a dry run only checks that it could be changed."""
-    change_workspace(session.workspace.directory, change, dry_run)
 
 
 def _followers(session: Session, remote: str) -> list[str]:
@@ -179,15 +175,6 @@ def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, s
         delete.append(name)
         left = {other: branch for other, branch in table.branches.items() if other != name}
         table = replace(table, branches=left)
-    return delete, keep
-
-
-def _delete_followers(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
-    from lance_spark.refs.refs import delete_branch
-
-    delete, keep = _plan_removal(session, remote)
-    for name in delete:
-        delete_branch(session.location, name)
     return delete, keep
 
 
@@ -322,10 +309,9 @@ def relocate(session: Session, old: str | None, new: str | None, dry_run: bool, 
 
     relocation = relocate(session.location, old, new, dry_run=True)
     if relocation.branches and not dry_run:
-        if not yes:
-            click.echo(painted(session.output, relocation.base_lines()), err=True)
         names = ", ".join(branch.branch or MAIN for branch in relocation.branches)
-        confirm(f"{names}: the files will be read from {_targets(relocation)}.", yes)
+        details = painted(session.output, relocation.base_lines())
+        confirm(f"{names}: the files will be read from {_targets(relocation)}.", yes, details)
     if not dry_run:
         relocation = relocate(session.location, old, new)
     session.output.show(relocation.as_record(), painted(session.output, relocation.lines()))

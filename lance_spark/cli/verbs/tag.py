@@ -91,7 +91,7 @@ def _list(session: Session, show_all: bool) -> None:
     entries = [
         {
             "name": tag.name,
-            **version_json(_target(tag)),
+            **version_json(tag.target),
             "created_at": stamp(tag.created_at),
             **{key: value for key, value in tag.lifetime.as_record().items() if key in TAG_SETTINGS},
         }
@@ -104,7 +104,7 @@ def _list(session: Session, show_all: bool) -> None:
 
 
 def _row(tag: Tag) -> tuple[str, ...]:
-    return tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "", str(tag.lifetime)
+    return tag.name, str(tag.target), age(tag.created_at) if tag.created_at else "", str(tag.lifetime)
 
 
 def _restore(session: Session, asked: TagArguments, name: str) -> None:
@@ -129,7 +129,7 @@ def _put(session: Session, asked: TagArguments, name: str) -> None:
     pin = session.resolve(asked.ref)
     before = refs.find_tag(session.location, name)
     if before is not None:
-        _move(session, asked, _target(before), pin)
+        _move(session, asked, before.target, pin)
         return
     if asked.old is not None:
         raise Conflict(f"Tag '{name}' does not exist, so it is not at {asked.old}.", hint="Leave --old out.")
@@ -171,7 +171,7 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
 def _delete(session: Session, asked: TagArguments, name: str) -> None:
     core_refs.check_tag_name(name)
     table = refs.check_tag_to_delete(session.location, name, asked.force)
-    was = _target(table.tags[name])
+    was = table.tags[name].target
     if not asked.dry_run:
         confirm(f"Tag '{name}' at {was} will be deleted; cleanups may remove that version after a week.", asked.yes)
         refs.delete_tag(session.location, name, asked.force)
@@ -179,10 +179,6 @@ def _delete(session: Session, asked: TagArguments, name: str) -> None:
     session.did("delete", asked.dry_run, said, tag=name, was=version_json(was))
     if not asked.dry_run and not is_own_tag(name):
         session.output.note(f"lance-git tag --restore {name} brings it back.")
-
-
-def _target(tag: Tag) -> PinnedVersion:
-    return tag.target
 
 
 def _spec(pin: PinnedVersion) -> RefSpec:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
-from lance_spark.cli.output import BAR, PARTLY_DONE, Output, confirm
+from lance_spark.cli.output import PARTLY_DONE, Output, confirm
 from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
 from lance_spark.core.declared import at, typed_at, values
@@ -50,10 +50,8 @@ def gc(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: An
         _show_cleanup(session.output, planned)
         return 0
     files, size = planned.to_delete
-    if not yes:
-        BAR.wipe()
-        click.echo(str(planned), err=True)
-    confirm(f"{counted(files, 'file')} of {session.location.uri}, {readable(size)}, will be deleted.", yes)
+    what = f"{counted(files, 'file')} of {session.location.uri}, {readable(size)}, will be deleted."
+    confirm(what, yes, str(planned))
     report = plan.apply()
     _show_cleanup(session.output, report)
     return 0 if report.complete else PARTLY_DONE
@@ -95,9 +93,7 @@ def expire_refs(session: Session, /, **given: Any) -> int:
         session.output.show(plan.as_document(), str(plan))
         return 0
     if plan.expired:
-        if not yes:
-            click.echo(str(plan), err=True)
-        confirm(f"{counted(len(plan.expired), 'ref')} of {session.location.uri} will be deleted.", yes)
+        confirm(f"{counted(len(plan.expired), 'ref')} of {session.location.uri} will be deleted.", yes, str(plan))
     report = carry_out(session.location, plan, now)
     session.output.show(json.loads(report.to_json()), str(report))
     return 0 if report.complete else PARTLY_DONE
@@ -159,10 +155,8 @@ def _repair(session: Session, options: FsckOptions, given: Mapping[str, Any], ye
     if plan is None or not given["execute"] or not (plan.steps or plan.stopped):
         _show_fsck(session, report)
         return report.exit_code
-    if not yes:
-        BAR.wipe()
-        click.echo(str(plan), err=True)
-    confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be undone.", yes)
+    what = f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be undone."
+    confirm(what, yes, str(plan))
     report = report.with_repair(plan, execute(session.location, plan, now))
     _show_fsck(session, report)
     return report.exit_code_after_repair(PARTLY_DONE)

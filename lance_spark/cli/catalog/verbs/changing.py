@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.cli.catalog.printing import location_of, name_json, removed_json
-from lance_spark.cli.catalog.session import CatalogSession
+from lance_spark.cli.catalog.session import CatalogSession, location_of, name_json, removed_json
 from lance_spark.cli.output import confirm
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.core.options import pairs_of
@@ -177,9 +176,7 @@ def rm(session: CatalogSession, /, name: str, cascade: bool, force: bool, dry_ru
         raise InvalidOption(f"'{plan.identifier}' is a table; --cascade is for namespaces.", hint="Leave it out.")
     removed = plan.tables
     if not dry_run:
-        if not yes:
-            click.echo("\n".join(_lines(session, plan, removed)), err=True)
-        confirm(_sentence(plan, "will be", removed), yes)
+        confirm(_sentence(plan, "will be", removed), yes, "\n".join(_lines(session, plan, removed)))
         removed = tuple(sorted(drop(plan), key=lambda table: table.identifier))
     lines = [*_lines(session, plan, removed), _sentence(plan, "would be" if dry_run else "was", removed)]
     session.did(

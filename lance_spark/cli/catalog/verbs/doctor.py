@@ -44,9 +44,8 @@ def doctor(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> int
     curable = [finding for finding in wrong if finding.mendable]
     mended: Sequence[Finding] = ()
     if mend and curable and not dry_run:
-        if not yes:
-            click.echo(_table(session.output, curable), err=True)
-        confirm(f"{counted(len(curable), 'finding')} of {catalog.uri} will be mended.", yes)
+        what = f"{counted(len(curable), 'finding')} of {catalog.uri} will be mended."
+        confirm(what, yes, _table(session.output, curable))
         mended = mend_findings(catalog, curable)
     would = curable if mend and dry_run else ()
     session.show(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.catalog.printing import item_json, item_place, item_text, name_json
-from lance_spark.cli.catalog.session import CatalogSession
+from lance_spark.cli.catalog.session import CatalogSession, item_json, item_place, item_text, name_json
 from lance_spark.cli.output import Output, stamp
 from lance_spark.cli.program import verb
 from lance_spark.core.show import counted
