@@ -165,6 +165,11 @@ def told(lifetime: Lifetime) -> str:
 
 # --- Finding the remote
 
+FORGOTTEN = (
+    "Its common versions with your branches are forgotten: after the next fetch, no pull or push can combine them."
+)
+"""The loss that comes with deleting a branch that follows a remote's."""
+
 
 def find_remote(session: Session, typed: str | None) -> Remote:
     """The remote with a name or URI; by default origin, or the only remote.

@@ -10,7 +10,7 @@ import click
 
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import Session, check_settings_fit, settings_of, told
+from lance_spark.cli.session import FORGOTTEN, Session, check_settings_fit, settings_of, told
 from lance_spark.core import refs as core_refs
 from lance_spark.core.refs import MAIN, SETTINGS, Branch, PinnedVersion, branch_or_none
 from lance_spark.core.show import counted, readable
@@ -23,11 +23,6 @@ from lance_spark.storage.commits import follower_refused, unchanged
 from lance_spark.storage.datasets import list_version_numbers
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import set_branch
-
-FORGOTTEN = (
-    "Its common versions with your branches are forgotten: after the next fetch, no pull or push can combine them."
-)
-"""The loss that comes with deleting a branch that follows a remote's."""
 
 
 @dataclass(frozen=True)

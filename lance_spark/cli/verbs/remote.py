@@ -10,15 +10,13 @@ import click
 
 from lance_spark.cli.output import confirm, exit_code, painted
 from lance_spark.cli.program import VerbGroup, dry_run_option, options_of, verb, yes_option
-from lance_spark.cli.session import Session, find_remote, known_here
-from lance_spark.cli.verbs.branch import FORGOTTEN
-from lance_spark.core import workspace as workspace
+from lance_spark.cli.session import FORGOTTEN, Session, find_remote, known_here
+from lance_spark.core import workspace
 from lance_spark.core.declared import typed_at
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.workspace import RemoteEntry, check_known_remote, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.merge.option_rules import MergeOptions
-from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.refs import read_refs
@@ -121,6 +119,8 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     The remote itself does not change, and your own branches still read its files. A following branch stays if one of
     your own branches was created from it.
     """
+    from lance_spark.refs.refs import delete_branch
+
     check_known_remote(session.workspace.workspace.remotes, name)
     was = RemoteEntry(name, locate_typed(session.workspace.remote_uri(name)).uri)
     delete, keep = _plan_removal(session, name)
