@@ -236,7 +236,9 @@ class FeedStep(NamedTuple):
     transaction: Transaction | None
 
 
-class _ReadVersion(NamedTuple):
+class ReadVersion(NamedTuple):
+    """A version whose manifest and transaction were read."""
+
     pin: PinnedVersion
     content: bytes
     transaction: Transaction | None
@@ -269,7 +271,7 @@ class VersionsOfPath:
 
     def _steps(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[FeedStep]:
         known: dict[PinnedVersion, Snapshot] = {}
-        last: _ReadVersion | None = None
+        last: ReadVersion | None = None
         for here in self._versions(previous, span, newest_first):
             older, newer = (here, last) if newest_first else (last, here)
             if older is not None and newer is not None and not rules.changes_no_rows(newer.transaction):
@@ -277,7 +279,7 @@ class VersionsOfPath:
                 yield FeedStep(known[older.pin], known[newer.pin], newer.transaction)
             last = here
 
-    def _versions(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[_ReadVersion]:
+    def _versions(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[ReadVersion]:
         """The versions of a span and the one before it, without those that only begin a copy."""
         # The first version of a branch is a copy of the one it was made from, with all files at the same places.
         begin = PinnedVersion(span.branch, span.after)
@@ -303,7 +305,7 @@ class VersionsOfPath:
             numbers = numbers[at_once:]
             at_once = max(1, min(THREADS, _HELD // max(len(content or b" ") for content in contents)))
 
-    def _first_of(self, *pins: PinnedVersion) -> _ReadVersion:
+    def _first_of(self, *pins: PinnedVersion) -> ReadVersion:
         """The first existing version among several copies of the same one."""
         for pin in pins:
             content = stored_versions.find_manifest(self._location, pin)
@@ -311,10 +313,10 @@ class VersionsOfPath:
                 return self._found(pin, content)
         raise self._gone(pins[-1], pins[-1].version)
 
-    def _found(self, pin: PinnedVersion, content: bytes) -> _ReadVersion:
-        return _ReadVersion(pin, content, stored_versions.transaction_of(self._location, pin.branch, content))
+    def _found(self, pin: PinnedVersion, content: bytes) -> ReadVersion:
+        return ReadVersion(pin, content, stored_versions.transaction_of(self._location, pin.branch, content))
 
-    def _snapshot(self, found: _ReadVersion) -> Snapshot:
+    def _snapshot(self, found: ReadVersion) -> Snapshot:
         contents: Contents = stored_versions.contents_of(self._location, found.pin, found.content)
         stamped = PinnedVersion(found.pin.branch, found.pin.version, contents.head.timestamp_ns)
         return stored_versions.snapshot_of(self._location, stamped, contents)

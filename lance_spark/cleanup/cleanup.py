@@ -19,50 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.cleanup import stored_plans
-from lance_spark.cleanup.reference_rules import (
-    ANYWHERE,
-    MARKS,
-    ChainSpan,
-    KeyResolver,
-    cut_spans,
-    leftover_marks,
-    mark_span,
-)
+from lance_spark.cleanup import reference_rules, rules, stored_plans
+from lance_spark.cleanup import sweep_rules as sweep
+from lance_spark.cleanup.reference_rules import ANYWHERE, MARKS, ChainSpan, KeyResolver
 from lance_spark.cleanup.report import CleanupReport, PlanFacts, from_document, to_document
-from lance_spark.cleanup.rules import (
-    Ages,
-    CleanupPolicy,
-    RunClock,
-    Verdict,
-    branches_in_quarantine,
-    chosen_chains,
-    judge,
-    positions_of_unknown_age,
-    proofs_since,
-    removed_paths,
-    version_counts,
-)
-from lance_spark.cleanup.sweep_rules import (
-    CANDIDATES,
-    DECIDED,
-    DELETE,
-    FAILED,
-    FILES,
-    MISSING,
-    OUTCOMES,
-    SUMS,
-    Judgement,
-    add_up,
-    decide,
-    in_deletion_order,
-    newly_live,
-    outcome_rows,
-    sum_up,
-    to_candidates,
-    to_files,
-    to_listing,
-)
+from lance_spark.cleanup.rules import CleanupPolicy, RunClock
+from lance_spark.cleanup.sweep_rules import CANDIDATES, FILES
 from lance_spark.core.layout import BLOB, INDEX, MANIFEST, KeyRange, Roots, clip, tile
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.reflog import kept_branches
@@ -114,7 +76,7 @@ class CleanupPlan(Shown):
         return self.runner.map("show the candidates", self.decided, self._to_candidates(), CANDIDATES)
 
     def _to_candidates(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        return partial(to_candidates, root=self.location.uri, branches=self.facts.survey.branch_names)
+        return partial(sweep.to_candidates, root=self.location.uri, branches=self.facts.survey.branch_names)
 
     def store(self, place: DatasetLocation | str) -> CleanupPlan:
         """The same plan, stored in a directory: candidates as Parquet, then the document that makes them a plan."""
@@ -136,7 +98,7 @@ class CleanupPlan(Shown):
             dataset=self.location.uri,
             executed=False,
             planned=self.facts.sums.to_pylist(),
-            versions=version_counts(self.facts.survey, self.facts.verdicts, self.facts.branches),
+            versions=rules.version_counts(self.facts.survey, self.facts.verdicts, self.facts.branches),
             warnings=self.facts.warnings,
             ran_on=self.runner.name,
         )
@@ -161,8 +123,8 @@ class CleanupPlan(Shown):
         with unchanged():
             parts = self.store(record).parts
         note_for_streams(self.facts, now)
-        outcomes = add_up(self._delete(record, parts, recheck, max_deletes_per_second))
-        if FAILED not in outcomes["outcome"].to_pylist():
+        outcomes = sweep.add_up(self._delete(record, parts, recheck, max_deletes_per_second))
+        if sweep.FAILED not in outcomes["outcome"].to_pylist():
             tidy_up(self.location, record, parts, outcomes["kind"].to_pylist(), self.runner)
             for directory, names in [*finished, (record, parts)]:
                 stored_plans.forget(directory, names)
@@ -178,8 +140,8 @@ class CleanupPlan(Shown):
         share = None if per_second is None else per_second / max(1, min(self.runner.parallelism, len(files)))
         recheck = Recheck(self.facts, self.now_ns, manifests_are_done=True)
         deletion = Deletion(self.location, record, recheck, share)
-        deleted = self.runner.flat_map("delete files", files, deletion, OUTCOMES)
-        return pa.concat_tables([outcomes, self.runner.collect("delete files", deleted).cast(OUTCOMES)])
+        deleted = self.runner.flat_map("delete files", files, deletion, sweep.OUTCOMES)
+        return pa.concat_tables([outcomes, self.runner.collect("delete files", deleted).cast(sweep.OUTCOMES)])
 
     def __str__(self) -> str:
         """The report of a dry run."""
@@ -230,16 +192,16 @@ def plan_cleanup(
     """
     clock = RunClock(now_ns)
     survey = take_survey(location, policy.clones, policy.clones_from)
-    chosen = chosen_chains(survey, policy)
+    chosen = rules.chosen_chains(survey, policy)
     runner = engine.for_work(OPERATION, work_of_survey(survey, policy, clock))
     marking = Marking(survey, policy, runner)
-    verdicts = tuple(judge(survey, policy, clock, marking.ages(clock)))
+    verdicts = tuple(rules.judge(survey, policy, clock, marking.ages(clock)))
     marking.mark_the_rest(verdicts, clock)
     judgement = _judgement(survey, policy, clock, verdicts, whole=inventory is None)
     lister = ListFiles.of(survey, chosen)
     files = _list(survey, runner, lister) if inventory is None else _inventoried(survey, runner, inventory, lister)
-    deciding = partial(decide, judgement=judgement)
-    decided = runner.keep(runner.match("decide", (files, marking.marks()), deciding, DECIDED, about_rows(survey)))
+    deciding = partial(sweep.decide, judgement=judgement)
+    decided = runner.keep(runner.match("decide", (files, marking.marks()), deciding, sweep.DECIDED, about_rows(survey)))
     facts = PlanFacts(
         id=f"{moment_at(now_ns):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}",
         created_ns=now_ns,
@@ -274,12 +236,12 @@ def open_plan(location: DatasetLocation, directory: DatasetLocation, engine: Eng
 
 
 def _judgement(
-    survey: Survey, policy: CleanupPolicy, clock: RunClock, verdicts: tuple[Verdict, ...], whole: bool
-) -> Judgement:
+    survey: Survey, policy: CleanupPolicy, clock: RunClock, verdicts: tuple[rules.Verdict, ...], whole: bool
+) -> sweep.Judgement:
     unverified = None if policy.delete_unverified else clock.before(policy.unverified_age)
-    if branches_in_quarantine(survey, clock.now_ns, policy.undo_window):
+    if rules.branches_in_quarantine(survey, clock.now_ns, policy.undo_window):
         unverified = 0  # a quarantined manifest may name any of them
-    return Judgement(
+    return sweep.Judgement(
         verdicts=verdicts,
         # The remains of a deleted branch may lack files without the listing being incomplete.
         latest={
@@ -287,7 +249,7 @@ def _judgement(
             for index, chain in survey.owned()
             if chain.has_ref and policy.takes(chain.branch)
         },
-        removed_manifests=frozenset(removed_paths(survey, verdicts)),
+        removed_manifests=frozenset(rules.removed_paths(survey, verdicts)),
         started_ns=clock.now_ns,
         unverified_before_ns=unverified,
         sinks=first_sinks(survey),
@@ -347,12 +309,12 @@ class ListFiles:
 
     def inventory(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """FILES from batches of an inventory, without manifests."""
-        listings = (listing for batch in batches for listing in to_listing(batch, self.location.uri).to_batches())
+        listings = (listing for batch in batches for listing in sweep.to_listing(batch, self.location.uri).to_batches())
         return (batch.filter(pc.not_equal(batch["kind"], MANIFEST)) for batch in self._files(listings))
 
     def _files(self, listing: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         roots = Roots(self.chains)
-        files = (to_files(batch, roots, self.chains) for batch in listing if batch.num_rows)
+        files = (sweep.to_files(batch, roots, self.chains) for batch in listing if batch.num_rows)
         if self.wanted is None:
             return files
         chosen = pa.array([self.chains[root] for root in sorted(self.wanted)], pa.int32())
@@ -360,8 +322,8 @@ class ListFiles:
 
 
 def _sums(runner: Runner, survey: Survey, decided: Frame) -> pa.Table:
-    sums = runner.map("sum up", decided, partial(sum_up, branches=survey.branch_names), SUMS)
-    return add_up(runner.collect("sum up", sums).cast(SUMS))
+    sums = runner.map("sum up", decided, partial(sweep.sum_up, branches=survey.branch_names), sweep.SUMS)
+    return sweep.add_up(runner.collect("sum up", sums).cast(sweep.SUMS))
 
 
 def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
@@ -370,7 +332,7 @@ def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
     Raises CorruptData if the listing lacks files of a version that is still the newest one, and Conflict if that
     version exists and is no longer the newest.
     """
-    is_lost = pc.equal(sums["action"], MISSING)
+    is_lost = pc.equal(sums["action"], sweep.MISSING)
     lost = sums.filter(is_lost).to_pylist()
     if lost:
         branches = {row["branch"] for row in lost}
@@ -410,7 +372,7 @@ def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[st
     for tag, uri in survey.recorded_clones.items():
         if locate(uri).uri not in uris:
             yield f"The clone at {uri} is gone; delete tag '{tag}' to release what it protects for the clone."
-    for branch in sorted(branch or MAIN for branch in branches_in_quarantine(survey, now_ns, policy.undo_window)):
+    for branch in sorted(branch or MAIN for branch in rules.branches_in_quarantine(survey, now_ns, policy.undo_window)):
         yield (
             f"A repair quarantined a manifest of '{branch}'. Until the undo window ends, all versions of the branch "
             "stay, and all files that no version names: the manifest may need them."
@@ -434,27 +396,22 @@ def work_of_survey(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Wo
 
     Versions whose age only their manifest shows count as kept: every manifest that is read is counted.
     """
-    manifests = list(_manifests_to_read(survey, policy, clock))
-    return Work(
-        manifests=len(manifests),
-        manifest_bytes=sum(manifest.size for manifest in manifests),
-        files=about_rows(survey),
-    )
+    return _work(_manifests_to_read(survey, policy, clock), survey)
 
 
 def work_of_all(survey: Survey) -> Work:
     """The work of reading every manifest and listing every file."""
-    manifests = [manifest for chain in survey.chains for manifest in chain.files]
-    return Work(
-        manifests=len(manifests),
-        manifest_bytes=sum(manifest.size for manifest in manifests),
-        files=about_rows(survey),
-    )
+    return _work((manifest for chain in survey.chains for manifest in chain.files), survey)
+
+
+def _work(to_read: Iterable[VersionFile], survey: Survey) -> Work:
+    sizes = [manifest.size for manifest in to_read]
+    return Work(manifests=len(sizes), manifest_bytes=sum(sizes), files=about_rows(survey))
 
 
 def work_of_sums(sums: pa.Table) -> Work:
     """The work of carrying out a plan with these SUMS."""
-    return Work(files=sum(row["files"] for row in sums.to_pylist() if row["action"] == DELETE))
+    return Work(files=sum(row["files"] for row in sums.to_pylist() if row["action"] == sweep.DELETE))
 
 
 def about_rows(survey: Survey) -> int:
@@ -473,10 +430,10 @@ def _named(survey: Survey) -> int:
 
 def _manifests_to_read(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Iterator[VersionFile]:
     """The manifests that Marking reads, or more: of unknown age, kept, or needed to prove young files unused."""
-    unknown = positions_of_unknown_age(survey, policy, clock)
+    unknown = rules.positions_of_unknown_age(survey, policy, clock)
     # Only the plan knows all ages, and so whether tags forbid the cleanup.
-    verdicts = judge(survey, replace(policy, error_if_tagged_old_versions=False, tags={}), clock, {})
-    since = proofs_since(policy, clock)
+    verdicts = rules.judge(survey, replace(policy, error_if_tagged_old_versions=False, tags={}), clock, {})
+    since = rules.proofs_since(policy, clock)
     for index, (chain, verdict) in enumerate(zip(survey.chains, verdicts, strict=True)):
         asked = frozenset(unknown.get(index, ()))
         for position, (manifest, kept) in enumerate(zip(chain.files, verdict.kept, strict=True)):
@@ -503,13 +460,13 @@ class Marking:
         """Names of the unfinished plans whose evidence is among the marks."""
         self._known_bases = {locate(uri, survey.location.storage_options).uri for uri in policy.known_bases}
 
-    def ages(self, clock: RunClock) -> Ages:
+    def ages(self, clock: RunClock) -> rules.Ages:
         """Commit times of the versions that age decides about, except those that are gone by now."""
-        return self._mark("read manifests", positions_of_unknown_age(self._survey, self._policy, clock))
+        return self._mark("read manifests", rules.positions_of_unknown_age(self._survey, self._policy, clock))
 
-    def mark_the_rest(self, verdicts: Sequence[Verdict], clock: RunClock) -> None:
+    def mark_the_rest(self, verdicts: Sequence[rules.Verdict], clock: RunClock) -> None:
         """Mark the files of all kept versions, and of removed ones that may prove a young file unused."""
-        since = proofs_since(self._policy, clock)
+        since = rules.proofs_since(self._policy, clock)
         positions: dict[int, list[int]] = {}
         for index, (chain, verdict) in enumerate(zip(self._survey.chains, verdicts, strict=True)):
             known = self._read.get(index, set())
@@ -539,7 +496,7 @@ class Marking:
         return bool(branches) and all(self._policy.takes(branch_or_none(branch)) for branch in branches)
 
     def _mark(self, stage: str, positions: dict[int, list[int]]) -> dict[int, dict[int, int]]:
-        spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, self._read)
+        spans = reference_rules.cut_spans(self._survey, positions, 2 * self._runner.parallelism, self._read)
         if not spans:
             return {}
         frame = self._runner.keep(self._runner.flat_map(stage, spans, MarkSpan(self._survey), MARKS))
@@ -616,7 +573,7 @@ class MarkSpan:
         paths = [chain.path(chain.files[position]) for position in span.positions]
         contents = zip(span.positions, read_manifests(repository, paths), strict=True)
         present = ((position, content) for position, content in contents if content is not None)
-        yield from mark_span(chain, span.chain, present, KeyResolver(self.survey, os.path.realpath))
+        yield from reference_rules.mark_span(chain, span.chain, present, KeyResolver(self.survey, os.path.realpath))
 
 
 def _leftovers(stored: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
@@ -625,7 +582,7 @@ def _leftovers(stored: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
     if candidates is None:
         return
     for batch in candidates.filter(candidates["verified"]).to_batches():
-        yield leftover_marks(batch["key"], batch["local"])
+        yield reference_rules.leftover_marks(batch["key"], batch["local"])
 
 
 def _about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -685,7 +642,7 @@ class Recheck:
     def _look_again(self) -> None:
         facts, _, manifests_are_done, _ = self._given
         now = survey(facts.survey.location, facts.clones, facts.clones_from)
-        for span in newly_live(facts.survey, now, facts.verdicts, manifests_are_done, self._window_ns):
+        for span in sweep.newly_live(facts.survey, now, facts.verdicts, manifests_are_done, self._window_ns):
             known = now.chains[span.chain], span.positions
             if known not in self._keys_by_span:
                 self._keys_by_span[known] = _keys_of(now, span, facts)
@@ -717,7 +674,7 @@ class Deletion:
         """OUTCOMES of the manifests in the parts, oldest version first: so no version hint points into a gap."""
         tables = each(self.record, partial(stored_plans.read_part, self.record), parts)
         rows = pa.concat_tables([CANDIDATES.empty_table(), *(table for table in tables if table is not None)])
-        return pa.Table.from_batches(self._batches(in_deletion_order(rows)), OUTCOMES)
+        return pa.Table.from_batches(self._batches(sweep.in_deletion_order(rows)), sweep.OUTCOMES)
 
     def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
         """OUTCOMES of the files of one part; none if another run has finished the plan."""
@@ -739,7 +696,7 @@ class Deletion:
             file for file, key, local in zip(*columns, strict=True) if key not in live and ANYWHERE + local not in live
         ]
         deleted = delete_batch(self.location, ready)
-        return outcome_rows(rows, deleted.deleted, deleted.gone, dict(deleted.failed))
+        return sweep.outcome_rows(rows, deleted.deleted, deleted.gone, dict(deleted.failed))
 
 
 def tidy_up(

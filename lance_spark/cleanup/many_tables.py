@@ -9,18 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_spark.cleanup import report
 from lance_spark.cleanup.cleanup import OPERATION, plan_cleanup
-from lance_spark.cleanup.report import (
-    LOOKS,
-    ROWS,
-    CleanupReport,
-    FleetReport,
-    clones_among,
-    empty,
-    failed,
-    held_back,
-    unreadable,
-)
+from lance_spark.cleanup.report import LOOKS, ROWS, CleanupReport, FleetReport
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
@@ -67,15 +58,15 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Eng
     """
     uris = {table.name: table.location.uri for table in tables}
     looks = looks_at(tables, engine)
-    blind = unreadable(looks)
+    blind = report.unreadable(looks)
     if blind:
         rows = [
-            failed(table.name, table.location.uri, *(blind.get(table.name) or held_back(blind)))
+            report.failed(table.name, table.location.uri, *(blind.get(table.name) or report.held_back(blind)))
             for table in tables
             if table.is_cleaned
         ]
         return FleetReport(rows, options.execute)
-    clones = clones_among(looks, uris)
+    clones = report.clones_among(looks, uris)
     cleaned = [table for table in tables if table.is_cleaned]
     runner = engine.for_work(OPERATION, _work_of(cleaned, looks))
     share = options.max_deletes_per_second
@@ -196,14 +187,14 @@ def _cleaned(task: _TableTask) -> dict[str, Any]:
     location, name, shared = task.table.location, task.table.name, task.shared
     try:
         if not stored_versions.version_numbers(location, None):
-            return empty(name, location.uri)
+            return report.empty(name, location.uri)
         plan = plan_cleanup(location, task.policy, LocalRunner(_THREADS_OF_A_TASK), shared.now_ns)
-        report = plan.apply(shared.max_deletes_per_second) if shared.execute else plan.report()
+        done = plan.apply(shared.max_deletes_per_second) if shared.execute else plan.report()
     except LanceSparkError as problem:
         if _is_gone(location):
-            return empty(name, location.uri)
-        return failed(name, location.uri, problem.message, problem.exit_code)
-    return _row(name, replace(report, ran_on=shared.ran_on))
+            return report.empty(name, location.uri)
+        return report.failed(name, location.uri, problem.message, problem.exit_code)
+    return _row(name, replace(done, ran_on=shared.ran_on))
 
 
 def _is_gone(location: DatasetLocation) -> bool:
@@ -214,17 +205,14 @@ def _is_gone(location: DatasetLocation) -> bool:
         return False
 
 
-def _row(name: str, report: CleanupReport) -> dict[str, Any]:
-    files, size = report.count("deleted") if report.executed else report.to_delete
+def _row(name: str, done: CleanupReport) -> dict[str, Any]:
+    files, size = done.count("deleted") if done.executed else done.to_delete
     return {
-        "table": name,
-        "uri": report.dataset,
-        "state": "done" if report.executed else "would",
-        "versions": sum(counts.get("removed", 0) for counts in report.versions.values()),
+        **report.empty(name, done.dataset),
+        "state": "done" if done.executed else "would",
+        "versions": sum(counts.get("removed", 0) for counts in done.versions.values()),
         "files": files,
         "bytes": size,
-        "failed": report.count("failed")[0],
-        "error": "",
-        "exit_code": 0,
-        "report": report.to_json(),
+        "failed": done.count("failed")[0],
+        "report": done.to_json(),
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +19,7 @@ from lance_spark.core.location import canonical_uri, is_within
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.format.contents import RunDecoder
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
+from lance_spark.format.schema import in_batches
 from lance_spark.survey.rules import Chain, Survey, join
 
 MARKS = pa.schema(
@@ -144,7 +144,7 @@ def mark_span(
 
     Raises CorruptData and Refused, with the manifest's name, for an unreadable manifest.
     """
-    yield from _batches(_rows(chain, index, contents, resolver))
+    yield from in_batches(_rows(chain, index, contents, resolver), MARKS, _ROWS)
 
 
 def _rows(
@@ -192,12 +192,6 @@ def _mark(
     keys = resolver.resolve(chain, file)
     if keys is not None:
         yield index, *keys, *span, None, None
-
-
-def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-    while taken := list(islice(rows, _ROWS)):
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*taken, strict=True), MARKS, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=MARKS)
 
 
 def leftover_marks(keys: pa.Array, locals_: pa.Array) -> pa.RecordBatch:

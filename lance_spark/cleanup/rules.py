@@ -14,20 +14,11 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from lance_spark import hints
+from lance_spark.core import refs
 from lance_spark.core.declared import at, declared, file_values, option
 from lance_spark.core.options import Section, names_of, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
-from lance_spark.core.refs import (
-    MAIN,
-    Branch,
-    Lifetime,
-    RefTable,
-    Tag,
-    is_frozen_tag,
-    is_own_tag,
-    is_stream_tag,
-    missing,
-)
+from lance_spark.core.refs import MAIN
 from lance_spark.core.tracking import merged_notes
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_unread
@@ -354,7 +345,7 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
     tag and the policy treats that as an error.
     """
     verdicts = []
-    tagged_old: list[Tag] = []
+    tagged_old: list[refs.Tag] = []
     former = former_refs(survey, clock.now_ns, policy.undo_window)
     repaired = branches_in_quarantine(survey, clock.now_ns, policy.undo_window)
     for index, chain in enumerate(survey.chains):
@@ -428,11 +419,11 @@ def retained_by_ref(survey: Survey, chain: Chain) -> int:
     All of them, if the ref's setting is unreadable: then it is unknown which may be removed.
     """
     branch = survey.refs.branches.get(chain.branch or "")
-    lifetime = survey.refs.main if chain.branch is None else Lifetime() if branch is None else branch.lifetime
+    lifetime = survey.refs.main if chain.branch is None else refs.Lifetime() if branch is None else branch.lifetime
     return len(chain.versions) if "retain_versions" in lifetime.unreadable else lifetime.retain_versions or 0
 
 
-def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Iterator[Tag]:
+def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Iterator[refs.Tag]:
     if chain.repository:
         return
     positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
@@ -441,15 +432,15 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             continue
         if (
             tag.name not in survey.recorded_clones
-            and not is_own_tag(tag.name)
-            and not is_frozen_tag(tag.name, survey.refs.tags)
-            and not is_stream_tag(tag.name)
+            and not refs.is_own_tag(tag.name)
+            and not refs.is_frozen_tag(tag.name, survey.refs.tags)
+            and not refs.is_stream_tag(tag.name)
             and policy.on_tagged(tag.name) == "error"
         ):
             yield tag
 
 
-def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTable) -> dict[int, str]:
+def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: refs.RefTable) -> dict[int, str]:
     """Why versions stay at any age, by position."""
     positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
     reasons = {positions[version]: UNDO for version in former_versions(former, chain) if version in positions}
@@ -472,19 +463,19 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTabl
     return reasons
 
 
-def former_refs(survey: Survey, now_ns: int, window: timedelta) -> RefTable:
+def former_refs(survey: Survey, now_ns: int, window: timedelta) -> refs.RefTable:
     """Former branches and tags that can be restored, by the ids of the records that describe them."""
     kept = [change for change in survey.changes if change.keeps(now_ns, window)]
     tags = {
-        change.id: Tag(change.name, change.before.target.branch, change.before.target.version)
+        change.id: refs.Tag(change.name, change.before.target.branch, change.before.target.version)
         for change in kept
         if change.before is not None
     }
     branches = {change.id: change.branch for change in kept}
-    return RefTable({key: branch for key, branch in branches.items() if branch is not None}, tags)
+    return refs.RefTable({key: branch for key, branch in branches.items() if branch is not None}, tags)
 
 
-def former_versions(former: RefTable, chain: Chain) -> set[int]:
+def former_versions(former: refs.RefTable, chain: Chain) -> set[int]:
     """Versions of a chain that had tags, or that branches were created from."""
     tagged = {tag.version for tag in former.tags.values() if tag.branch == chain.branch}
     return tagged | {
@@ -492,7 +483,7 @@ def former_versions(former: RefTable, chain: Chain) -> set[int]:
     }
 
 
-def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Iterator[int]:
+def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[refs.Branch]) -> Iterator[int]:
     """Versions of a chain that were last merged into another chain, or that such a merge made.
 
     The next merge compares with them. ``noted_on`` are the branches whose notes count.
@@ -508,7 +499,7 @@ def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Ite
 
 
 def _verdict(
-    survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int], former: RefTable
+    survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int], former: refs.RefTable
 ) -> Verdict:
     pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain, former)}
     default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
@@ -556,5 +547,5 @@ def chosen_chains(survey: Survey, policy: CleanupPolicy) -> dict[int, Chain]:
     names = [chain.name for chain in chosen.values()]
     for pattern in policy.only_branches:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise missing("branch", pattern, [MAIN, *survey.refs.branches])
+            raise refs.missing("branch", pattern, [MAIN, *survey.refs.branches])
     return chosen

@@ -230,14 +230,16 @@ def painted(output: Output, lines: Iterable[show.Line]) -> str:
 _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no", ""})
 
 
-def confirm(what: str, yes: bool) -> None:
-    """Continue only if the user agrees to ``what``, a sentence.
+def confirm(what: str, yes: bool, details: str = "") -> None:
+    """Continue only if the user agrees to ``what``, a sentence, after reading the ``details``.
 
     Asks on a terminal. Raises Refused without one, as a script must not hang.
     """
     BAR.wipe()
     if yes:
         return
+    if details:
+        click.echo(details, err=True)
     if sys.stdin is None or not sys.stdin.isatty():
         raise Refused(f"Not done without a yes: {what}", hint="Add --yes to do it, or --dry-run to see more.")
     click.echo(what, err=True)

@@ -58,6 +58,14 @@ class CommandCall:
 
         return LocalRunner(tell=BAR.tell)
 
+    def show(self, data: Mapping[str, Any], text: str) -> None:
+        """Print the result."""
+        self.output.show(data, text)
+
+    def did(self, action: str, dry_run: bool, text: str, /, **data: Any) -> None:
+        """Print what a verb did, or would do in a dry run."""
+        self.show({"action": action, **data, "dry_run": dry_run}, text)
+
 
 # --- Declaring verbs, and their shared options
 
@@ -156,7 +164,7 @@ class Verbs(VerbGroup):
     """The verbs of a command, each imported when first needed."""
 
     def __init__(self, *args: Any, package: str, verbs: Mapping[str, str], **kwargs: Any) -> None:
-        """``verbs`` gives, by name, the module in ``package`` with the verb's ``command``; in the order of the help."""
+        """``verbs`` gives, by name, the module in ``package`` and the function in it; in the order of the help."""
         super().__init__(*args, **kwargs)
         self._package = package
         self._verbs = verbs
@@ -171,7 +179,8 @@ class Verbs(VerbGroup):
             return help_verb(self)
         if cmd_name not in self._verbs:
             return None
-        command: click.Command = import_module(f"{self._package}.{self._verbs[cmd_name]}").command
+        module, _, function = self._verbs[cmd_name].rpartition(".")
+        command: click.Command = getattr(import_module(f"{self._package}.{module}"), function)
         return command
 
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from lance_spark.cli.program import AnyCallable, CommandCall
+from lance_spark.cli.program import CommandCall
 from lance_spark.core.location import DatasetLocation, is_uri
 from lance_spark.core.ref_expressions import HEAD
 from lance_spark.core.refs import MAIN, SETTINGS, TAG_SETTINGS, Lifetime, PinnedVersion, branch_or_none
@@ -140,41 +138,7 @@ def _target(workspace: OpenWorkspace) -> str:
     return workspace.directory if dataset == workspace.directory else dataset
 
 
-# --- Options of ``branch`` and ``tag`` for the lifetime of a ref
-
-
-def tag_options(function: AnyCallable) -> AnyCallable:
-    """``--alter``, ``--expire-after``, ``--owner``, ``--unset``."""
-    function = click.option(
-        "--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable)."
-    )(function)
-    function = click.option("--owner", metavar="TEXT", help="The person to ask about it.")(function)
-    function = click.option(
-        "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last move, such as 30d."
-    )(function)
-    return click.option("--alter", metavar="NAME", help="Change a tag's settings with the next three options.")(
-        function
-    )
-
-
-def branch_options(function: AnyCallable) -> AnyCallable:
-    """The options of tags, ``--retain-versions`` and ``--protected``."""
-    function = click.option(
-        "--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after, retain_versions or owner."
-    )(function)
-    function = click.option("--owner", metavar="TEXT", help="The person to ask about it.")(function)
-    function = click.option("--protected/--no-protected", default=None, help="Allow only merges, and no deletion.")(
-        function
-    )
-    function = click.option(
-        "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
-    )(function)
-    function = click.option(
-        "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last commit, such as 30d."
-    )(function)
-    return click.option("--alter", metavar="NAME", help="Change the settings of a branch with the options below.")(
-        function
-    )
+# --- Settings for the lifetime of a ref, as ``branch`` and ``tag`` take them
 
 
 def settings_of(given: Mapping[str, Any], tag: bool = False) -> dict[str, Any]:
@@ -200,6 +164,11 @@ def told(lifetime: Lifetime) -> str:
 
 
 # --- Finding the remote
+
+FORGOTTEN = (
+    "Its common versions with your branches are forgotten: after the next fetch, no pull or push can combine them."
+)
+"""The loss that comes with deleting a branch that follows a remote's."""
 
 
 def find_remote(session: Session, typed: str | None) -> Remote:

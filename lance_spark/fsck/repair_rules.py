@@ -297,8 +297,8 @@ class RepairFacts:
 
 # --- The result of a repair, or of undoing it
 
-DONE, PASSED, NOT_POSSIBLE = "done", "passed over", "not possible"
-"""Passed over: its target has changed since the plan was made."""
+DONE = "done"
+"""Otherwise "passed over", as its target has changed since the plan was made, or "not possible"."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.catalog.migrate import Migration, migrate
@@ -24,7 +25,7 @@ def _main(arguments: argparse.Namespace) -> int:
     migration = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
     print(_text(migration))
     if arguments.report:
-        _write_report(migration, arguments.report, storage)
+        write_report(arguments.report, json.dumps(_report(migration), indent=2), storage)
     return 0
 
 
@@ -36,15 +37,14 @@ def _text(migration: Migration) -> str:
     return "\n\n".join(part for part in (table(("table", "directory", "state"), rows), summary) if part)
 
 
-def _write_report(migration: Migration, path: str, storage: dict[str, str]) -> None:
-    said = {
+def _report(migration: Migration) -> dict[str, Any]:
+    return {
         "catalog": migration.catalog.uri,
         "executed": migration.executed,
         "tables": [{"name": str(name), "directory": f"{name.name}.lance"} for name in migration.tables],
         "registered_before": migration.registered,
         "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in migration.skipped],
     }
-    write_report(path, json.dumps(said, indent=2), storage)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

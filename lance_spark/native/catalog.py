@@ -33,8 +33,7 @@ from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
 from lance_spark.native.tables import DeclaredTable, StoredTable
 from lance_spark.scan.read import PinnedRead, blob_names
-from lance_spark.sql.maintenance_procedures import PROCEDURES, find_procedure
-from lance_spark.sql.procedures import Parameter, Procedure
+from lance_spark.sql.procedures import PROCEDURES, Parameter, Procedure, find_procedure
 from lance_spark.storage.resolving import resolve
 
 # --- Lookups of a statement: each table at one version throughout the statement

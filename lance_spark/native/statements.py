@@ -36,8 +36,7 @@ from lance_spark.refs import refs
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.session.caches import refresh
 from lance_spark.sql import rules
-from lance_spark.sql.maintenance_procedures import CLEANUP, OPTIMIZE, cleanup_rows
-from lance_spark.sql.procedures import CREATE_BRANCH, CREATE_TAG, DROP_BRANCH, DROP_TAG, RESTORE, restore_rows
+from lance_spark.sql.procedures import PROCEDURES, cleanup_rows, restore_rows
 from lance_spark.sql.rules import Args
 from lance_spark.storage.resolving import resolve
 
@@ -118,11 +117,11 @@ class _Work:
         if isinstance(statement, rules.DescribeHistory):
             return _HISTORY, _history_rows(self.place.location, self._pin(), statement.limit)
         if isinstance(statement, rules.Optimize):
-            return OPTIMIZE.columns, self._optimize(statement)
+            return PROCEDURES["optimize"].columns, self._optimize(statement)
         if isinstance(statement, rules.Vacuum):
-            return CLEANUP.columns, self._vacuum(statement)
+            return PROCEDURES["cleanup"].columns, self._vacuum(statement)
         if isinstance(statement, rules.Restore):
-            return RESTORE.columns, self._restore(statement)
+            return PROCEDURES["restore"].columns, self._restore(statement)
         return self._alter(statement)
 
     @property
@@ -225,8 +224,8 @@ class _Work:
             drop = refs.delete_tag if given.tag else refs.delete_branch
             if there is not None or not given.if_exists:
                 drop(location, given.name)
-            return (DROP_TAG if given.tag else DROP_BRANCH).columns, [{"name": given.name}]
-        columns = (CREATE_TAG if given.tag else CREATE_BRANCH).columns
+            return PROCEDURES["drop_tag" if given.tag else "drop_branch"].columns, [{"name": given.name}]
+        columns = PROCEDURES["create_tag" if given.tag else "create_branch"].columns
         if there is not None and given.if_exists:
             return columns, [self._told(find(location, given.name))]
         if there is None and given.what == "REPLACE":

@@ -30,51 +30,9 @@ from lance_spark.format.versions import Copy, Root, Snapshot
 from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.indexes.rules import lost_coverage
 from lance_spark.merge.merge import copy_each
-from lance_spark.optimize.order_rules import (
-    ClusterPlan,
-    FragmentKeys,
-    Ordering,
-    check_columns,
-    depth_of,
-    plan_clusters,
-    rows_of_part,
-    step_of,
-)
-from lance_spark.optimize.pylance import (
-    KEYS,
-    MATCHING,
-    PIECES,
-    REWRITTEN,
-    WRITTEN,
-    KeysItem,
-    MatchItem,
-    PartJob,
-    ReadItem,
-    RewriteItem,
-    commit_rewrites,
-    ends_from,
-    fragment_keys,
-    matching_fragments,
-    plan_rewrites,
-    read_keys,
-    read_rows,
-    rewrite,
-    rewritten_task,
-    write_part,
-)
-from lance_spark.optimize.rules import (
-    OptimizeOptions,
-    OptimizePlan,
-    OptimizeProgress,
-    OptimizeResult,
-    RewriteTask,
-    RewrittenTask,
-    grouped,
-    indexes_to_rehome,
-    inherited_fragments,
-    landed,
-    same_sources,
-)
+from lance_spark.optimize import order_rules, pylance, rules
+from lance_spark.optimize.order_rules import Ordering
+from lance_spark.optimize.rules import OptimizeOptions, OptimizePlan, OptimizeResult, RewriteTask, RewrittenTask
 from lance_spark.rows.commit_pylance import discard
 from lance_spark.rows.rows import Finish, finish, new_terms
 from lance_spark.rows.rules import Prepared
@@ -139,16 +97,14 @@ def _ready_plan(
     raise overtaken(branch)
 
 
+@dataclass
 class _Rewriting:
     """The state of one call."""
 
-    def __init__(
-        self, location: DatasetLocation, engine: Engine, options: OptimizeOptions, result: OptimizeResult
-    ) -> None:
-        self._location = location
-        self._options = options
-        self._engine = engine
-        self.result = result
+    location: DatasetLocation
+    engine: Engine
+    options: OptimizeOptions
+    result: OptimizeResult
 
     def carry_out(self, plan: OptimizePlan) -> list[RewriteTask]:
         """Rewrite and commit, group by group; returns the tasks that other commits overtook."""
@@ -156,14 +112,14 @@ class _Rewriting:
         for number, group in enumerate(plan.groups, 1):
             _, now = self._look(plan)
             # A task that was overtaken before it began need not be written.
-            standing = [task for task in group if same_sources(task, now)]
-            left += [task for task in group if not same_sources(task, now)]
+            standing = [task for task in group if rules.same_sources(task, now)]
+            left += [task for task in group if not rules.same_sources(task, now)]
             if standing:
                 is_first = not self.result.commits and not self.result.rehomed
                 with unchanged() if is_first else nullcontext():
                     rewritten = self._rewrite(plan, standing)
                 left += self._commit(plan, rewritten)
-            progress = OptimizeProgress(
+            progress = rules.OptimizeProgress(
                 f"commit {number} of {len(plan.groups)}",
                 self.result.fragments_removed,
                 self.result.plan.sources,
@@ -171,26 +127,26 @@ class _Rewriting:
                 self.result.bytes,
             )
             _LOG.info("%s: %s", plan.pin, progress)
-            self._options.tell(progress)
+            self.options.tell(progress)
         return left
 
     def _look(self, plan: OptimizePlan) -> tuple[PinnedVersion, dict[int, Fragment]]:
         """The newest version, and its fragments by id."""
-        head = pin_latest(self._location, plan.pin.branch)
-        contents = versions.read_contents(self._location, head)
+        head = pin_latest(self.location, plan.pin.branch)
+        contents = versions.read_contents(self.location, head)
         return head, {fragment.id: fragment for fragment in contents.fragments()}
 
     def _rewrite(self, plan: OptimizePlan, tasks: Sequence[RewriteTask]) -> list[RewrittenTask]:
         items = [
-            RewriteItem(self._location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
+            pylance.RewriteItem(self.location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
             for number, task in enumerate(tasks)
         ]
         work = work_of(tasks)
-        runner = self._engine.for_work(OPERATION, work)
+        runner = self.engine.for_work(OPERATION, work)
         stage = f"rewrite {counted(work.copies, 'fragment')}"
-        frame = runner.flat_map(stage, items, rewrite, REWRITTEN)
+        frame = runner.flat_map(stage, items, pylance.rewrite, pylance.REWRITTEN)
         rows = runner.collect(stage, frame).to_pylist()
-        return [rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
+        return [pylance.rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
 
     def _commit(self, plan: OptimizePlan, rewritten: Sequence[RewrittenTask]) -> list[RewriteTask]:
         """Commit the tasks of a group that other commits left valid; returns the rest."""
@@ -200,14 +156,14 @@ class _Rewriting:
             head, now = self._look(plan)
             # If an answer was lost, the commit exists and looks like a conflict with itself.
             paths = {file.path for fragment in now.values() for file in fragment.files}
-            self._note(head, [entry for entry in pending if landed(entry, paths)])
-            pending = [entry for entry in pending if not landed(entry, paths)]
-            left += [entry.task for entry in pending if not same_sources(entry.task, now)]
-            pending = [entry for entry in pending if same_sources(entry.task, now)]
+            self._note(head, [entry for entry in pending if rules.landed(entry, paths)])
+            pending = [entry for entry in pending if not rules.landed(entry, paths)]
+            left += [entry.task for entry in pending if not rules.same_sources(entry.task, now)]
+            pending = [entry for entry in pending if rules.same_sources(entry.task, now)]
             if not pending or last:
                 break
             try:
-                made = commit_rewrites(self._location, plan.pin, pending)
+                made = pylance.commit_rewrites(self.location, plan.pin, pending)
             except Conflict as conflict:
                 _LOG.info("%s", conflict.message)
                 continue
@@ -264,7 +220,7 @@ def candidates(
     contents = versions.contents_of(location, pin, manifest)
     snapshot = versions.snapshot_of(location, pin, contents)
     fragments = {fragment.id: fragment for fragment in contents.fragments()}
-    inherited = frozenset() if options.own_only is False else inherited_fragments(snapshot, location.uri)
+    inherited = frozenset() if options.own_only is False else rules.inherited_fragments(snapshot, location.uri)
     wanted = fragments.keys() - inherited
     if only is not None:
         wanted &= only
@@ -286,11 +242,11 @@ def plan_optimize(
     """
     found = candidates(location, branch, options, engine, only)
     pin, fragments = found.pin, found.fragments
-    tasks = plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
+    tasks = pylance.plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
     covered = {key for task in tasks for key in task.ids}
-    needed = indexes_to_rehome(decode_indexes(found.manifest), covered)
+    needed = rules.indexes_to_rehome(decode_indexes(found.manifest), covered)
     names = tuple(sorted({index.name for index in needed}))
-    groups = grouped(tasks, min(options.partial_progress, _commits(tasks, engine)))
+    groups = rules.grouped(tasks, min(options.partial_progress, _commits(tasks, engine)))
     return OptimizePlan(pin, groups, len(fragments), len(found.inherited), names, found.snapshot.contents.counts_rows)
 
 
@@ -309,13 +265,13 @@ def _matching(
 ) -> set[int]:
     work = Work(copies=len(fragments), copied_bytes=sum(fragment.size for fragment in fragments))
     runner = engine.for_work(OPERATION, work)
-    items = [MatchItem(location, pin, ids, where) for ids in _pieces([fragment.id for fragment in fragments])]
-    frame = runner.flat_map("look for rows", items, matching_fragments, MATCHING)
+    ids = [fragment.id for fragment in fragments]
+    items = [
+        pylance.MatchItem(location, pin, tuple(ids[first : first + _AT_ONCE]), where)
+        for first in range(0, len(ids), _AT_ONCE)
+    ]
+    frame = runner.flat_map("look for rows", items, pylance.matching_fragments, pylance.MATCHING)
     return set(runner.collect("look for rows", frame)["fragment"].to_pylist())
-
-
-def _pieces(ids: list[int]) -> Iterable[tuple[int, ...]]:
-    return (tuple(ids[first : first + _AT_ONCE]) for first in range(0, len(ids), _AT_ONCE))
 
 
 # --- Copying inherited indexes before a compaction
@@ -330,7 +286,7 @@ def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> Pin
     """
     head = read_version(location, plan.pin)
     bases = versions.snapshot_of(location, plan.pin, head.contents).bases
-    found = indexes_to_rehome(head.indexes, {key for task in plan.tasks for key in task.ids})
+    found = rules.indexes_to_rehome(head.indexes, {key for task in plan.tasks for key in task.ids})
     target = DatasetLocation(location.branch_uri(plan.pin.branch), location.options)
     items = [
         (DatasetLocation(bases[index.base_id].uri, location.options), copy, target)
@@ -377,8 +333,8 @@ class _Planned:
     """A plan and what carries it out."""
 
     plan: OptimizePlan
-    clusters: ClusterPlan
-    keys: tuple[FragmentKeys, ...]
+    clusters: order_rules.ClusterPlan
+    keys: tuple[order_rules.FragmentKeys, ...]
     target: WriteTarget
 
 
@@ -412,15 +368,15 @@ def _plan(
     found = candidates(location, branch, options, engine)
     pin, contents = found.pin, found.snapshot.contents
     target = read_target(location, pin)
-    check_columns(ordering, target.schema)
+    order_rules.check_columns(ordering, target.schema)
     _check_supported(contents.counts_rows, target.schema)
     chosen = [found.fragments[key] for key in sorted(found.wanted) if found.fragments[key].rows]
     rows, size = sum(each.rows for each in chosen), sum(each.size for each in chosen)
-    part_rows = rows_of_part(options.target_rows, max(row_width(target.schema), size / max(1, rows)))
-    keys = _keys(location, pin, ordering, chosen, step_of(rows, part_rows), engine)
-    clusters = plan_clusters(ordering, keys, part_rows)
+    part_rows = order_rules.rows_of_part(options.target_rows, max(row_width(target.schema), size / max(1, rows)))
+    keys = _keys(location, pin, ordering, chosen, order_rules.step_of(rows, part_rows), engine)
+    clusters = order_rules.plan_clusters(ordering, keys, part_rows)
     sources = tuple(each for each in chosen if each.id in clusters.fragments)
-    options.tell(OptimizeProgress("keys read", 0, len(sources)))
+    options.tell(rules.OptimizeProgress("keys read", 0, len(sources)))
     plan = OptimizePlan(
         pin,
         ((RewriteTask(sources, ""),),) if sources else (),
@@ -452,15 +408,15 @@ def _keys(
     fragments: Sequence[Fragment],
     step: int,
     engine: Engine,
-) -> list[FragmentKeys]:
+) -> list[order_rules.FragmentKeys]:
     firsts = dict(
         zip([each.id for each in fragments], accumulate([0, *(each.rows for each in fragments)]), strict=False)
     )
     packs = _packs(fragments, _KEYS_AT_ONCE)
-    items = [KeysItem(location, pin, ordering, tuple((key, firsts[key]) for key in ids), step) for ids in packs]
+    items = [pylance.KeysItem(location, pin, ordering, tuple((key, firsts[key]) for key in ids), step) for ids in packs]
     runner = engine.for_work(OPERATION, work_of([RewriteTask(tuple(fragments), "")]))
     stage = f"read the keys of {counted(len(fragments), 'fragment')}"
-    return fragment_keys(runner.collect(stage, runner.flat_map(stage, items, read_keys, KEYS)))
+    return pylance.fragment_keys(runner.collect(stage, runner.flat_map(stage, items, pylance.read_keys, pylance.KEYS)))
 
 
 def _carry_out(
@@ -480,39 +436,39 @@ def _carry_out(
             "was changed.",
             hint="Run it again.",
         )
-    options.tell(OptimizeProgress("rows sorted and written", 0, plan.sources))
+    options.tell(rules.OptimizeProgress("rows sorted and written", 0, plan.sources))
     terms = new_terms(OPERATION, False, "", f"Optimize: {plan.order}")._replace(reordered=True)
     done = finish(Finish(location, plan.pin, change, terms, None, False))
-    return _result(location, options, planned, _Done(done.version, fragments, ends_from(written)))
+    return _result(location, options, planned, done.version, fragments, pylance.ends_from(written))
 
 
-@dataclass(frozen=True)
-class _Done:
-    version: PinnedVersion
-    fragments: tuple[str, ...]
-    ends: pa.Table
-
-
-def _result(location: DatasetLocation, options: OptimizeOptions, planned: _Planned, done: _Done) -> OptimizeResult:
+def _result(
+    location: DatasetLocation,
+    options: OptimizeOptions,
+    planned: _Planned,
+    version: PinnedVersion,
+    fragments: Sequence[str],
+    ends: pa.Table,
+) -> OptimizeResult:
     plan = planned.plan
     sample = pa.concat_tables(entry.sample for entry in planned.keys)
-    files = [file for entry in done.fragments for file in json.loads(entry)["files"]]
+    files = [file for entry in fragments for file in json.loads(entry)["files"]]
     paths = {file["path"] for file in files}
     size = sum(file["file_size_bytes"] or 0 for file in files)
-    options.tell(OptimizeProgress("committed", plan.sources, plan.sources, plan.rows, size))
-    manifest = versions.read_manifest(location, done.version)
-    new = versions.contents_of(location, done.version, manifest).fragments_with(paths)
+    options.tell(rules.OptimizeProgress("committed", plan.sources, plan.sources, plan.rows, size))
+    manifest = versions.read_manifest(location, version)
+    new = versions.contents_of(location, version, manifest).fragments_with(paths)
     before = decode_indexes(versions.read_manifest(location, plan.pin))
     order = planned.clusters.scale.ordering
     return OptimizeResult(
-        done.version,
+        version,
         plan,
         fragments_removed=plan.sources,
-        fragments_added=len(done.fragments),
+        fragments_added=len(fragments),
         rows=plan.rows,
         bytes=size,
         commits=1,
-        depth=depth_of(order, done.ends, sample),
+        depth=order_rules.depth_of(order, ends, sample),
         uncovered=lost_coverage(before, plan.tasks[0].ids, decode_indexes(manifest), [each.id for each in new]),
     )
 
@@ -528,11 +484,11 @@ def _check_fits(runner: Runner, plan: OptimizePlan) -> None:
 def _write(location: DatasetLocation, planned: _Planned, runner: Runner) -> pa.Table:
     plan, scale = planned.plan, planned.clusters.scale
     packs = _packs(plan.tasks[0].sources, _READ_AT_ONCE)
-    items = [ReadItem(location, plan.pin, ids, scale, planned.clusters.bounds) for ids in packs]
+    items = [pylance.ReadItem(location, plan.pin, ids, scale, planned.clusters.bounds) for ids in packs]
     stage = f"sort {counted(plan.rows, 'row')}"
-    pieces = runner.flat_map(stage, items, read_rows, PIECES)
-    writer = partial(write_part, PartJob(location, plan.pin, planned.target, scale))
-    return runner.collect(stage, runner.gather(stage, pieces, writer, WRITTEN, planned.clusters.parts))
+    pieces = runner.flat_map(stage, items, pylance.read_rows, pylance.PIECES)
+    writer = partial(pylance.write_part, pylance.PartJob(location, plan.pin, planned.target, scale))
+    return runner.collect(stage, runner.gather(stage, pieces, writer, pylance.WRITTEN, planned.clusters.parts))
 
 
 def _packs(fragments: Iterable[Fragment], most: int) -> list[tuple[int, ...]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.format.schema import ROW_ID, conform_column
+from lance_spark.format.schema import ROW_ID, conform_column, in_batches
 from lance_spark.scan.pylance import Scan, read_batches
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.search.duplicate_rules import Pairing, Shingling, Signer, jaccard, members, runs
@@ -71,7 +71,7 @@ def pair_rows(pairing: Pairing, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
     Raises Refused for too many.
     """
-    yield from _batched(_pairs(pairing, batches))
+    yield from in_batches(_pairs(pairing, batches), PAIRS, _AT_ONCE)
 
 
 def compare_pairs(work: DuplicatesWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -105,12 +105,6 @@ def _pairs_of(pairing: Pairing, table: pa.Table) -> Iterator[tuple[int, int, lis
         pairing.check_rows(ids[begin:end])
         groups = members(ids[begin:end], digests[begin:end])
         yield from ((one[0], other[0], one, other) for one, other in pairing.pairs(groups))
-
-
-def _batched(pairs: Iterator[tuple[int, int, list[int], list[int]]]) -> Iterator[pa.RecordBatch]:
-    while part := list(islice(pairs, _AT_ONCE)):
-        columns = [pa.array(values, field.type) for values, field in zip(zip(*part, strict=True), PAIRS, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=PAIRS)
 
 
 def _alike(work: DuplicatesWork, batch: pa.RecordBatch) -> Iterator[tuple[int, int, float]]:

@@ -17,7 +17,15 @@ import pyarrow as pa
 
 from lance_spark import errors, hints
 from lance_spark.changes import rules
-from lance_spark.changes.changes import DeletionReader, Held, commit_of, feed_columns, find_moment, known_deletions
+from lance_spark.changes.changes import (
+    DeletionReader,
+    Held,
+    ReadVersion,
+    commit_of,
+    feed_columns,
+    find_moment,
+    known_deletions,
+)
 from lance_spark.changes.rules import ColumnTrack, Commit, FeedColumns, FeedOptions, FeedReading, Piece, VersionPieces
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, missing_version
@@ -299,15 +307,6 @@ _KEPT = 4
 """Number of versions kept in memory: neighbors are compared, and manifests may be large."""
 
 
-class LineVersion(NamedTuple):
-    """One version of the history."""
-
-    pin: PinnedVersion
-    """Stamped."""
-    content: bytes
-    transaction: Transaction | None
-
-
 class StreamLine:
     """A branch by name. :meth:`look` finds which branch currently has the name, and its newest version."""
 
@@ -316,7 +315,7 @@ class StreamLine:
         self.identity = ""
         """Identity of the branch that :meth:`look` found; "" for main."""
         self._branches: Mapping[str, Branch] = {}
-        self._known: OrderedDict[int, LineVersion] = OrderedDict()
+        self._known: OrderedDict[int, ReadVersion] = OrderedDict()
         self._snapshots: OrderedDict[PinnedVersion, Snapshot] = OrderedDict()
 
     def look(self) -> int:
@@ -344,7 +343,7 @@ class StreamLine:
         fork = None if entry is None else entry.fork
         return (fork, own) if fork is not None and fork.version == version else (own,)
 
-    def find(self, version: int) -> LineVersion | None:
+    def find(self, version: int) -> ReadVersion | None:
         """A version; None if it is gone, and before the first."""
         if version < 1:
             return None
@@ -367,7 +366,7 @@ class StreamLine:
         self._known.pop(version, None)
         return self.stamp(version)
 
-    def snapshot(self, found: LineVersion) -> Snapshot:
+    def snapshot(self, found: ReadVersion) -> Snapshot:
         """A version with the places of its files."""
         known = self._snapshots.get(found.pin)
         if known is None:
@@ -377,7 +376,7 @@ class StreamLine:
                 self._snapshots.popitem(last=False)
         return known
 
-    def before(self, version: int) -> LineVersion | None:
+    def before(self, version: int) -> ReadVersion | None:
         """The version to compare with; None if there is none or it is gone."""
         while True:
             version -= 1
@@ -394,7 +393,7 @@ class StreamLine:
             oldest -= 1
         return oldest
 
-    def _keep(self, pin: PinnedVersion, content: bytes) -> LineVersion:
+    def _keep(self, pin: PinnedVersion, content: bytes) -> ReadVersion:
         head = decode_head(content)
         if head.version != pin.version:
             raise errors.CorruptData(
@@ -402,7 +401,7 @@ class StreamLine:
                 hint=hints.of(hints.FSCK, " shows details."),
             )
         stamped = PinnedVersion(pin.branch, pin.version, head.timestamp_ns)
-        found = LineVersion(stamped, content, versions.transaction_of(self.location, pin.branch, content))
+        found = ReadVersion(stamped, content, versions.transaction_of(self.location, pin.branch, content))
         self._known[pin.version] = found
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
@@ -562,7 +561,7 @@ class PartsReader:
         return version == 2 and first is not None and rules.begins_copy(first.transaction)
 
     def _changed(
-        self, before: Snapshot, after: Snapshot, found: LineVersion, columns: ColumnTrack, commit: Commit
+        self, before: Snapshot, after: Snapshot, found: ReadVersion, columns: ColumnTrack, commit: Commit
     ) -> tuple[Part, ...]:
         names, by = self._columns.names, found.transaction
         step = rules.StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)

@@ -32,8 +32,7 @@ from lance_spark.cleanup import cleanup, stored_plans
 from lance_spark.cleanup.rules import BY_POLICY, VersionRule
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused
-from lance_spark.sql.maintenance_procedures import CLEANUP
-from lance_spark.sql.procedures import Context
+from lance_spark.sql.procedures import PROCEDURES, Context
 from lance_spark.storage.datasets import locate
 
 BRANCHES = ("exp", "exp/deep", "other")
@@ -214,7 +213,7 @@ def test_a_table_and_sql_clean_the_named_branches_alone(table):
     report = LanceTable.for_path(None, table).cleanup(POLICY, execute=True, branches="exp/deep")
     assert set(report.versions) == {"exp/deep"}
     given = {"table": table, "older_than": "0s", "retain_versions": None, "commit_window": "0s", "execute": True}
-    rows = list(CLEANUP.run(Context(LocalRunner(1)), {**given, "branches": "other, exp/deep"}))
+    rows = list(PROCEDURES["cleanup"].run(Context(LocalRunner(1)), {**given, "branches": "other, exp/deep"}))
     assert {row["branch"] for row in rows} == {"other"}
     assert {row["outcome"] for row in rows} == {"deleted"}
     assert outside(table, "exp/deep", "other") == around

@@ -32,7 +32,6 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.merge.merge import MergeOptions, merge
-from lance_spark.optimize import optimize as optimizing
 from lance_spark.optimize import pylance
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
@@ -191,14 +190,14 @@ def test_only_fragments_with_a_matching_row(flat):
 
 def meanwhile(monkeypatch, *steps):
     """Each step is done right before a commit of the compaction."""
-    commit, left = optimizing.commit_rewrites, list(steps)
+    commit, left = pylance.commit_rewrites, list(steps)
 
     def commit_rewrites(*arguments):
         if left:
             left.pop(0)()
         return commit(*arguments)
 
-    monkeypatch.setattr(optimizing, "commit_rewrites", commit_rewrites)
+    monkeypatch.setattr(pylance, "commit_rewrites", commit_rewrites)
     return left
 
 
@@ -284,14 +283,14 @@ def test_a_version_that_is_gone_in_between_is_no_reason_to_guess(flat, monkeypat
 
 @pytest.mark.parametrize("failure", [Conflict, StorageFailure])
 def test_a_commit_that_arrived_although_it_seemed_to_fail(flat, monkeypatch, failure):
-    commit = optimizing.commit_rewrites
+    commit = pylance.commit_rewrites
 
     def unclear(*arguments):
         commit(*arguments)
-        monkeypatch.setattr(optimizing, "commit_rewrites", commit)
+        monkeypatch.setattr(pylance, "commit_rewrites", commit)
         raise failure("The answer was lost.")
 
-    monkeypatch.setattr(optimizing, "commit_rewrites", unclear)
+    monkeypatch.setattr(pylance, "commit_rewrites", unclear)
     if failure is Conflict:
         result = compact(flat, target_rows=20, partial_progress=2)
         assert (result.fragments_removed, result.commits, result.conflicts) == (8, 2, ())
@@ -305,7 +304,7 @@ def test_a_commit_that_arrived_although_it_seemed_to_fail(flat, monkeypatch, fai
 
 
 def compact_and_die(uri, branch, commits, own_only):
-    commit, left = optimizing.commit_rewrites, [None] * commits
+    commit, left = pylance.commit_rewrites, [None] * commits
 
     def dying(*arguments):
         if not left:
@@ -313,7 +312,7 @@ def compact_and_die(uri, branch, commits, own_only):
         left.pop()
         return commit(*arguments)
 
-    optimizing.commit_rewrites = dying
+    pylance.commit_rewrites = dying
     compact(DatasetLocation.at(uri), branch, target_rows=20, partial_progress=4, own_only=own_only)
 
 

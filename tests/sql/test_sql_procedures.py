@@ -15,8 +15,7 @@ from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, InvalidOption, NotFound, Refused
 from lance_spark.refs.refs import alter_branch, alter_tag
-from lance_spark.sql.maintenance_procedures import PROCEDURES, find_procedure
-from lance_spark.sql.procedures import Context
+from lance_spark.sql.procedures import PROCEDURES, Context, find_procedure
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.search.rules import SearchOptions
-from lance_spark.sql.maintenance_procedures import PROCEDURES
+from lance_spark.sql.procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
     import tomllib

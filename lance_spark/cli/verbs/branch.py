@@ -10,42 +10,19 @@ import click
 
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import Session, branch_options, check_settings_fit, settings_of, told
-from lance_spark.core.refs import (
-    MAIN,
-    SETTINGS,
-    Branch,
-    PinnedVersion,
-    branch_or_none,
-    check_branch_name,
-    check_new_branch_name,
-)
-from lance_spark.core.show import counted
+from lance_spark.cli.session import FORGOTTEN, Session, check_settings_fit, settings_of, told
+from lance_spark.core import refs as core_refs
+from lance_spark.core.refs import MAIN, SETTINGS, Branch, PinnedVersion, branch_or_none
+from lance_spark.core.show import counted, readable
 from lance_spark.core.tracking import Follows, read_follows
 from lance_spark.errors import AlreadyExists, InvalidOption, Refused
+from lance_spark.refs import refs
 from lance_spark.refs.reflog import find_restorable, restore_branch
-from lance_spark.refs.refs import (
-    alter_branch,
-    branch_lifetime,
-    check_rename,
-    check_settings,
-    create_branch_at,
-    delete_branch,
-    find_branch,
-    list_branches,
-    rename_branch,
-    set_aside_branch,
-)
 from lance_spark.refs.rules import check_delete_branch
 from lance_spark.storage.commits import follower_refused, unchanged
 from lance_spark.storage.datasets import list_version_numbers
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import set_branch
-
-FORGOTTEN = (
-    "Its common versions with your branches are forgotten: after the next fetch, no pull or push can combine them."
-)
-"""The loss that comes with deleting a branch that follows a remote's."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +60,16 @@ class BranchArguments:
 @click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch without versions of its own.")
 @click.option("--restore", metavar="NAME", help="Bring back a branch that was deleted with -d.")
 @click.option("--purge", is_flag=True, help="With -d: remove its files at once; it cannot be restored then.")
-@branch_options
+@click.option("--alter", metavar="NAME", help="Change the settings of a branch with the options below.")
+@click.option(
+    "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last commit, such as 30d."
+)
+@click.option(
+    "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
+)
+@click.option("--protected/--no-protected", default=None, help="Allow only merges, and no deletion.")
+@click.option("--owner", metavar="TEXT", help="The person to ask about it.")
+@click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after, retain_versions or owner.")
 @click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
 @click.option(
     "-a",
@@ -122,41 +108,34 @@ def create(
     session: Session, name: str, ref: str | None, dry_run: bool, settings: Mapping[str, Any] | None = None
 ) -> PinnedVersion:
     """Create a branch at a ref and report it; returns the version where it starts."""
-    check_new_branch_name(name)
-    check_settings(settings or {})
+    core_refs.check_new_branch_name(name)
+    refs.check_settings(settings or {})
     _check_no_remote(session, name)
     pin = session.resolve(ref)
-    if find_branch(session.location, name) is not None:
+    if refs.find_branch(session.location, name) is not None:
         raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
     if not dry_run:
-        create_branch_at(session.location, name, pin)
+        refs.create_branch_at(session.location, name, pin)
         if settings:
-            alter_branch(session.location, name, settings)
+            refs.alter_branch(session.location, name, settings)
     would = "would be created" if dry_run else "created"
-    session.output.show(
-        {"action": "create", "branch": name, "at": version_json(pin), "dry_run": dry_run},
-        f"Branch '{name}' {would} at {pin}.",
-    )
+    session.did("create", dry_run, f"Branch '{name}' {would} at {pin}.", branch=name, at=version_json(pin))
     return pin
 
 
 def _restore(session: Session, asked: BranchArguments, name: str) -> None:
-    check_branch_name(name)
+    core_refs.check_branch_name(name)
     pin = find_restorable(session.location, name) if asked.dry_run else restore_branch(session.location, name)
-    session.output.show(
-        {"action": "restore", "branch": name, "at": version_json(pin), "dry_run": asked.dry_run},
-        f"Branch '{name}' {'would be' if asked.dry_run else 'was'} restored at {pin}.",
-    )
+    said = f"Branch '{name}' {'would be' if asked.dry_run else 'was'} restored at {pin}."
+    session.did("restore", asked.dry_run, said, branch=name, at=version_json(pin))
 
 
 def _alter(session: Session, asked: BranchArguments, name: str) -> None:
     with unchanged():
-        after = alter_branch(session.location, branch_or_none(name), asked.settings, asked.unset, asked.dry_run)
+        after = refs.alter_branch(session.location, branch_or_none(name), asked.settings, asked.unset, asked.dry_run)
     would = "would be" if asked.dry_run else "was"
-    session.output.show(
-        {"action": "alter", "branch": name, **after.as_record(), "dry_run": asked.dry_run},
-        f"Branch '{name}' {would} altered{told(after)}.",
-    )
+    said = f"Branch '{name}' {would} altered{told(after)}."
+    session.did("alter", asked.dry_run, said, branch=name, **after.as_record())
 
 
 def _check_no_remote(session: Session, name: str) -> None:
@@ -170,14 +149,14 @@ def _check_no_remote(session: Session, name: str) -> None:
 
 
 def _list(session: Session, asked: BranchArguments) -> None:
-    branches = list_branches(session.location, asked.everything)
+    branches = refs.list_branches(session.location, asked.everything)
     current = session.branch or MAIN
     details = _details(session, branches) if asked.verbose else {}
     chosen = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]
     entries: list[dict[str, Any]] = []
     if asked.everything or not asked.remotes:
         main = {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, "follows": None}
-        lifetime = branch_lifetime(session.location, None)
+        lifetime = refs.branch_lifetime(session.location, None)
         entries.append({**main, **lifetime.as_record(), **details.get(MAIN, {})})
     entries += [
         {
@@ -210,9 +189,7 @@ def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
 
 
 def _details(session: Session, branches: list[Branch]) -> dict[str, dict[str, Any]]:
-    from lance_spark.refs.refs import own_files  # imports pyarrow, which a short list does not need
-
-    own = own_files(session.location, [branch.name for branch in branches])
+    own = refs.own_files(session.location, [branch.name for branch in branches])
     details: dict[str, dict[str, Any]] = {
         name: {
             "head": files.versions[-1] if files.versions else None,
@@ -235,11 +212,9 @@ def _short_text(session: Session, entries: list[dict[str, Any]]) -> str:
 
 
 def _verbose_text(session: Session, branches: list[Branch], entries: list[dict[str, Any]]) -> str:
-    from lance_spark.core.show import readable
-
     created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in branches}
     lifetimes = {branch.name: str(branch.lifetime) for branch in branches}
-    lifetimes[MAIN] = str(branch_lifetime(session.location, None))
+    lifetimes[MAIN] = str(refs.branch_lifetime(session.location, None))
     rows: list[tuple[str, ...]] = []
     for entry in entries:
         name, head = entry["name"], entry["head"]
@@ -272,19 +247,16 @@ def _fork(branch: Branch) -> PinnedVersion:
 def _delete(session: Session, asked: BranchArguments, name: str) -> None:
     if name == MAIN:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
-    check_branch_name(name)
+    core_refs.check_branch_name(name)
     table = read_refs(session.location)
     check_delete_branch(table, name)
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
-    from lance_spark.core.show import readable
-    from lance_spark.refs.refs import own_files
-
     branch = table.branches[name]
     follows = read_follows(branch)
     # A fetch creates a following branch again under the same name, so nothing needs to be restored.
     keeps = follows is None and not asked.purge
-    own = own_files(session.location, table.branches)[name]
+    own = refs.own_files(session.location, table.branches)[name]
     written = max(0, len(own.versions) - 1)
     origin = f"made from {_origin(branch)}" if follows is None else f"which follows {_origin(branch)}"
     what = (
@@ -294,7 +266,7 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
     if not asked.dry_run:
         after = f" {FORGOTTEN}" if follows is not None else " Its files stay for a week." if keeps else ""
         confirm(f"{what}, will be deleted.{after}", asked.yes)
-        (set_aside_branch if keeps else delete_branch)(session.location, name)
+        (refs.set_aside_branch if keeps else refs.delete_branch)(session.location, name)
     data = {"action": "delete", "branch": name, "versions": written, "files": own.files, "own_bytes": own.bytes}
     data["restorable"] = keeps
     session.output.show(
@@ -310,19 +282,17 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
 
 def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> None:
     _check_no_remote(session, new)
-    branch = None if old == MAIN else find_branch(session.location, old)
+    branch = None if old == MAIN else refs.find_branch(session.location, old)
     follows = None if branch is None else read_follows(branch)
     if follows is not None:
         raise follower_refused(follows, "its name shows which")
     if asked.dry_run:
-        check_rename(session.location, old, new)
+        refs.check_rename(session.location, old, new)
     else:
-        rename_branch(session.location, old, new)
+        refs.rename_branch(session.location, old, new)
         if session.branch == old and session.has_workspace:
             set_branch(session.workspace.directory, new)
-    session.output.show(
-        {"action": "rename", "branch": old, "to": new, "dry_run": asked.dry_run},
-        f"Branch '{old}' {'would be' if asked.dry_run else 'was'} renamed to '{new}'.",
-    )
+    said = f"Branch '{old}' {'would be' if asked.dry_run else 'was'} renamed to '{new}'."
+    session.did("rename", asked.dry_run, said, branch=old, to=new)
     if session.branch == old and not session.has_workspace:
         session.output.note(f"Its directory was also renamed: cd {session.location.branch_uri(new)}")

@@ -17,19 +17,14 @@ from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import HEAD
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.show import counted, plain_text, readable
 from lance_spark.core.workspace import OpenWorkspace, RemoteEntry, Workspace
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
 from lance_spark.remotes.rules import CloneOptions
+from lance_spark.storage import resolving
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.datasets import locate_typed
-from lance_spark.storage.resolving import (
-    finish_clone,
-    is_free,
-    new_workspace,
-    open_workspace,
-    remove_with_content,
-    resolve_expression,
-)
+from lance_spark.storage.resolving import remove_with_content
 
 if TYPE_CHECKING:
     from lance_spark.remotes.clone import CloneResult
@@ -82,7 +77,7 @@ def command(session: Session, /, source: str, directory: str | None, ref: str | 
     else:
         with _workspace(places, pin, begun):
             result = clone(remote, pin, places.target, session.engine, options)
-        finish_clone(places.workspace, result.branch)
+        resolving.finish_clone(places.workspace, result.branch)
     data = {**result.as_record(), "workspace": places.workspace}
     session.output.show(data, "\n".join(_lines(result, places)))
 
@@ -101,9 +96,9 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
     """The workspace of this clone if the clone is unfinished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
-    begun = open_workspace(places.workspace)
+    begun = resolving.open_workspace(places.workspace)
     if begun is None:
-        if not is_free(places.workspace):
+        if not resolving.is_free(places.workspace):
             raise AlreadyExists(f"{places.workspace} is not empty.", hint=_ELSEWHERE)
         return None
     origin = begun.remote_uri(ORIGIN) if ORIGIN in begun.workspace.remotes else ""
@@ -124,7 +119,7 @@ def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> Pinn
 
     Otherwise the clone would be half one version and half the next.
     """
-    pin = resolve_expression(source, ref, None)
+    pin = resolving.resolve_expression(source, ref, None)
     before = None if begun is None else begun.workspace.cloning
     if before is None:
         return pin
@@ -135,7 +130,7 @@ def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> Pinn
             hint=f"Finish it first with --ref {branch}, or remove the directory.",
         )
     try:
-        return resolve_expression(source, before, None)
+        return resolving.resolve_expression(source, before, None)
     except NotFound:
         return pin  # cleaned up meanwhile
 
@@ -153,7 +148,7 @@ def _workspace(places: ClonePaths, pin: PinnedVersion, begun: OpenWorkspace | No
     remotes = {ORIGIN: RemoteEntry(ORIGIN, places.source.uri)}
     workspace = Workspace(dataset, pin.branch or MAIN, remotes, str(pin))
     undo = partial(_undo, places) if places.is_one_directory else None
-    with new_workspace(places.workspace, workspace, undo):
+    with resolving.new_workspace(places.workspace, workspace, undo):
         yield
 
 
@@ -171,7 +166,6 @@ def _release(places: ClonePaths) -> None:
 
 
 def _lines(result: CloneResult, places: ClonePaths) -> Iterator[str]:
-    from lance_spark.core.show import counted, plain_text, readable
     from lance_spark.remotes.report import note_lines
 
     files = f"{counted(result.files, 'file')}, {readable(result.bytes)}"

@@ -46,17 +46,15 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
     if not dry_run:
         with contextlib.nullcontext() if existed else _workspace(place, location):
             init_dataset(location, plan)
-    session.output.show(
-        {
-            "action": "init",
-            "dataset": location.uri,
-            "columns": list(plan.columns),
-            "workspace": place,
-            "dataset_created": plan.create is not None,
-            "workspace_created": not existed,
-            "dry_run": dry_run,
-        },
+    session.did(
+        "init",
+        dry_run,
         _said(location, place, plan, existed, "would be created" if dry_run else "created"),
+        dataset=location.uri,
+        columns=list(plan.columns),
+        workspace=place,
+        dataset_created=plan.create is not None,
+        workspace_created=not existed,
     )
 
 

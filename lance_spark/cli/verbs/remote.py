@@ -1,30 +1,32 @@
-"""``lance-git remote``: lists and changes the other places that a workspace knows."""
+"""The verbs for other places with the same dataset: ``remote``, ``fetch``, ``pull``, ``push`` and ``relocate``."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.program import VerbGroup, dry_run_option, yes_option
-from lance_spark.cli.session import Session
-from lance_spark.core.workspace import (
-    RemoteEntry,
-    check_known_remote,
-    check_uri,
-    with_remote,
-    with_remote_uri,
-    without_remote,
-)
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.cli.output import confirm, exit_code, painted
+from lance_spark.cli.program import VerbGroup, dry_run_option, options_of, verb, yes_option
+from lance_spark.cli.session import FORGOTTEN, Session, find_remote, known_here
+from lance_spark.core import workspace
+from lance_spark.core.declared import typed_at
+from lance_spark.core.refs import MAIN, branch_or_none
+from lance_spark.core.workspace import RemoteEntry, check_known_remote, check_uri
+from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import change_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from lance_spark.clones.rules import Relocation
+    from lance_spark.remotes.fetch import Remote
     from lance_spark.remotes.report import Fetched
+
 
 _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone at the remote"}
 
@@ -32,7 +34,7 @@ _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone
 @click.group("remote", cls=VerbGroup, invoke_without_command=True)
 @click.option("-v", "--verbose", is_flag=True, help="With URIs.")
 @click.pass_context
-def command(context: click.Context, verbose: bool) -> None:
+def remotes(context: click.Context, verbose: bool) -> None:
     """List, show, add, change or remove remotes.
 
     A remote is another place with the same dataset. Only `show` sends requests to it. Without a workspace, it lists the
@@ -50,17 +52,14 @@ def _listed(session: Session) -> list[tuple[str, str]]:
     """Names and URIs, as in the workspace's file."""
     if session.has_workspace:
         return sorted((remote.name, remote.uri) for remote in session.workspace.workspace.remotes.values())
-    from lance_spark.cli.session import known_here
-
     return sorted(known_here(session).items())
 
 
-@command.command("show")
+@remotes.command("show")
 @click.argument("name")
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show a remote's branches, and what was fetched of them."""
-    from lance_spark.cli.session import find_remote, known_here
     from lance_spark.remotes.fetch import FetchOptions, fetch
 
     check_known_remote(known_here(session), name)
@@ -73,19 +72,19 @@ def show(session: Session, name: str) -> None:
     )
 
 
-@command.command("add")
+@remotes.command("add")
 @click.argument("name")
 @click.argument("uri")
 @dry_run_option
 @click.pass_obj
 def add(session: Session, name: str, uri: str, dry_run: bool) -> None:
     """Add a remote. The first one is usually called origin."""
-    remote = _remote(session, name, uri)
-    _change(session, partial(with_remote, remote=remote), dry_run)
+    remote = _given_remote(session, name, uri)
+    change_workspace(session.workspace.directory, partial(workspace.with_remote, remote=remote), dry_run)
     session.output.show(_data("add", remote, dry_run), f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
 
 
-@command.command("set-url")
+@remotes.command("set-url")
 @click.argument("name")
 @click.argument("uri")
 @dry_run_option
@@ -95,11 +94,11 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
 
     What was fetched is still read from the old place. If that has moved, lance-git relocate repairs it.
     """
-    remote = _remote(session, name, uri)
+    remote = _given_remote(session, name, uri)
     check_known_remote(session.workspace.workspace.remotes, name)
     old = locate_typed(session.workspace.remote_uri(name)).uri
     followers = _followers(session, name)
-    _change(session, partial(with_remote_uri, remote=remote), dry_run)
+    change_workspace(session.workspace.directory, partial(workspace.with_remote_uri, remote=remote), dry_run)
     data = {**_data("set-url", remote, dry_run), "was": old}
     session.output.show(data, f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
     if followers and old != remote.uri:
@@ -109,7 +108,7 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
         )
 
 
-@command.command("remove")
+@remotes.command("remove")
 @click.argument("name")
 @dry_run_option
 @yes_option
@@ -120,8 +119,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     The remote itself does not change, and your own branches still read its files. A following branch stays if one of
     your own branches was created from it.
     """
-    from lance_spark.cli.output import confirm
-    from lance_spark.cli.verbs.branch import FORGOTTEN
+    from lance_spark.refs.refs import delete_branch
 
     check_known_remote(session.workspace.workspace.remotes, name)
     was = RemoteEntry(name, locate_typed(session.workspace.remote_uri(name)).uri)
@@ -130,8 +128,10 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
         what = f"Remote '{name}' ({was.uri}) will be removed, and {_branches(delete)} deleted."
         confirm(f"{what} {FORGOTTEN}", yes)
     if not dry_run:
-        delete, keep = _delete_followers(session, name)
-        _change(session, partial(without_remote, name=name), dry_run)
+        delete, keep = _plan_removal(session, name)  # refs may have changed while the question was open
+        for branch in delete:
+            delete_branch(session.location, branch)
+        change_workspace(session.workspace.directory, partial(workspace.without_remote, name=name), dry_run)
     did = "would be" if dry_run else "was"
     lines = [f"Remote '{name}' {did} removed{f', with {_branches(delete)}' if delete else ''}."]
     lines += [f"  {branch} stays: {why}" for branch, why in keep.items()]
@@ -139,7 +139,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     session.output.show(data, "\n".join(lines))
 
 
-def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
+def _given_remote(session: Session, name: str, uri: str) -> RemoteEntry:
     """The remote, with a path relative to the current directory rather than the workspace."""
     check_uri(uri)
     whole = locate_typed(uri).uri
@@ -148,16 +148,8 @@ def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
     return RemoteEntry(name, whole)
 
 
-def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
-    """Change the workspace's file; a dry run only checks that it could be changed."""
-    change_workspace(session.workspace.directory, change, dry_run)
-
-
 def _followers(session: Session, remote: str) -> list[str]:
     """The branches that follow a remote's, children before parents, so that they can be deleted in order."""
-    from lance_spark.storage.commits import following
-    from lance_spark.storage.refs import read_refs
-
     table = read_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.remote == remote]
     depth = {}
@@ -170,10 +162,7 @@ def _followers(session: Session, remote: str) -> list[str]:
 
 def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
     """The branches to delete, and those that stay, with reasons."""
-    from dataclasses import replace
-
     from lance_spark.refs.rules import check_delete_branch
-    from lance_spark.storage.refs import read_refs
 
     table = read_refs(session.location)
     delete, keep = [], {}
@@ -186,15 +175,6 @@ def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, s
         delete.append(name)
         left = {other: branch for other, branch in table.branches.items() if other != name}
         table = replace(table, branches=left)
-    return delete, keep
-
-
-def _delete_followers(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
-    from lance_spark.refs.refs import delete_branch
-
-    delete, keep = _plan_removal(session, remote)
-    for name in delete:
-        delete_branch(session.location, name)
     return delete, keep
 
 
@@ -229,3 +209,121 @@ def _is(dry_run: bool) -> str:
 
 def _data(action: str, remote: RemoteEntry, dry_run: bool) -> dict[str, Any]:
     return {"action": action, "remote": remote.name, "uri": remote.uri, "dry_run": dry_run}
+
+
+@verb("fetch")
+@click.argument("remote", required=False)
+@click.argument("branches", metavar="[BRANCH]...", nargs=-1)
+@dry_run_option
+@click.pass_obj
+def fetch(session: Session, remote: str | None, branches: tuple[str, ...], dry_run: bool) -> None:
+    """Update the branches that follow a remote.
+
+    REMOTE/BRANCH follows the branch BRANCH of REMOTE. Only metadata is copied; files stay where they are. None of your
+    own branches change. REMOTE is by default origin, or the only one. Without BRANCH, fetches all its branches.
+    """
+    from lance_spark.remotes.fetch import FetchOptions, fetch
+
+    chosen = [branch_or_none(branch) for branch in branches] or None
+    options = FetchOptions(chosen, dry_run=dry_run)
+    result = fetch(session.location, find_remote(session, remote), session.engine, options)
+    session.output.show(result.as_record(), painted(session.output, result.lines()))
+
+
+@verb("pull")
+@click.argument("remote", required=False)
+@click.argument("branch", required=False)
+@options_of(MergeOptions, "ff_only", "message", "dry_run")
+@click.pass_obj
+def pull(session: Session, /, remote: str | None, branch: str | None, **given: Any) -> int:
+    """Fetch a remote's branch and merge it into the current one.
+
+    REMOTE is by default origin, or the only one; BRANCH is by default the one with the current branch's name. Files
+    stay where they are. With --dry-run it fetches, and only shows what the merge would do.
+    """
+    from lance_spark.remotes.pull import pull
+
+    into, source = session.own_branch, find_remote(session, remote)
+    theirs = into if branch is None else branch_or_none(branch)
+    options = typed_at("shell", MergeOptions, given)
+    try:
+        result = pull(session.location, source, theirs, into, session.engine, options)
+    except NotFound:
+        if branch is None and into is not None:
+            _check_counterpart(source, into)
+        raise
+    session.output.show(result.as_record(), painted(session.output, result.lines()))
+    return exit_code(result.merged)
+
+
+def _check_counterpart(remote: Remote, branch: str) -> None:
+    """Raise NotFound with a hint if the remote has other branches but none of this name."""
+    if branch not in read_refs(remote.location).branches:
+        raise NotFound(
+            f"{remote.name} has no branch '{branch}'.",
+            hint=f"Name one, as in lance-git pull {remote.name} main; lance-git push creates '{branch}' there.",
+        )
+
+
+@verb("push")
+@click.argument("remote", required=False)
+@click.argument("branch", required=False)
+@click.option("-m", "message", help="Message of the new version; by default that of the branch's newest.")
+@dry_run_option
+@click.pass_obj
+def push(session: Session, remote: str | None, branch: str | None, message: str | None, dry_run: bool) -> int:
+    """Send a branch to a remote.
+
+    REMOTE is by default origin, or the only one; BRANCH is by default the current one. The branch's versions become one
+    version there, and files that the remote lacks are copied. Refused if the remote has versions that the branch lacks:
+    pull first. A missing branch or dataset is created at the remote. With --dry-run it fetches, and only shows what
+    would be pushed.
+    """
+    from lance_spark.remotes.push import PushOptions, push
+
+    pushed = session.branch if branch is None else branch_or_none(branch)
+    check_own(session.location, pushed)
+    result = push(session.location, find_remote(session, remote), pushed, session.engine, PushOptions(message, dry_run))
+    session.output.show(result.as_record(), painted(session.output, result.lines()))
+    return 0 if result.replayed is None else exit_code(result.replayed)
+
+
+_NOT_FOUND, _NO_ANSWER = 10, 20
+
+
+@verb("relocate")
+@click.option("--from", "old", metavar="URI", help="The former place of the files; found by default.")
+@click.option("--to", "new", metavar="URI", help="Their current place, if not in this dataset.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def relocate(session: Session, old: str | None, new: str | None, dry_run: bool, yes: bool) -> int:
+    """Repair branches after a move or a copy.
+
+    A branch names the files of its parent by their absolute place. After a move of the dataset, the branch breaks;
+    after a copy, it reads from the original. This verb checks the base paths of main and every branch. If every file of
+    a base path is here, it makes a version that reads the files from here. A clone whose source was moved needs
+    --from OLD --to NEW.
+    """
+    from lance_spark.clones.relocate import relocate
+
+    relocation = relocate(session.location, old, new, dry_run=True)
+    if relocation.branches and not dry_run:
+        names = ", ".join(branch.branch or MAIN for branch in relocation.branches)
+        details = painted(session.output, relocation.base_lines())
+        confirm(f"{names}: the files will be read from {_targets(relocation)}.", yes, details)
+    if not dry_run:
+        relocation = relocate(session.location, old, new)
+    session.output.show(relocation.as_record(), painted(session.output, relocation.lines()))
+    return _exit_code(relocation)
+
+
+def _targets(relocation: Relocation) -> str:
+    return ", ".join(sorted({base.target.uri for base in relocation.repaired if base.target is not None}))
+
+
+def _exit_code(relocation: Relocation) -> int:
+    states = {base.state for base in relocation.problems}
+    if not states:
+        return 0
+    return _NO_ANSWER if "unreachable" in states else _NOT_FOUND

@@ -9,29 +9,12 @@ import click
 
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import Session, check_settings_fit, settings_of, tag_options, told
-from lance_spark.core.refs import (
-    MAIN,
-    TAG_SETTINGS,
-    PinnedVersion,
-    RefSpec,
-    Tag,
-    check_new_tag_name,
-    check_tag_name,
-    is_own_tag,
-)
+from lance_spark.cli.session import Session, check_settings_fit, settings_of, told
+from lance_spark.core import refs as core_refs
+from lance_spark.core.refs import MAIN, TAG_SETTINGS, PinnedVersion, RefSpec, Tag, is_own_tag
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption
+from lance_spark.refs import refs
 from lance_spark.refs.reflog import find_former, restore_tag
-from lance_spark.refs.refs import (
-    alter_tag,
-    check_settings,
-    check_tag_to_delete,
-    create_tag,
-    delete_tag,
-    find_tag,
-    list_tags,
-    move_tag,
-)
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.resolving import resolve_expression
 
@@ -73,7 +56,12 @@ class TagArguments:
 @click.option("-f", "--force", is_flag=True, help="Move an existing tag; with -d, delete even one in use.")
 @click.option("--old", metavar="REF", help="With -f: the tag's current version. Then no confirmation is needed.")
 @click.option("--restore", metavar="NAME", help="Undo the last -f or -d of a tag.")
-@tag_options
+@click.option("--alter", metavar="NAME", help="Change a tag's settings with the next three options.")
+@click.option(
+    "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last move, such as 30d."
+)
+@click.option("--owner", metavar="TEXT", help="The person to ask about it.")
+@click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable).")
 @click.option("-a", "--all", "show_all", is_flag=True, help="Also list those of clones, merges, streams, frozen sets.")
 @dry_run_option
 @yes_option
@@ -99,11 +87,11 @@ def command(session: Session, /, **given: Any) -> None:
 
 
 def _list(session: Session, show_all: bool) -> None:
-    tags = list_tags(session.location, show_all)
+    tags = refs.list_tags(session.location, show_all)
     entries = [
         {
             "name": tag.name,
-            **version_json(_target(tag)),
+            **version_json(tag.target),
             "created_at": stamp(tag.created_at),
             **{key: value for key, value in tag.lifetime.as_record().items() if key in TAG_SETTINGS},
         }
@@ -116,47 +104,41 @@ def _list(session: Session, show_all: bool) -> None:
 
 
 def _row(tag: Tag) -> tuple[str, ...]:
-    return tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "", str(tag.lifetime)
+    return tag.name, str(tag.target), age(tag.created_at) if tag.created_at else "", str(tag.lifetime)
 
 
 def _restore(session: Session, asked: TagArguments, name: str) -> None:
-    check_tag_name(name)
+    core_refs.check_tag_name(name)
     pin = find_former(session.location, name) if asked.dry_run else restore_tag(session.location, name)
-    session.output.show(
-        {"action": "restore", "tag": name, "at": version_json(pin), "dry_run": asked.dry_run},
-        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put back on {pin}.",
-    )
+    said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put back on {pin}."
+    session.did("restore", asked.dry_run, said, tag=name, at=version_json(pin))
 
 
 def _alter(session: Session, asked: TagArguments, name: str) -> None:
-    check_tag_name(name)
+    core_refs.check_tag_name(name)
     with unchanged():
-        after = alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
+        after = refs.alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
     told_of = {key: value for key, value in after.as_record().items() if key in TAG_SETTINGS}
-    session.output.show(
-        {"action": "alter", "tag": name, **told_of, "dry_run": asked.dry_run},
-        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} altered{told(after)}.",
-    )
+    said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} altered{told(after)}."
+    session.did("alter", asked.dry_run, said, tag=name, **told_of)
 
 
 def _put(session: Session, asked: TagArguments, name: str) -> None:
-    check_new_tag_name(name)
-    check_settings(asked.settings, tag=True)
+    core_refs.check_new_tag_name(name)
+    refs.check_settings(asked.settings, tag=True)
     pin = session.resolve(asked.ref)
-    before = find_tag(session.location, name)
+    before = refs.find_tag(session.location, name)
     if before is not None:
-        _move(session, asked, _target(before), pin)
+        _move(session, asked, before.target, pin)
         return
     if asked.old is not None:
         raise Conflict(f"Tag '{name}' does not exist, so it is not at {asked.old}.", hint="Leave --old out.")
     if not asked.dry_run:
-        create_tag(session.location, name, _spec(pin))
+        refs.create_tag(session.location, name, _spec(pin))
         if asked.settings:
-            alter_tag(session.location, name, asked.settings)
-    session.output.show(
-        {"action": "create", "tag": name, "at": version_json(pin), "was": None, "dry_run": asked.dry_run},
-        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put on {pin}.",
-    )
+            refs.alter_tag(session.location, name, asked.settings)
+    said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put on {pin}."
+    session.did("create", asked.dry_run, said, tag=name, at=version_json(pin), was=None)
 
 
 def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: PinnedVersion) -> None:
@@ -169,42 +151,34 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
             raise Conflict(f"Tag '{name}' is at {was}, not at {asked.old}; it was not moved.", hint="Check the tag.")
     if not asked.dry_run:
         confirm(f"Tag '{name}' will be moved from {was} to {pin}.", asked.yes or asked.old is not None)
-        move_tag(session.location, name, _spec(pin))
+        refs.move_tag(session.location, name, _spec(pin))
         if asked.settings:
-            alter_tag(session.location, name, asked.settings)
-    session.output.show(
-        {
-            "action": "move",
-            "tag": name,
-            "at": version_json(pin),
-            "was": version_json(was),
-            "dry_run": asked.dry_run,
-        },
+            refs.alter_tag(session.location, name, asked.settings)
+    session.did(
+        "move",
+        asked.dry_run,
         f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}."
         if was.reference != pin.reference
         else f"Tag '{name}' is already at {pin}.",
+        tag=name,
+        at=version_json(pin),
+        was=version_json(was),
     )
     if not asked.dry_run and was.reference != pin.reference:
         session.output.note(f"lance-git tag --restore {name} puts it back.")
 
 
 def _delete(session: Session, asked: TagArguments, name: str) -> None:
-    check_tag_name(name)
-    table = check_tag_to_delete(session.location, name, asked.force)
-    was = _target(table.tags[name])
+    core_refs.check_tag_name(name)
+    table = refs.check_tag_to_delete(session.location, name, asked.force)
+    was = table.tags[name].target
     if not asked.dry_run:
         confirm(f"Tag '{name}' at {was} will be deleted; cleanups may remove that version after a week.", asked.yes)
-        delete_tag(session.location, name, asked.force)
-    session.output.show(
-        {"action": "delete", "tag": name, "was": version_json(was), "dry_run": asked.dry_run},
-        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} deleted; it was at {was}.",
-    )
+        refs.delete_tag(session.location, name, asked.force)
+    said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} deleted; it was at {was}."
+    session.did("delete", asked.dry_run, said, tag=name, was=version_json(was))
     if not asked.dry_run and not is_own_tag(name):
         session.output.note(f"lance-git tag --restore {name} brings it back.")
-
-
-def _target(tag: Tag) -> PinnedVersion:
-    return tag.target
 
 
 def _spec(pin: PinnedVersion) -> RefSpec:

@@ -1,7 +1,8 @@
-"""``lance-catalog doctor``: finds problems of a catalog, and mends those whose mending can be undone."""
+"""The verbs that check a catalog: ``doctor`` and ``fsck``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ import click
 
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.output import PARTLY_DONE, Output, confirm
-from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
+from lance_spark.fsck.option_rules import FsckOptions
 
 if TYPE_CHECKING:
     from lance_spark.catalog.doctor_rules import Finding
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 @click.pass_obj
-def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> int:
+def doctor(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> int:
     """Find problems of the catalog, and mend them.
 
     Finds rows without files, directories and ids that are used twice, missing namespaces and indexes, marks that hide
@@ -42,9 +44,8 @@ def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> in
     curable = [finding for finding in wrong if finding.mendable]
     mended: Sequence[Finding] = ()
     if mend and curable and not dry_run:
-        if not yes:
-            click.echo(_table(session.output, curable), err=True)
-        confirm(f"{counted(len(curable), 'finding')} of {catalog.uri} will be mended.", yes)
+        what = f"{counted(len(curable), 'finding')} of {catalog.uri} will be mended."
+        confirm(what, yes, _table(session.output, curable))
         mended = mend_findings(catalog, curable)
     would = curable if mend and dry_run else ()
     session.show(
@@ -98,3 +99,20 @@ def _lines(
         yield f"{counted(len(wrong), 'finding')}; {session.typed} doctor --mend mends those that can be mended."
     else:
         yield f"{counted(len(wrong), 'finding')}; none can be mended without loss."
+
+
+@verb("fsck")
+@options_of(FsckOptions, "deep")
+@click.pass_obj
+def fsck(session: CatalogSession, deep: bool) -> int:
+    """Check every table, and the catalog itself.
+
+    Checks all tables like lance-git fsck checks one, and the catalog like doctor. Changes nothing. Exit code 22 means
+    that a table is damaged, 20 that something could not be reached, 6 that only the catalog has problems. On a cluster:
+    jobs/fsck.py --catalog ROOT.
+    """
+    from lance_spark.fsck.lake import fsck_catalog
+
+    report = fsck_catalog(session.catalog, FsckOptions(deep), session.engine, datetime.now(timezone.utc))
+    session.show(json.loads(report.to_json()), str(report))
+    return report.exit_code
