@@ -129,7 +129,7 @@ STORIES = {
 }
 
 
-EVERY = 1 if NIGHT else 9
+EVERY = 1 if NIGHT else 17
 """Of so many steps one is tried."""
 
 
