@@ -1,8 +1,8 @@
 """Cleanup: removes old versions of a Lance dataset, and files that nothing needs, on main and all branches.
 
-    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d              # what would be deleted, and
-    why spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute    # delete it
-    spark-submit jobs/cleanup.py --catalog s3://lake --older-than 14d --execute          # every table of a catalog
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d            # what would be deleted, and why
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute  # delete it
+    spark-submit jobs/cleanup.py --catalog s3://lake --older-than 14d --execute        # every table of a catalog
 
 Kept: the newest version of main and of every branch, every tagged version, the version that each branch was created
 from, everything that the policy keeps, and what clones need. Files that no version names are deleted at an age of 7

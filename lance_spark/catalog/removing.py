@@ -41,7 +41,7 @@ from lance_spark.catalog.entry_rules import (
 )
 from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
 from lance_spark.catalog.manifest_pylance import newest, read_rows
-from lance_spark.catalog.marks import Hidden, hide, shown_again_on_failure
+from lance_spark.catalog.marks import Hidden, hide, is_named, shown_again_on_failure
 from lance_spark.catalog.rules import (
     NAMESPACE,
     TABLE,
@@ -222,7 +222,9 @@ def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: 
         raise _too_late(doing)
     elif not hidden.mine:
         raise _too_late(doing)
-    if not erase_table(catalog, directory) and table.entry is None:
+    # If a process whose creation failed removed the mark meanwhile, the directory may belong to a new table by now.
+    taken = catalog.reads_manifest and is_named(catalog, directory)
+    if (taken or not erase_table(catalog, directory)) and table.entry is None:
         raise _too_late(doing)
     return Removed(table.identifier, directory, table.properties, data_kept=False)
 

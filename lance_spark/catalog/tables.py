@@ -128,13 +128,14 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
     """Raise Conflict, without leaving a row, if the directory was dropped as a table of V1 before the row existed."""
     if _is_held(declaration) and directories.content_of(declaration.location, DEREGISTERED) is None:
         return
-    removed = True
     try:
         manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
     except errors.NotFound:
-        removed = False
-    # Any other holder of the marker lost to this row, which is gone now.
-    _take_back(catalog, declaration, any_holder=removed)
+        # The process that removed the row also deletes the directory. Without its mark, a third process could create
+        # a table there in between, which would be deleted instead.
+        pass
+    else:
+        _take_back(catalog, declaration, any_holder=True)  # any other holder of the marker lost to this row
     raise refusal(errors.Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
 
 

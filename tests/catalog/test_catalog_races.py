@@ -1,6 +1,8 @@
 """Eight processes at once on one catalog: exactly one winner, the winner's data, no duplicates, nothing left behind."""
 
 import os
+import shutil
+from dataclasses import replace
 
 import lance
 import pytest
@@ -10,7 +12,14 @@ from support.catalog_work import assert_sound, attempt, create, value_of, wander
 from support.catalogs import PYLANCE, namespaces, raw, tables
 from support.processes import Job, Team
 
+from lance_spark.catalog import manifest_pylance, removing
+from lance_spark.catalog import tables as tables_of_catalog
+from lance_spark.catalog.entry_rules import RemoveTable
 from lance_spark.catalog.lookup import create_namespace, describe_table, open_catalog, table_exists
+from lance_spark.catalog.marks import hide
+from lance_spark.catalog.removing import drop_table
+from lance_spark.catalog.tables import declare_table
+from lance_spark.errors import AlreadyExists, Conflict, NotFound
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +174,49 @@ def test_beside_pylances_own_namespace_nothing_is_lost(team, tmp_path):
     assert namespaces(catalog) == ["first", *sorted(expected)]
     assert tables(catalog, recursive=True) == [f"{name}.t" for name in sorted(expected)]
     assert lance.dataset(catalog.manifest.uri).count_rows() == 2 * len(expected) + 1
+
+
+def test_a_creation_that_loses_leaves_the_mark_of_the_process_that_drops_it(tmp_path, monkeypatch):
+    """Without the mark, a third process creates the table again, and the drop deletes that one's files."""
+    catalog = open_catalog(str(tmp_path), mode="compatibility")
+    check, seen = tables_of_catalog._check_still_mine, []
+
+    def dropped_in_between(catalog, declaration, change):
+        hidden = hide(catalog, declaration.path, "drop")
+        manifest_pylance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path))
+        seen.append(hidden)
+        check(catalog, declaration, change)
+
+    monkeypatch.setattr(tables_of_catalog, "_check_still_mine", dropped_in_between)
+    with pytest.raises(Conflict, match="another process dropped it"):
+        declare_table(catalog, "a")
+    seen[0].check("drop table 'a'")
+    with pytest.raises(AlreadyExists, match="is being dropped"):
+        declare_table(catalog, "a")
+
+
+@pytest.mark.parametrize(
+    ("mode", "module", "step"), [("compatibility", manifest_pylance, "apply"), ("v1", removing, "look_again")]
+)
+def test_a_drop_never_deletes_a_table_that_was_created_after_it_removed_the_row(
+    tmp_path, monkeypatch, mode, module, step
+):
+    catalog = open_catalog(str(tmp_path), mode="compatibility")
+    create_namespace(catalog, "ns")
+    first = declare_table(replace(catalog, mode=mode), "a")
+    real = getattr(module, step)
+
+    def created_in_between(*given):
+        done = real(*given)
+        monkeypatch.undo()
+        shutil.rmtree(first.location.uri)  # as a process does whose creation failed
+        create(catalog, "a", 7)
+        return done
+
+    monkeypatch.setattr(module, step, created_in_between)
+    if mode == "v1":
+        with pytest.raises(NotFound, match="another process dropped"):
+            drop_table(catalog, "a")
+    else:
+        drop_table(catalog, "a")
+    assert assert_sound(catalog) == {"a": 7}
