@@ -54,7 +54,14 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        try:
+            return getattr(import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as missing:
+            if str(missing.name).partition(".")[0] not in ("pyspark", "py4j"):
+                raise
+            from lance_spark.errors import NotInstalled
+
+            raise NotInstalled.spark(missing.name) from missing
     if name == "errors":
         return import_module("lance_spark.errors")
     raise AttributeError(f"module 'lance_spark' has no attribute '{name}'")

@@ -5,6 +5,7 @@
     │   └── InvalidName        2   a branch or tag name breaks a rule of the specification
     ├── Refused                3   legal, but it would lose data or strand files
     │   └── NotCommittable     3   a change that cannot be one commit; smaller steps might work
+    ├── NotInstalled           4   an optional package is missing, such as PySpark (also ModuleNotFoundError)
     ├── SchemaMismatch         5   columns or types do not fit (also ValueError)
     ├── NotFound              10   the store answered: the object does not exist (also LookupError)
     ├── AlreadyExists         11   the name is taken
@@ -65,6 +66,18 @@ class NotCommittable(Refused):
     pylance has no operation for it, or the versions that define the change are gone. A caller with a fallback, such as
     one version at a time, catches this error only; other refusals propagate.
     """
+
+
+class NotInstalled(LanceSparkError, ModuleNotFoundError):
+    """An optional package is not installed: PySpark, or torch. Nothing was changed."""
+
+    exit_code = 4
+
+    @staticmethod
+    def spark(module: str | None, otherwise: str = "") -> NotInstalled:
+        """The error of what needs Spark, if this module of it was not found; ``otherwise`` ends the hint."""
+        hint = "pip install 'lance-spark[spark]'; on a cluster with its own Spark, run it with spark-submit."
+        return NotInstalled(f"This needs Spark, and Python finds no module '{module}'.", hint + otherwise)
 
 
 class SchemaMismatch(LanceSparkError, ValueError):

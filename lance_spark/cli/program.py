@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,25 +21,6 @@ from lance_spark.hints import said
 
 if TYPE_CHECKING:
     from lance_spark.engine.local import Engine
-
-# --- Keeping pandas out of a command's process
-# pylance needs pyarrow's datasets, which make pyarrow import pandas if it is installed. That takes most of a second,
-# for a module that no verb uses.
-
-
-class _NoPandas(MetaPathFinder):
-    """Pretends that pandas is not installed; pyarrow and pylance do not need it."""
-
-    def find_spec(self, fullname: str, *_: Any) -> None:
-        """None for all other modules, which other finders handle. Raises ModuleNotFoundError for pandas."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError("This command does not use pandas.", name=fullname)
-
-
-def without_pandas() -> None:
-    """Keep this process from importing pandas, unless it is already loaded."""
-    sys.meta_path.insert(0, _NoPandas())
-
 
 # --- The common base of all verbs
 
@@ -212,8 +192,6 @@ def wanted_output(context: click.Context, no_color: bool) -> Output:
 
 def run(program: click.Command, name: str, argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    if argv is None:
-        without_pandas()  # the process is ours
     arguments = list(sys.argv[1:] if argv is None else argv)
     BAR.hushed = "--json" in arguments
     output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))

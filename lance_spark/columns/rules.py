@@ -32,6 +32,23 @@ _DEARER = 2
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The arguments of ``add_columns`` and ``update_columns`` that define the values."""
+
+    values: Any
+    """A dict of SQL, a function or its class, or a DataFrame."""
+    on: str | Sequence[str] | None = None
+    schema: Any = None
+    """DDL, a StructType or an Arrow schema; for an update also a list of columns."""
+    columns: str | Sequence[str] | None = None
+    vector: Mapping[str, int] | None = None
+    existing: bool = False
+    """Whether the columns already exist."""
+    where: str | None = None
+    """Which rows get values, in SQL; the others keep theirs. None for all."""
+
+
+@dataclass(frozen=True)
 class UpdateSize:
     """The work to do, in rows and bytes."""
 

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,6 +20,7 @@ from lance_spark.columns import pylance
 from lance_spark.columns.pylance import ColumnFunction, FillJob, FunctionItem
 from lance_spark.columns.rules import (
     FILLED,
+    Asked,
     BackfillOptions,
     ComputedColumns,
     FilledFile,
@@ -279,23 +279,6 @@ def quoted(name: str, side: str | None = None) -> Column:
 # --- From the arguments of ``add_columns`` and ``update_columns`` to a computation; only checks run
 
 _FORMS = "Give a dict of SQL by column, a function with schema=..., or a DataFrame with on=..."
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The arguments that define the values."""
-
-    values: Any
-    """A dict of SQL, a function or its class, or a DataFrame."""
-    on: str | Sequence[str] | None = None
-    schema: Any = None
-    """DDL, a StructType or an Arrow schema; for an update also a list of columns."""
-    columns: str | Sequence[str] | None = None
-    vector: Mapping[str, int] | None = None
-    existing: bool = False
-    """Whether the columns already exist."""
-    where: str | None = None
-    """Which rows get values, in SQL; the others keep theirs. None for all."""
 
 
 def values_of(

@@ -12,29 +12,38 @@ from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
-from pyspark.sql.types import StructType
 
 from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
 from lance_spark.core.show import Tell, WorkProgress, to_tell, untold
+from lance_spark.engine.lazy_spark import F, check_pyspark, pyspark_module
 from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import own_error, plainly
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.storage.resolving import dataset_at
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 """Spark's levels, from all messages to none."""
+_LOCALLY = " With --local, threads of this process do the work instead."
 
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
-    """The given session, or the active one if any. Starts none."""
-    return SparkSession.getActiveSession() if given is None else given
+    """The given session, or the active one if any. Starts none.
+
+    Does not import PySpark: it may be missing, and a process that has not imported it has no session.
+    """
+    if given is not None or "pyspark.sql" not in sys.modules:
+        return given
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def is_connect(session: SparkSession) -> bool:
@@ -62,9 +71,10 @@ def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[st
 
 
 def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
-    """The given session, or the active one. Raises Refused, with the hint, if there is none."""
+    """The given session, or the active one. Raises Refused, with the hint, if there is none; NotInstalled."""
     session = session_or_none(given)
     if session is None:
+        check_pyspark()
         raise Refused("There is no Spark session in this process.", hint=hint)
     return session
 
@@ -89,19 +99,18 @@ class JobSession:
         self.stop()
 
     def __call__(self) -> SparkSession:
-        """The active session, or the one that spark-submit prepared, or a local one.
+        """The active session, or the one that spark-submit prepared, or a local one. Raises NotInstalled.
 
         Without PYSPARK_PYTHON, Spark runs its Python workers with the first ``python3`` on the PATH. The first query
         then ends with "No module named 'lance'" although the driver has it.
         """
         session = self._started or session_or_none(None)
         if session is None:
+            builder = pyspark_module("pyspark.sql", _LOCALLY).SparkSession.builder
             self._say("start Spark")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-            from pyspark.sql import SparkSession
-
-            builder = SparkSession.builder.appName(self._name).config("spark.log.level", self._log_level)
+            builder = builder.appName(self._name).config("spark.log.level", self._log_level)
             self._started = session = builder.getOrCreate()
         return session
 
@@ -250,6 +259,8 @@ class SparkRunner:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """The DataFrame, cached if the platform has a cache; otherwise it is recomputed, with the same rows."""
+        from pyspark.errors import PySparkException
+
         try:
             kept = frame.persist()
         except PySparkException:
@@ -270,6 +281,8 @@ class SparkRunner:
     @contextmanager
     def _described(self, stage: str) -> Iterator[None]:
         """Name the jobs inside in Spark's UI, and restore this package's errors from Spark's."""
+        from pyspark.errors import PySparkException
+
         # Spark rejects a comma, such as that of a large number.
         tag = f"lance {self._operation}: {stage}".replace(",", "")
         self._spark.addTag(tag)
@@ -305,7 +318,7 @@ def engine_of(spark: SparkSession | None, where: Where = "auto", progress: Progr
     """The engine of a handle. Without a session, given or active, "auto" uses threads for all work.
 
     ``progress`` receives the progress. Raises InvalidOption for an invalid ``where``, and for a ``progress`` that is
-    not callable. "spark" without a session raises Refused once there is work.
+    not callable. "spark" without a session raises Refused once there is work, or NotInstalled.
     """
     return engine_for(where, lambda: session_or_none(spark), tell=to_tell(progress))
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql import types as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from lance_spark.engine.lazy_spark import st
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.schema import BLOB_KEY
 
 LIST_SIZE_KEY = "arrow.fixed-size-list.size"
 """Column metadata that holds a vector's length, under the JVM connector's key."""
 _MAX_DECIMAL = 38
-_TIME_TYPE = getattr(st, "TimeType", None)
+_TIME_TYPE = "TimeType"
+"""Of newer versions of Spark."""
 
 
 def to_spark(schema: pa.Schema, blobs: frozenset[str] = frozenset()) -> st.StructType:
@@ -31,6 +31,8 @@ def to_spark(schema: pa.Schema, blobs: frozenset[str] = frozenset()) -> st.Struc
 
 def wire_schema(schema: st.StructType) -> pa.Schema:
     """The exact Arrow schema that Spark expects of every batch of a read."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     # Spark 4.0 always assumes UTC and has no such parameter.
     named: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **named)
@@ -57,17 +59,18 @@ def _spark_field(field: pa.Field, path: str, is_blob: bool = False) -> st.Struct
 def _spark_type(kind: pa.DataType, path: str) -> st.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return _spark_type(kind.storage_type, path)
-    for spark, kinds in _SIMPLE.items():
+    for name, kinds in _SIMPLE.items():
         if any(applies(kind) for applies in kinds):
-            return spark()
+            simple: st.DataType = getattr(st, name)()
+            return simple
     if pt.is_uint64(kind):
         return st.DecimalType(20, 0)
     if pt.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MAX_DECIMAL:
         return st.DecimalType(kind.precision, kind.scale)
     if pt.is_timestamp(kind):
         return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
-    if pt.is_time(kind) and _TIME_TYPE is not None:
-        time: st.DataType = _TIME_TYPE(6)
+    if pt.is_time(kind) and hasattr(st, _TIME_TYPE):
+        time: st.DataType = getattr(st, _TIME_TYPE)(6)
         return time
     return _nested_type(kind, path)
 
@@ -91,22 +94,22 @@ def _nested_type(kind: pa.DataType, path: str) -> st.DataType:
     )
 
 
-_SIMPLE: Mapping[type[st.DataType], tuple[Callable[[pa.DataType], bool], ...]] = {
-    st.BooleanType: (pt.is_boolean,),
-    st.ByteType: (pt.is_int8,),
-    st.ShortType: (pt.is_int16, pt.is_uint8),
-    st.IntegerType: (pt.is_int32, pt.is_uint16),
-    st.LongType: (pt.is_int64, pt.is_uint32),
-    st.FloatType: (pt.is_float32, pt.is_float16),
-    st.DoubleType: (pt.is_float64,),
-    st.StringType: (pt.is_string, pt.is_large_string, pt.is_string_view),
-    st.BinaryType: (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view),
-    st.DateType: (pt.is_date,),
-    st.DayTimeIntervalType: (pt.is_duration,),
-    st.NullType: (pt.is_null,),
+_SIMPLE: Mapping[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "BooleanType": (pt.is_boolean,),
+    "ByteType": (pt.is_int8,),
+    "ShortType": (pt.is_int16, pt.is_uint8),
+    "IntegerType": (pt.is_int32, pt.is_uint16),
+    "LongType": (pt.is_int64, pt.is_uint32),
+    "FloatType": (pt.is_float32, pt.is_float16),
+    "DoubleType": (pt.is_float64,),
+    "StringType": (pt.is_string, pt.is_large_string, pt.is_string_view),
+    "BinaryType": (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view),
+    "DateType": (pt.is_date,),
+    "DayTimeIntervalType": (pt.is_duration,),
+    "NullType": (pt.is_null,),
 }
 """Spark's types without parameters, and the types of Arrow that are read as them."""
-_WRITABLE = frozenset({*_SIMPLE, st.DecimalType, st.TimestampType, st.TimestampNTZType})
+_WRITABLE = frozenset({*_SIMPLE, "DecimalType", "TimestampType", "TimestampNTZType", _TIME_TYPE})
 
 
 def _arrow_field(field: st.StructField, path: str) -> pa.Field:
@@ -137,7 +140,7 @@ def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
     if isinstance(kind, st.MapType):
         value = _inner_field("value", kind.valueType, kind.valueContainsNull, path)
         return pa.map_(pa.field("key", _arrow_type(kind.keyType, path), nullable=False), value)
-    if type(kind) in _WRITABLE or (_TIME_TYPE is not None and isinstance(kind, _TIME_TYPE)):
+    if type(kind).__name__ in _WRITABLE:
         return wire_schema(st.StructType([st.StructField("c", kind)])).field(0).type
     raise SchemaMismatch(
         f"Column '{path}' is {kind.simpleString()}, which Lance cannot hold.",

@@ -2,3 +2,7 @@
 
 All of it is optional: if a Spark class is missing, or on Spark Connect, the plain data source gives the same answers.
 """
+
+from lance_spark.engine.lazy_spark import check_pyspark
+
+check_pyspark()  # its files import PySpark, and would raise a bare ModuleNotFoundError

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from lance_spark.columns.columns import update_filled_columns
 from lance_spark.columns.rules import (
+    Asked,
     BackfillOptions,
     ComputedColumns,
     UpdateSize,
@@ -28,7 +29,7 @@ from lance_spark.columns.rules import (
     columns_may_be_cheaper,
     quoted_name,
 )
-from lance_spark.columns.spark import Asked, quoted, values_of
+from lance_spark.columns.spark import quoted, values_of
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal, get_args
-
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lance_spark.catalog import lookup, migrate, removing, tables
 from lance_spark.catalog.lookup import describe_table, list_tables, open_catalog, open_table, table_exists
@@ -31,7 +28,6 @@ from lance_spark.catalog.rules import (
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
-from lance_spark.datasource.datasource import register
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import Where, check_places, engine_of, needed_session, session_or_none
@@ -41,6 +37,9 @@ from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.maintenance.spark import Policy, maintain_tables_of
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.table import LanceTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
@@ -169,6 +168,8 @@ class LanceCatalog(Shown):
         create it at once, one succeeds. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
         namespace.
         """
+        from lance_spark.datasource.datasource import register
+
         catalog, table = self.catalog, identify_table(name)
         if mode not in get_args(SaveMode):
             raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
@@ -180,6 +181,8 @@ class LanceCatalog(Shown):
         settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
         register(frame.sparkSession, OWN_NAME)
         writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
+        from pyspark.errors import PySparkException
+
         try:
             writer.options(**settings).save(str(table))
         except PySparkException as problem:

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from lance_spark.columns import columns as backfill
 from lance_spark.columns.columns import AlterResult, alter_columns
-from lance_spark.columns.rules import BackfillOptions, parse_backfill_options
-from lance_spark.columns.spark import Asked, values_of
+from lance_spark.columns.rules import Asked, BackfillOptions, parse_backfill_options
 from lance_spark.core.options import names_of, path_segments
 from lance_spark.engine.session_spark import engine_of, needed_session
 from lance_spark.errors import InvalidOption
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from lance_spark.columns.rules import BackfillResult, ComputedColumns
 
-_SESSION = "Give one: LanceTable.forpath_segments(spark, uri). Without Spark, pylance computes columns in one process."
+_SESSION = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance computes columns in one process."
 
 
 class ColumnVerbs(Handle):
@@ -123,6 +122,8 @@ class ColumnVerbs(Handle):
     def _values(self, branch: str | None, asked: Asked, options: BackfillOptions) -> ComputedColumns:
         check_writable(self.location, branch)
         spark = needed_session(self.spark, _SESSION)
+        from lance_spark.columns.spark import values_of  # after the check: this file needs PySpark
+
         pin = pin_latest(self.location, branch)
         values = values_of(spark, self.location, pin, asked, options)
         if not asked.existing and not options.incremental:

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lance_spark.core.options import OWN_NAME
-from lance_spark.datasource import datasource
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.native.session import Capabilities
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lance_spark.native.session import Room
+    from lance_spark.native.session import Capabilities, Room
 
 DEFAULT_CATALOG = "lance"
 """The catalog whose tables are paths."""
@@ -36,6 +34,7 @@ def register(
     same answers (see ``capabilities``). Raises Refused for a catalog without native planning, and for the name of
     another catalog.
     """
+    from lance_spark.datasource import datasource
     from lance_spark.native import session
 
     if root is not None and catalog is None:
@@ -63,6 +62,7 @@ def register_handle(spark: SparkSession) -> None:
 
 
 def _switch_on(spark: SparkSession, name: str) -> Room | None:
+    from lance_spark.datasource import datasource
     from lance_spark.native import session
 
     datasource.register(spark, OWN_NAME)

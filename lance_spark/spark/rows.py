@@ -10,7 +10,6 @@ from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_chang
 from lance_spark.changes.rules import FeedOptions, Images
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN
-from lance_spark.datasource.datasource import register
 from lance_spark.engine.session_spark import SparkRunner, needed_session, with_metadata
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption
@@ -40,9 +39,9 @@ class RowVerbs(Handle):
 
         Raises InvalidOption for an empty condition, NotFound, Refused and Conflict; then nothing was changed.
         """
+        spark, branch = self._where("delete from")
         from lance_spark.rows.spark import change_rows, deletion
 
-        spark, branch = self._where("delete from")
         return change_rows(spark, deletion(spark, (self.location, branch), where), message, retries)
 
     @refreshing
@@ -59,9 +58,9 @@ class RowVerbs(Handle):
         columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for an unknown column,
         Refused and Conflict; then nothing was changed.
         """
+        spark, branch = self._where("update")
         from lance_spark.rows.spark import NarrowUpdate, change_rows, update
 
-        spark, branch = self._where("update")
         in_sql = {name: value for name, value in set.items() if isinstance(value, str)}
         if in_sql and len(in_sql) == len(set) and (where is None or isinstance(where, str)):
             done = NarrowUpdate(spark, self.location, branch, in_sql, where).run(message)
@@ -74,9 +73,9 @@ class RowVerbs(Handle):
 
         ``on`` is a column that both have, a list of such columns, or a condition over ``target.`` and ``source.``.
         """
+        spark, branch = self._where("merge rows into")
         from lance_spark.rows.merge_spark import RowMerge
 
-        spark, branch = self._where("merge rows into")
         return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
 
     @refreshing
@@ -90,6 +89,8 @@ class RowVerbs(Handle):
         """
         if replace_where is not None:
             return self._replace_where(frame, mode, replace_where, options)
+        from lance_spark.datasource.datasource import register
+
         branch = self._moving_branch("write to")
         register(frame.sparkSession, OWN_NAME)
         writer = frame.write.format(OWN_NAME).mode(mode)

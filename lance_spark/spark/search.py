@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
-from pyspark.sql.types import ArrayType, NumericType, StructField, StructType
 
+from lance_spark.engine.lazy_spark import F, st
 from lance_spark.engine.session_spark import SparkRunner, as_dataframe, engine_of, needed_session, plain, with_metadata
 from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
@@ -43,6 +41,9 @@ from lance_spark.search.search import (
     prepare_search,
 )
 from lance_spark.spark.refs import Handle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None
@@ -166,8 +167,8 @@ class NearestJoin:
         assert field is not None
         self._check(queries)
         shown = to_spark(prepared.schema)
-        added = [StructField(self._name(each.name), each.dataType, each.nullable, each.metadata) for each in shown]
-        whole = StructType([*queries.schema.fields, *added])
+        added = [st.StructField(self._name(each.name), each.dataType, each.nullable, each.metadata) for each in shown]
+        whole = st.StructType([*queries.schema.fields, *added])
         search = replace(prepared.work, wire=wire_schema(shown))
         work = JoinWork(search, self.column, field, prepared.flat, tuple(each.name for each in added))
         given = wire_schema(queries.schema)
@@ -189,7 +190,7 @@ class NearestJoin:
             raise unknown_column(self.column, list(fields))
         field = fields[self.column]
         assert self.prepared.field is not None
-        if not isinstance(field.dataType, ArrayType) or not isinstance(field.dataType.elementType, NumericType):
+        if not isinstance(field.dataType, st.ArrayType) or not isinstance(field.dataType.elementType, st.NumericType):
             raise SchemaMismatch(
                 f"Column '{self.column}' is {field.dataType.simpleString()} and does not hold vectors.",
                 hint="Vectors are arrays of numbers, such as array<float>.",

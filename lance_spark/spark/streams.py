@@ -11,8 +11,6 @@ from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion, branch_or_none
 from lance_spark.engine.session_spark import dataset_of
 from lance_spark.errors import Conflict, InvalidOption
-from lance_spark.rows.merge_spark import RowMerge
-from lance_spark.rows.spark import change_rows
 from lance_spark.session.caches import refresh
 from lance_spark.spark.refs import moving_branch
 from lance_spark.spark.registering import register_handle
@@ -79,6 +77,9 @@ class UpsertBatches:
             now = look_for(self.location, batch, head.version)
             if decide(batch, now).action != "commit":
                 raise Conflict(f"Another driver committed batch {batch.number} of query {batch.query}.")
+
+        from lance_spark.rows.merge_spark import RowMerge
+        from lance_spark.rows.spark import change_rows
 
         register_handle(frame.sparkSession)
         merge = RowMerge(frame.sparkSession, self.location, self.branch, frame, self.key)

@@ -42,7 +42,6 @@ from lance_spark.remotes.rules import CloneOptions
 from lance_spark.scan import pylance
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
-from lance_spark.session.narrow_query import Query, needs, read_options, with_all_columns
 from lance_spark.spark import maintenance
 from lance_spark.spark.columns import ColumnVerbs
 from lance_spark.spark.frozen import Freezing
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from lance_spark.engine.session_spark import Where
     from lance_spark.log.rules import History
     from lance_spark.merge.report import MergeResult
+    from lance_spark.session.narrow_query import Query
 
 Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
@@ -169,6 +169,8 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         without running or storing anything. The DataFrame stays at the version to which this handle currently points.
         """
         spark = needed_session(self.spark, _NEEDED)
+        from lance_spark.session.narrow_query import needs, read_options, with_all_columns
+
         register_handle(spark)
         pin = self._pin()
         pinned = LanceTable(spark, self.location, RefSpec(pin.branch, version=pin.version))

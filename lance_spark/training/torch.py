@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.core.show import Card, Shown
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.errors import InvalidOption, NotInstalled, Refused
 from lance_spark.training.reading import Convert, FrozenSplit, Order, Progress, Shard, Worker, open_split
 
 try:
     import torch
     from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "lance_spark.training.torch needs torch: pip install 'lance-spark[torch]'.", name=missing.name
+    raise NotInstalled(
+        f"This needs torch, and Python finds no module '{missing.name}'.", hint="pip install 'lance-spark[torch]'"
     ) from missing
 
 _LARGEST = 2**63 - 1

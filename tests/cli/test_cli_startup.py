@@ -34,12 +34,3 @@ def test_it_is_a_module_too(tmp_path, module, name, verb):
     command = [sys.executable, "-m", module, verb, "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"Usage: {name} {verb}")
-
-
-def test_pandas_is_not_loaded_by_a_verb_that_opens_the_dataset(flights):
-    """pyarrow imports it wherever it is installed, and a command would take three times as long."""
-    command = [sys.executable, "-X", "importtime", "-m", "lance_spark.cli", "branch", "exp/a"]
-    done = subprocess.run(command, cwd=flights, capture_output=True, text=True, check=True)
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert {"lance.dataset", "pyarrow.dataset"} <= loaded
-    assert not any(name.startswith("pandas.") for name in loaded)

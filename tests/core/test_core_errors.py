@@ -17,6 +17,7 @@ EXIT_CODES = {
     "InvalidName": 2,
     "Refused": 3,
     "NotCommittable": 3,
+    "NotInstalled": 4,
     "SchemaMismatch": 5,
     "NotFound": 10,
     "AlreadyExists": 11,
@@ -42,6 +43,7 @@ def test_the_tree_has_exactly_the_documented_classes_and_exit_codes():
     [
         (errors.InvalidOption, ValueError),
         (errors.InvalidName, errors.InvalidOption),
+        (errors.NotInstalled, ModuleNotFoundError),
         (errors.SchemaMismatch, ValueError),
         (errors.NotFound, LookupError),
         (errors.PermissionDenied, errors.StorageFailure),

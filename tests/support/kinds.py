@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from importlib.metadata import version
 from itertools import groupby
 from typing import Any
 
+import pyspark
 import pytest
 
 NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-SPARK = "oldest" if version("pyspark").startswith("4.0.") else "newest"
+SPARK = "oldest" if pyspark.__version__.startswith("4.0.") else "newest"
 GRID = 0.3
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
 SETTINGS = {"day", "night", "newest", "oldest", "spark"}
