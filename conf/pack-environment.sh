@@ -9,7 +9,7 @@
 # releases with Spark 4 on x86-64 (Amazon Linux 2023, Python 3.11):
 #
 #   docker run --rm --volume "$PWD":/work --workdir /work public.ecr.aws/amazonlinux/amazonlinux:2023 bash -c \
-#       'dnf install --assumeyes --quiet python3.11 python3.11-pip tar gzip diffutils &&
+#       'dnf install --assumeyes --quiet python3.11 python3.11-pip tar gzip &&
 #        PYTHON=python3.11 conf/pack-environment.sh'
 #   aws s3 cp lance-spark-environment.tar.gz s3://my-bucket/environments/
 #   aws s3 cp jobs/cleanup.py s3://my-bucket/jobs/
@@ -27,11 +27,12 @@ trap 'rm -rf "$work"' EXIT
 environment="$work/environment"
 
 "$python" -m venv "$environment"
-PYTHON="$environment/bin/python" "$conf/wheel-without-pyspark.sh" "$work/wheel"
-"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$work"/wheel/*.whl venv-pack
+# Without the extra "spark": a second Spark would take 450 MB on each executor, and if Python found it before the
+# cluster's own, a client of another version would talk to the JVM. Spark needs pandas to run Python functions.
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$conf/.." 'pandas>=2.2' venv-pack
 
 # A library that does not fit this Python must fail here rather than in the first task on an executor.
-"$environment/bin/python" -c 'import google.protobuf, lance, lance_spark, pyarrow, pyroaring, s3fs'
+"$environment/bin/python" -c 'import google.protobuf, lance, lance_spark, pandas, pyarrow, pyroaring, s3fs'
 
 "$environment/bin/venv-pack" --quiet --force --prefix "$environment" --output "$archive"
 echo "$archive: $(du -h "$archive" | cut -f 1), for nodes with $(readlink -f "$environment/bin/python")"

@@ -9,7 +9,6 @@ from support.table_queries import QUERIES, SCHEMA, rows
 
 from lance_spark import LanceTable, register
 from lance_spark.session import narrow_query
-from lance_spark.spark import table as handles
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1, newest=0.45)]
 
@@ -32,13 +31,13 @@ def table(plain, tmp_path_factory):
 @pytest.fixture
 def seen(monkeypatch):
     """What was found out about each query."""
-    found = []
+    found, own = [], narrow_query.needs
 
     def needs(*arguments):
-        found.append(narrow_query.needs(*arguments))
+        found.append(own(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(handles, "needs", needs)
+    monkeypatch.setattr(narrow_query, "needs", needs)
     return found
 
 

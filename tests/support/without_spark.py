@@ -79,7 +79,7 @@ def handles() -> dict[str, Any]:
     from lance_spark.errors import LanceSparkError
     from lance_spark.jobs import cleanup
 
-    table, lake = LanceTable.for_path(None, "lake/flights.lance"), LanceCatalog(None, "lake")
+    table, lake = LanceTable.for_path(uri="lake/flights.lance", spark=None), LanceCatalog(root="lake", spark=None)
     table.tags.create("v1")
     table.indexes.create("id")
     needs: dict[str, Callable[[], Any]] = {
@@ -90,7 +90,7 @@ def handles() -> dict[str, Any]:
         "update": lambda: table.update({"id": "id + 1"}),
         "add_columns": lambda: table.add_columns({"twice": "2 * id"}),
         "search": lambda: table.search(text="storm"),
-        "fsck on Spark": lambda: table.fsck(where="spark"),
+        "versions": lambda: table.versions(),
         "views": lambda: lake.register_views(),
         "register": lambda: lance_spark.register(None),  # type: ignore[arg-type]
         "LanceDataSource": lambda: lance_spark.LanceDataSource,
@@ -105,7 +105,7 @@ def handles() -> dict[str, Any]:
         return []
 
     with contextlib.redirect_stderr(io.StringIO()) as output:
-        code = cleanup.main(None, ["lake/flights.lance", "--where", "spark"])
+        code = cleanup.main(None, ["lake/flights.lance", "--inventory", "files.parquet"])
     return {
         "rows": table.count_rows("id > 1"),
         "tables": lake.list_tables(),
