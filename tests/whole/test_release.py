@@ -53,10 +53,13 @@ def wheel(directory, content):
     return path
 
 
-def test_what_spark_needs_to_call_python_is_installed_with_the_package():
+def test_spark_comes_with_an_extra_only_and_with_all_that_it_needs():
     """pyspark alone leaves out pandas, without which its mapInArrow fails: rows cannot be merged, nor sets frozen."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert [name for name in project["dependencies"] if name.startswith("pyspark")] == ["pyspark[sql]>=4.0"]
+    brought = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
+    assert not brought & {"pyspark", "pandas", "torch"}
+    assert project["optional-dependencies"]["spark"] == ["pyspark[sql]>=4.0"]
+    assert [name for name in project["optional-dependencies"]["demo"] if name.startswith("pyspark")] == []
 
 
 def test_a_whole_wheel_passes(checks, good, tmp_path):

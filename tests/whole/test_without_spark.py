@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,6 @@ import pytest
 
 from lance_spark.engine.lazy_spark import pyspark_module
 from lance_spark.errors import NotInstalled
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 INSTALLS = "pip install 'lance-spark[spark]'"
@@ -63,10 +57,3 @@ def test_the_module_that_is_missing_is_named():
     with pytest.raises(NotInstalled, match=r"'pyspark\.nosuch'") as raised:
         pyspark_module("pyspark.nosuch")
     assert raised.value.hint.startswith(INSTALLS)
-
-
-def test_spark_and_pandas_come_with_extras_only():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    brought = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
-    assert not brought & {"pyspark", "pandas", "torch"}
-    assert project["optional-dependencies"]["spark"] == ["pyspark[sql]>=4.0"]
