@@ -93,8 +93,8 @@ def cases(spark: SparkSession, uri: str) -> Iterator[tuple[str, Case]]:
 def _one(table: LanceTable, dataset: lance.LanceDataset, query: Vectors, options: dict[str, Any]) -> Case:
     asked = {"column": "v", "q": query, "k": 10, **options}
 
-    def ours(where: str) -> Answer:
-        return _measures(table.search(query, column="v", k=10, columns=["id"], where=where, **options), "_distance")
+    def ours(run_on: str) -> Answer:
+        return _measures(table.search(query, column="v", k=10, columns=["id"], run_on=run_on, **options), "_distance")
 
     return Case(
         {
@@ -108,8 +108,8 @@ def _one(table: LanceTable, dataset: lance.LanceDataset, query: Vectors, options
 def _words(table: LanceTable, dataset: lance.LanceDataset) -> Case:
     words = "word7 word150"
 
-    def ours(where: str) -> Answer:
-        return _measures(table.search(text=words, column="text", k=10, columns=["id"], where=where), "_score")
+    def ours(run_on: str) -> Answer:
+        return _measures(table.search(text=words, column="text", k=10, columns=["id"], run_on=run_on), "_score")
 
     def alone() -> Answer:
         found = dataset.scanner(columns=["id", "_score"], full_text_query=words, limit=10).to_table()

@@ -295,23 +295,23 @@ def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 # --- The engine of a handle or a job: threads of this process for little work, Spark for more
 
-Where = Literal["auto", "spark", "local"]
+RunOn = Literal["auto", "spark", "local"]
 Progressing: TypeAlias = Callable[[WorkProgress], object] | None
 """The argument ``progress`` of a verb: a function such as ``print``, or None."""
-_HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local'."
+_HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose run_on='local'."
 
 
-def engine_of(spark: SparkSession | None, where: Where = "auto", progress: Progressing = None) -> Engine:
+def engine_of(spark: SparkSession | None, run_on: RunOn = "auto", progress: Progressing = None) -> Engine:
     """The engine of a handle. Without a session, given or active, "auto" uses threads for all work.
 
-    ``progress`` receives the progress. Raises InvalidOption for an invalid ``where``, and for a ``progress`` that is
+    ``progress`` receives the progress. Raises InvalidOption for an invalid ``run_on``, and for a ``progress`` that is
     not callable. "spark" without a session raises Refused once there is work.
     """
-    return engine_for(where, lambda: session_or_none(spark), tell=to_tell(progress))
+    return engine_for(run_on, lambda: session_or_none(spark), tell=to_tell(progress))
 
 
 def engine_for(
-    where: Where,
+    run_on: RunOn,
     session: Callable[[], SparkSession | None],
     parallelism: int | None = None,
     tell: Tell = untold,
@@ -320,16 +320,16 @@ def engine_for(
 
     ``parallelism`` is the number of parallel tasks; ``tell`` receives the progress.
     """
-    if where not in get_args(Where):
-        raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(Where)))}, not on {where!r}.")
+    if run_on not in get_args(RunOn):
+        raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(RunOn)))}, not on {run_on!r}.")
     local = LocalRunner(parallelism, tell)
 
     def on_spark() -> Engine:
         return SparkEngine(lambda: needed_session(session(), _HINT), parallelism, tell)
 
-    if where == "auto":
+    if run_on == "auto":
         return AutoEngine(local, lambda: local if session() is None else on_spark())
-    return local if where == "local" else on_spark()
+    return local if run_on == "local" else on_spark()
 
 
 # --- DataFrames of computed rows, with the dataset's column metadata

@@ -37,7 +37,7 @@ def _main(arguments: argparse.Namespace) -> int:
         print(undo(dataset_at(arguments.uri, storage_from(arguments.storage)), arguments.undo))
         return 0
     with JobSession("lance fsck", arguments.log_level, _say) as session:
-        report = _run(arguments, engine_for(arguments.where, session, arguments.parallelism, _tell))
+        report = _run(arguments, engine_for(arguments.run_on, session, arguments.parallelism, _tell))
     show(arguments, report)
     return report.exit_code_after_repair(PARTLY_REPAIRED) if isinstance(report, FsckReport) else report.exit_code
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lance_spark.catalog.rules import Catalog
     from lance_spark.core.location import DatasetLocation
     from lance_spark.engine.local import Engine
-    from lance_spark.engine.session_spark import Where
+    from lance_spark.engine.session_spark import RunOn
     from lance_spark.maintenance.report import MaintenanceReport
 
 Policy = MaintenancePolicy | Mapping[str, Any]
@@ -27,11 +27,11 @@ Policy = MaintenancePolicy | Mapping[str, Any]
 
 
 def maintain_table(
-    spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, execute: bool, where: Where
+    spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, execute: bool, run_on: RunOn
 ) -> MaintenanceReport:
     """Maintain one dataset."""
     options = UpkeepOptions(policy_of(policy), execute)
-    return maintain_dataset(location, options, engine_of(session_or_none(spark), where), time.time_ns())
+    return maintain_dataset(location, options, engine_of(session_or_none(spark), run_on), time.time_ns())
 
 
 def maintain_tables_of(
@@ -39,13 +39,13 @@ def maintain_tables_of(
     catalog: Catalog,
     policy: Policy | None,
     execute: bool,
-    where: Where,
+    run_on: RunOn,
     limit: str | timedelta | None,
 ) -> MaintenanceReport:
     """Maintain all tables of a catalog."""
     options = UpkeepOptions(policy_of(policy), execute, Selection(), **clocks(limit))
     session = session_or_none(spark)  # threads of a pool have no active session
-    return maintain_catalog(catalog, options, engine_of(session, where), time.time_ns())
+    return maintain_catalog(catalog, options, engine_of(session, run_on), time.time_ns())
 
 
 def policy_of(policy: Policy | None) -> MaintenancePolicy:
@@ -72,7 +72,7 @@ def clocks(limit: str | timedelta | None) -> Clocks:
     return {"time_left": lambda: time.monotonic() < end, "time_to_plan": lambda: time.monotonic() < half}
 
 
-def shared_engine(where: Where, session: Callable[[], SparkSession], parallelism: int | None = None) -> Engine:
+def shared_engine(run_on: RunOn, session: Callable[[], SparkSession], parallelism: int | None = None) -> Engine:
     """The engine of a job whose threads share a session.
 
     A thread does not see the active session of another one. It would mistake the existing session for its own and stop
@@ -84,4 +84,4 @@ def shared_engine(where: Where, session: Callable[[], SparkSession], parallelism
         with lock:
             return session() if active is None else active
 
-    return engine_for(where, shared, parallelism)
+    return engine_for(run_on, shared, parallelism)

@@ -34,7 +34,7 @@ from lance_spark.core.show import Card, Shown
 from lance_spark.datasource.datasource import register
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
-from lance_spark.engine.session_spark import Where, check_places, engine_of, needed_session, session_or_none
+from lance_spark.engine.session_spark import RunOn, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.maintenance.report import MaintenanceReport
@@ -252,21 +252,21 @@ class LanceCatalog(Shown):
         """
         return migrate.migrate(self.catalog, dry_run)
 
-    def storage(self, namespace: Name = "", where: Where = "auto") -> CatalogStorage:
+    def storage(self, namespace: Name = "", run_on: RunOn = "auto") -> CatalogStorage:
         """The size of each table: one row per table, the largest first; or of those in a namespace and below it.
 
         If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
         with its error. Raises NotFound, StorageFailure.
         """
         session = session_or_none(self._spark)  # threads of a pool have no active session
-        report = catalog_storage(self.catalog, engine_of(session, where), namespace)
+        report = catalog_storage(self.catalog, engine_of(session, run_on), namespace)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def maintain(
         self,
         policy: Policy | None = None,
         execute: bool = False,
-        where: Where = "auto",
+        run_on: RunOn = "auto",
         limit: str | timedelta | None = None,
     ) -> MaintenanceReport:
         """Run upkeep of all tables side by side: check, compaction, indexes, expiry of refs, cleanup; the catalog last.
@@ -276,7 +276,7 @@ class LanceCatalog(Shown):
         most valuable table comes first. Failures are listed in the report. Raises InvalidOption, NotFound,
         StorageFailure.
         """
-        return maintain_tables_of(self._spark, self.catalog, policy, execute, where, limit)
+        return maintain_tables_of(self._spark, self.catalog, policy, execute, run_on, limit)
 
 
 def _names(page: Page) -> list[str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lance_spark.cleanup.cleanup import CleanupPlan
     from lance_spark.disk_usage.report import StorageReport
-    from lance_spark.engine.session_spark import Where
+    from lance_spark.engine.session_spark import RunOn
     from lance_spark.fsck.repair_rules import RepairResult
     from lance_spark.fsck.report import FsckReport
     from lance_spark.maintenance.report import MaintenanceReport
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 class UpkeepVerbs(RefVerbs):
     """Verbs of a table that cover all of its refs and files. They run on threads of this process if that is quick."""
 
-    def storage(self, clones: str | Sequence[str] = (), where: Where = "auto") -> StorageReport:
+    def storage(self, clones: str | Sequence[str] = (), run_on: RunOn = "auto") -> StorageReport:
         """The size of the whole dataset, main and all branches, and the cost of each branch, tag and clone.
 
-        ``clones`` are URIs of shallow clones that are not recorded. ``where`` is as for :meth:`plan_cleanup`. Raises
+        ``clones`` are URIs of shallow clones that are not recorded. ``run_on`` is as for :meth:`plan_cleanup`. Raises
         CorruptData, NotFound and StorageFailure if the dataset cannot be read.
         """
         check_places(self.spark, *names_of(clones))
-        report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, where))
+        report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, run_on))
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
@@ -62,7 +62,7 @@ class UpkeepVerbs(RefVerbs):
         self,
         deep: bool = False,
         clones: str | Sequence[str] = (),
-        where: Where = "auto",
+        run_on: RunOn = "auto",
         repair: bool | RepairOptions = False,
         *,
         progress: Progressing = None,
@@ -78,7 +78,7 @@ class UpkeepVerbs(RefVerbs):
         """
         check_places(self.spark, *names_of(clones))
         options, now = FsckOptions(deep, names_of(clones)), time.time_ns()
-        engine = engine_of(self.spark, where, progress)
+        engine = engine_of(self.spark, run_on, progress)
         if repair:
             chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()
             report = fsck_and_repair(self.location, options, chosen, engine, now)
@@ -95,14 +95,16 @@ class UpkeepVerbs(RefVerbs):
         """
         return undo(self.location, record)
 
-    def maintain(self, policy: Policy | None = None, execute: bool = False, where: Where = "auto") -> MaintenanceReport:
+    def maintain(
+        self, policy: Policy | None = None, execute: bool = False, run_on: RunOn = "auto"
+    ) -> MaintenanceReport:
         """Run upkeep of the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
 
         ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
         ``execute`` the report lists what would be done. Failures are listed in the report. Raises InvalidOption for an
         invalid policy, NotFound, StorageFailure.
         """
-        return maintain_table(self.spark, self.location, policy, execute, where)
+        return maintain_table(self.spark, self.location, policy, execute, run_on)
 
 
 def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -117,33 +119,33 @@ def plan(
     spark: SparkSession | None,
     location: DatasetLocation,
     policy: CleanupPolicy | None,
-    where: Where,
+    run_on: RunOn,
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
     """A plan. "auto" follows the inventory, if there is one: a DataFrame may be too large for this process."""
     policy = policy or CleanupPolicy()
     check_places(spark, *policy.clones, *policy.clones_from)
-    if inventory is not None and where == "auto":
-        where = "local" if isinstance(inventory, pa.Table) else "spark"
-    if isinstance(inventory, pa.Table) and where == "spark" and spark is not None:
+    if inventory is not None and run_on == "auto":
+        run_on = "local" if isinstance(inventory, pa.Table) else "spark"
+    if isinstance(inventory, pa.Table) and run_on == "spark" and spark is not None:
         inventory = spark.createDataFrame(inventory)
     elif inventory is not None and not isinstance(inventory, pa.Table):
         spark = inventory.sparkSession
-        inventory = inventory.toArrow() if where == "local" else inventory
-    engine = engine_of(spark, where)
-    return _shown(spark, where, plan_cleanup(location, policy, engine, time.time_ns(), inventory))
+        inventory = inventory.toArrow() if run_on == "local" else inventory
+    engine = engine_of(spark, run_on)
+    return _shown(spark, run_on, plan_cleanup(location, policy, engine, time.time_ns(), inventory))
 
 
-def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
+def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, run_on: RunOn) -> CleanupPlan:
     """A plan that was stored in a directory."""
     check_places(spark, directory)
     place = locate(directory, location.storage_options)
-    return _shown(spark, where, open_plan(location, place, engine_of(spark, where), time.time_ns()))
+    return _shown(spark, run_on, open_plan(location, place, engine_of(spark, run_on), time.time_ns()))
 
 
-def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> CleanupPlan:
+def _shown(spark: SparkSession | None, run_on: RunOn, plan: CleanupPlan) -> CleanupPlan:
     """The plan with candidates of one type: whether they are a DataFrame must not depend on their number."""
-    if where == "local" or spark is None or plan.runner.name == SPARK:
+    if run_on == "local" or spark is None or plan.runner.name == SPARK:
         return plan
     return replace(plan, shown=partial(data_frame, spark))
 

@@ -75,17 +75,17 @@ class Searching(Handle):
         (minimum number of index partitions to search), refine_factor (this many times k candidates are compared by
         exact distances), ef, use_index. For text: phrase, slop, fuzziness, operator ("or" or "and"). For both: rerank
         ("rrf"), candidates (rows of each), text_column. For all: prefilter (default True: the filter is applied first),
-        fast (only rows that an index covers), where ("auto": small searches run at once in this process, others on
+        fast (only rows that an index covers), run_on ("auto": small searches run at once in this process, others on
         executors when Spark runs).
 
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
         """
         spark = needed_session(self.spark, _HINT)
-        where = options.pop("where", "auto")
+        run_on = options.pop("run_on", "auto")
         request = parse_search(vector, text, column, (k, filter, columns), options)
         prepared = prepare_search(self.location, self._pin(), request)
         shown = to_spark(prepared.schema)
-        runner = engine_of(spark, where).for_work(OPERATION, prepared.size)
+        runner = engine_of(spark, run_on).for_work(OPERATION, prepared.size)
         return as_dataframe(spark, carry_out(prepared, wire_schema(shown), runner), shown)
 
     def nearest_join(

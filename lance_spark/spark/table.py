@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lance_spark.cleanup.report import CleanupReport
     from lance_spark.cleanup.rules import CleanupPolicy
     from lance_spark.clones.rules import Relocation
-    from lance_spark.engine.session_spark import Where
+    from lance_spark.engine.session_spark import RunOn
     from lance_spark.log.rules import History
     from lance_spark.merge.report import MergeResult
 
@@ -294,36 +294,36 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def plan_cleanup(
         self,
         policy: CleanupPolicy | None = None,
-        where: Where = "auto",
+        run_on: RunOn = "auto",
         inventory: DataFrame | pa.Table | None = None,
         branches: Sequence[str] | str = (),
     ) -> CleanupPlan:
         """The files that a cleanup of the whole dataset, main and all branches, would delete; changes nothing.
 
         With ``branches``, names or patterns, only files that these branches alone own: see
-        ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``where``
+        ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``run_on``
         forces "spark" or "local". ``inventory`` has the columns path, size and last_modified, and replaces the listing
         of the store, except for manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is
         missing.
         """
-        return maintenance.plan(self.spark, self.location, of_branches(policy, branches), where, inventory)
+        return maintenance.plan(self.spark, self.location, of_branches(policy, branches), run_on, inventory)
 
-    def open_cleanup_plan(self, directory: str, where: Where = "auto") -> CleanupPlan:
+    def open_cleanup_plan(self, directory: str, run_on: RunOn = "auto") -> CleanupPlan:
         """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
-        return maintenance.stored(self.spark, self.location, directory, where)
+        return maintenance.stored(self.spark, self.location, directory, run_on)
 
     def cleanup(
         self,
         policy: CleanupPolicy | None = None,
         execute: bool = False,
-        where: Where = "auto",
+        run_on: RunOn = "auto",
         branches: Sequence[str] | str = (),
     ) -> CleanupReport:
         """Plan a cleanup and, with ``execute``, carry it out. Without, the report lists what would be deleted.
 
         ``branches``, names or patterns, restricts the cleanup to these: nothing is written elsewhere.
         """
-        plan = self.plan_cleanup(policy, where, branches=branches)
+        plan = self.plan_cleanup(policy, run_on, branches=branches)
         try:
             return plan.apply() if execute else plan.report()
         finally:

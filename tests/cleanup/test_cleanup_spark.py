@@ -74,20 +74,20 @@ def paths(plan):
 )
 def test_spark_and_the_local_runner_decide_the_same(spark, history, policy):
     table = LanceTable.for_path(spark, history)
-    on_spark, local = (table.plan_cleanup(policy, where=where) for where in ("spark", "local"))
+    on_spark, local = (table.plan_cleanup(policy, run_on=run_on) for run_on in ("spark", "local"))
     assert paths(on_spark) == paths(local)
     planned = [report.planned for report in (on_spark.report(), local.report())]
     assert planned[0] == planned[1]
     assert (on_spark.report().to_delete[0] > 0) == (policy != CleanupPolicy())
 
 
-@pytest.mark.parametrize("where", ["spark", pytest.param("local", marks=ONE_SPARK)])
-def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
+@pytest.mark.parametrize("run_on", ["spark", pytest.param("local", marks=ONE_SPARK)])
+def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, run_on):
     table = LanceTable.for_path(spark, history)
     before, names = contents(history, "exp/a", "exp/a/b"), all_files(history)
-    dry = table.cleanup(EVERYTHING_OLD, where=where)
+    dry = table.cleanup(EVERYTHING_OLD, run_on=run_on)
     assert all_files(history) == names
-    report = table.cleanup(EVERYTHING_OLD, execute=True, where=where)
+    report = table.cleanup(EVERYTHING_OLD, execute=True, run_on=run_on)
     assert contents(history, "exp/a", "exp/a/b") == before
     assert report.count("deleted") == dry.to_delete
     assert report.complete
@@ -97,14 +97,14 @@ def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
         "exp/a": 2,
         "exp/a/b": 1,
     }
-    again = table.cleanup(EVERYTHING_OLD, execute=True, where=where)
+    again = table.cleanup(EVERYTHING_OLD, execute=True, run_on=run_on)
     assert again.count("deleted") == (0, 0)
     assert json.loads(report.to_json())["totals"]["deleted"]["files"] == dry.to_delete[0]
 
 
 @pytest.mark.when(spark="newest")
 def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
-    plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD, where="spark")
+    plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD, run_on="spark")
     frame = plan.candidates()
     assert frame.columns[:7] == ["path", "kind", "size", "last_modified", "branch", "reason", "verified"]
     for row in frame.collect():
@@ -115,10 +115,10 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
 @pytest.mark.when(spark="newest")
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
-    table.plan_cleanup(EVERYTHING_OLD, where="spark").store(str(tmp_path / "plan"))
+    table.plan_cleanup(EVERYTHING_OLD, run_on="spark").store(str(tmp_path / "plan"))
     table.tags.create("rescued", version=4)
     lance.dataset(history, version=5).restore()
-    report = table.open_cleanup_plan(str(tmp_path / "plan"), where="spark").apply()
+    report = table.open_cleanup_plan(str(tmp_path / "plan"), run_on="spark").apply()
     assert report.count("kept")[0] > 0
     assert lance.dataset(history).checkout_version("rescued").count_rows() == 40
     assert lance.dataset(history).to_table()["id"].to_pylist() == [*range(40)]
@@ -148,7 +148,7 @@ def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, histo
     manifest.write_bytes(manifest.read_bytes()[:-20])
     before = all_files(history)
     with pytest.raises(CorruptData, match=manifest.name):
-        LanceTable.for_path(spark, history).cleanup(EVERYTHING_OLD, execute=True, where="spark")
+        LanceTable.for_path(spark, history).cleanup(EVERYTHING_OLD, execute=True, run_on="spark")
     assert all_files(history) == before
 
 

@@ -100,7 +100,7 @@ def test_candidates_are_a_data_frame_however_many_there_are(table, monkeypatch, 
     assert isinstance(frame, DataFrame)
     found = {(row.path.rpartition(".")[2], row.kind, row.last_modified is None) for row in frame.collect()}
     assert found == {("manifest", "manifest", False), ("txn", "transaction", False)}
-    assert isinstance(table.plan_cleanup(EVERYTHING_OLD, where="local").candidates(), pa.Table)
+    assert isinstance(table.plan_cleanup(EVERYTHING_OLD, run_on="local").candidates(), pa.Table)
 
 
 @pytest.mark.usefixtures("nothing_is_little")
@@ -127,12 +127,12 @@ def test_nothing_runs_before_there_is_work(spark, jobs):
     assert (runner.parallelism, SparkRunner(spark, "merge", 7).parallelism, jobs()) == (2, 7, counted)
 
 
-@pytest.mark.parametrize(("where", "there"), [("auto", "local"), ("local", "local"), ("spark", "spark")])
-def test_an_inventory_as_an_arrow_table_works_everywhere(table, where, there):
-    whole = table.plan_cleanup(EVERYTHING_OLD, where="local").candidates()
+@pytest.mark.parametrize(("run_on", "there"), [("auto", "local"), ("local", "local"), ("spark", "spark")])
+def test_an_inventory_as_an_arrow_table_works_everyrun_on(table, where, there):
+    whole = table.plan_cleanup(EVERYTHING_OLD, run_on="local").candidates()
     inventory = whole.select(["path", "size", "last_modified"])
     plan = table.plan_cleanup(
-        CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0)), where=where, inventory=everything(table)
+        CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0)), run_on=where, inventory=everything(table)
     )
     assert plan.runner.name == there
     assert plan.report().to_delete[0] == inventory.num_rows

@@ -187,7 +187,7 @@ def test_no_time_leaves_all_of_it_for_the_next_run(maintain, lake):
         (("--for", "soon"), 2, "for"),
         (("--tables-at-once", "0"), 2, "at a time"),
         (("--policy", "nowhere.toml"), 2, "nowhere.toml"),
-        (("--where", "local", "--state", "policy.toml"), 22, "state"),
+        (("--run-on", "local", "--state", "policy.toml"), 22, "state"),
     ],
 )
 def test_what_is_refused(job, lake, monkeypatch, capsys, words, code, said):

@@ -45,11 +45,11 @@ def table(spark, uri):
     return LanceTable.for_path(spark, uri).checkout(branch="exp")
 
 
-@pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.when(day=0)), "spark", "auto"])
-def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, where, monkeypatch):
+@pytest.mark.parametrize("run_on", [pytest.param("local", marks=pytest.mark.when(day=0)), "spark", "auto"])
+def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, run_on, monkeypatch):
     monkeypatch.setattr(rules, "FLAT_BYTES", 100)
     monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
-    asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "where": where}
+    asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "run_on": run_on}
     # Of both partitions: a task with too few rows in the first one looks into the other one, pylance may not.
     looked = {"nprobes": 2, "refine_factor": 2}
     frame = table(spark, branched).search(QUERY, column="v", **looked, **asked)
@@ -77,14 +77,14 @@ def test_more_equal_rows_than_can_be_paired_are_refused(spark, uri):
         t.near_duplicates("text", max_group=10).collect()
 
 
-@pytest.mark.parametrize("where", ["local", "spark"])
-def test_text_and_both(spark, branched, where):
+@pytest.mark.parametrize("run_on", ["local", "spark"])
+def test_text_and_both(spark, branched, run_on):
     t = table(spark, branched)
-    found = t.search(text="number950 word7", column="text", k=5, columns="id", where=where).collect()
+    found = t.search(text="number950 word7", column="text", k=5, columns="id", run_on=run_on).collect()
     scores = head(branched).scanner(columns=["id", "_score"], full_text_query="number950 word7", limit=5).to_table()
     assert [row["_score"] for row in found] == pytest.approx(scores["_score"].to_pylist())
     assert found[0]["id"] == 950
-    both = t.search(QUERY, "number950 word7", k=5, columns=["id"], text_column="text", rerank="rrf", where=where)
+    both = t.search(QUERY, "number950 word7", k=5, columns=["id"], text_column="text", rerank="rrf", run_on=run_on)
     assert both.columns == ["id", "_distance", "_score", "_relevance_score"]
     assert [row["_relevance_score"] for row in both.collect()] == sorted(
         (row["_relevance_score"] for row in both.collect()), reverse=True
@@ -94,7 +94,7 @@ def test_text_and_both(spark, branched, where):
 def test_a_dataframe_stays_at_its_version(spark, uri):
     lance.write_dataset(some(0, 300), uri)
     t = LanceTable.for_path(spark, uri)
-    local, there = (t.search(QUERY, k=3, columns=["id"], where=where) for where in ("local", "spark"))
+    local, there = (t.search(QUERY, k=3, columns=["id"], run_on=run_on) for run_on in ("local", "spark"))
     joined = queries(spark).where("who = 0").transform(t.nearest_join("query_emb", k=3, columns=["id"]))
     expected = [key for key, _ in by_pylance(lance.dataset(uri), QUERY, k=3)]
     lance.dataset(uri).delete("true")
@@ -163,7 +163,7 @@ def test_bytes_and_several_vectors_a_row(spark, uri):
     bits = np.unpackbits(hashes ^ hashes[55], axis=1).sum(axis=1)
     order = [(int(at), float(bits[at])) for at in np.argsort(bits, kind="stable")]
     t = LanceTable.for_path(spark, uri)
-    frame = t.search(hashes[55], column="h", k=60, nprobes=8, columns=["id", "h"], where="spark")
+    frame = t.search(hashes[55], column="h", k=60, nprobes=8, columns=["id", "h"], run_on="spark")
     assert frame.schema["h"].dataType.simpleString() == "array<smallint>"
     assert [(row["id"], row["_distance"]) for row in frame.collect()] == order
     assert frame.first()["h"] == hashes[55].tolist()
@@ -175,7 +175,7 @@ def test_bytes_and_several_vectors_a_row(spark, uri):
         float((1 - (query @ page.T) / np.outer(*(np.linalg.norm(part, axis=1) for part in (query, page)))).min(1).sum())
         for page in pages
     ]
-    near = t.search(query, column="m", metric="cosine", k=5, columns="id", where="spark").collect()
+    near = t.search(query, column="m", metric="cosine", k=5, columns="id", run_on="spark").collect()
     assert [row["id"] for row in near] == np.argsort(cosine)[:5].tolist()
     assert [row["_distance"] for row in near] == pytest.approx(sorted(cosine)[:5], rel=1e-4, abs=1e-5)
 

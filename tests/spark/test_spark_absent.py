@@ -111,8 +111,8 @@ def test_a_filter_counts_in_this_process(table):
     [
         pytest.param(lambda table: table.to_df(), id="to_df"),
         pytest.param(lambda table: table.versions(), id="versions"),
-        pytest.param(lambda table: table.cleanup(where="spark"), id="cleanup on Spark"),
-        pytest.param(lambda table: table.plan_cleanup(where="spark"), id="plan on Spark"),
+        pytest.param(lambda table: table.cleanup(run_on="spark"), id="cleanup on Spark"),
+        pytest.param(lambda table: table.plan_cleanup(run_on="spark"), id="plan on Spark"),
     ],
 )
 def test_what_needs_a_session_says_how_to_give_one(table, call):

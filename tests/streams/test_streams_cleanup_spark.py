@@ -39,13 +39,13 @@ def stored(spark, lake, directory):
 
 
 def maintained(given: Callable[..., object]) -> None:
-    report = given({"cleanup": {"retain_versions": 2, "commit_window": "0s"}}, execute=True, where="local")
+    report = given({"cleanup": {"retain_versions": 2, "commit_window": "0s"}}, execute=True, run_on="local")
     assert {step.state for table in report.tables for step in table.steps if step.name == "cleanup"} == {"done"}
 
 
 WAYS = {
     "t.cleanup": lambda s, lake, _: table(s, lake).cleanup(POLICY, execute=True),
-    "t.cleanup on executors": lambda s, lake, _: table(s, lake).cleanup(POLICY, execute=True, where="spark"),
+    "t.cleanup on executors": lambda s, lake, _: table(s, lake).cleanup(POLICY, execute=True, run_on="spark"),
     "a stored plan": stored,
     "t.maintain": lambda s, lake, _: maintained(table(s, lake).maintain),
     "lake.maintain": lambda _, lake, __: maintained(lake.maintain),
@@ -113,7 +113,7 @@ def test_upserts_go_on_after_a_cleanup(count, moment, spark, uri):
     else:
         die(query, number, moment)
     rows = others(uri, count, BRANCH)
-    LanceTable.for_path(spark, uri).cleanup(POLICY, execute=True, where="local")
+    LanceTable.for_path(spark, uri).cleanup(POLICY, execute=True, run_on="local")
     on(uri, BRANCH).delete("id = 10")  # a batch that is upserted again brings it back
     for again in (number, number, number + 1):
         query.batch(again)

@@ -199,8 +199,8 @@ def searched(spark: SparkSession, uri: str) -> list[object]:
     )
     rows.withMetadata("v", {"arrow.fixed-size-list.size": 2}).write.format("lance").mode("append").save(uri)
     table = LanceTable.for_path(spark, uri)
-    near = [table.search([7.2, 1.0], k=2, columns=["id"], where=where).collect() for where in ("local", "spark")]
-    words = table.search(text="note 31", phrase=True, columns=["id"], where="spark").collect()
+    near = [table.search([7.2, 1.0], k=2, columns=["id"], run_on=run_on).collect() for run_on in ("local", "spark")]
+    words = table.search(text="note 31", phrase=True, columns=["id"], run_on="spark").collect()
     queries = spark.createDataFrame([("a", [5.1, 1.0]), ("b", [98.0, 1.0])], "who string, q array<double>")
     joined = queries.transform(table.nearest_join("q", k=1, columns=["id"])).collect()
     register_search(spark)
@@ -273,8 +273,8 @@ def retried(spark: SparkSession, uri: str) -> list[int]:
 def cleaned(table: LanceTable) -> dict[str, object]:
     """Old versions removed by Spark jobs; what a dry run had said, and what is left."""
     policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
-    said = table.plan_cleanup(policy, where="spark").candidates().count()
-    report = table.cleanup(policy, execute=True, where="spark")
+    said = table.plan_cleanup(policy, run_on="spark").candidates().count()
+    report = table.cleanup(policy, execute=True, run_on="spark")
     removed = {branch: counts["removed"] for branch, counts in report.versions.items()}
     return {"said": said, "deleted": report.count("deleted")[0], "removed": removed}
 

@@ -126,12 +126,12 @@ def test_a_check_says_sound_and_names_what_is_missing(tmp_path, capsys):
     uri, report = tmp_path / "t.lance", tmp_path / "report.json"
     lance.write_dataset(numbers(3), str(uri))
     fsck = job("fsck")
-    assert fsck.main([str(uri), "--deep", "--where", "local"]) == 0
+    assert fsck.main([str(uri), "--deep", "--run-on", "local"]) == 0
     assert "sound" in capsys.readouterr().out
     next((uri / "data").iterdir()).unlink()
-    assert fsck.main([str(uri), "--where", "local", "--report", str(report)]) == 22
+    assert fsck.main([str(uri), "--run-on", "local", "--report", str(report)]) == 22
     assert [finding["code"] for finding in json.loads(report.read_text())["findings"]] == ["data-missing"]
-    assert fsck.main([str(tmp_path / "nothing"), "--where", "local"]) == 10
+    assert fsck.main([str(tmp_path / "nothing"), "--run-on", "local"]) == 10
 
 
 def test_a_check_repairs_and_takes_it_back(tmp_path, capsys):
@@ -140,9 +140,9 @@ def test_a_check_repairs_and_takes_it_back(tmp_path, capsys):
     lance.dataset(str(uri)).create_branch("exp")
     (file,) = (uri / "_refs" / "branches").iterdir()
     file.write_bytes(b"{")
-    assert fsck.main([str(uri), "--where", "local", "--repair"]) == 22
+    assert fsck.main([str(uri), "--run-on", "local", "--repair"]) == 22
     assert file.read_bytes() == b"{"
-    assert fsck.main([str(uri), "--where", "local", "--repair", "--execute"]) == 0
+    assert fsck.main([str(uri), "--run-on", "local", "--repair", "--execute"]) == 0
     assert "exp" in lance.dataset(str(uri)).branches.list()
     capsys.readouterr()
     assert fsck.main([str(uri), "--undo", "last"]) == 0
@@ -156,9 +156,9 @@ def test_all_tables_of_a_catalog_are_checked(tmp_path, capsys):
     lake, report, fsck = tmp_path / "lake", tmp_path / "report.json", job("fsck")
     for name in "ab":
         lance.write_dataset(numbers(3), str(lake / f"{name}.lance"))
-    assert fsck.main(["--catalog", str(lake), "--where", "local"]) == 0
+    assert fsck.main(["--catalog", str(lake), "--run-on", "local"]) == 0
     assert "sound; 2 tables" in capsys.readouterr().out
     next((lake / "b.lance" / "data").iterdir()).unlink()
-    assert fsck.main(["--catalog", str(lake), "--where", "local", "--report", str(report)]) == 22
+    assert fsck.main(["--catalog", str(lake), "--run-on", "local", "--report", str(report)]) == 22
     tables = json.loads(report.read_text())["tables"]
     assert [(table["table"], table["exit_code"]) for table in tables] == [("b", 22), ("a", 0)]
