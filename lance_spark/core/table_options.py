@@ -237,7 +237,7 @@ def _answer_replace_where(options: Mapping[str, str]) -> None:
         if key.lower() in ("replacewhere", "replace_where"):
             raise InvalidOption(
                 "Spark cannot write with option 'replaceWhere': it does not see the rows in the dataset.",
-                hint="LanceTable.for_path(spark, path)"
+                hint="LanceTable.for_path(path)"
                 f".write(df, mode='overwrite', replace_where={value!r}) replaces those rows in one version.",
             )
 
@@ -445,7 +445,7 @@ def refuse_changes(options: Mapping[str, str]) -> None:
     span = since if until is None else f"{since}, {until}"
     raise InvalidOption(
         f"Option '{_CHANGES[asked]}' does not apply to a read, which covers one version.",
-        hint=f"LanceTable.for_path(spark, path).changes({span}) is a DataFrame of what changed after that version; "
+        hint=f"LanceTable.for_path(path).changes({span}) is a DataFrame of what changed after that version; "
         "spark.readStream with option('changes', 'true') follows the changes.",
     )
 

@@ -33,11 +33,16 @@ LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
-    """The given session, or the active one if any. Starts none."""
-    return SparkSession.getActiveSession() if given is None else given
+    """The given session, or the active one, which in a new thread is the process's default. Starts none."""
+    if given is not None:
+        return given
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
 
 
-def is_connect(session: SparkSession) -> bool:
+def is_connect(session: object) -> bool:
     """Whether a session is one of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
@@ -53,6 +58,13 @@ def check_places(given: SparkSession | None, *paths: str) -> None:
     for path in paths:
         if is_relative(path):
             raise refused_relative(path, os.path.abspath(path.strip().removeprefix("file:")))
+
+
+def check_path(path: object, instead: str) -> None:
+    """Raise InvalidOption for anything but text, such as a session in first place, as Delta's ``forPath`` takes it."""
+    if not isinstance(path, str | os.PathLike):
+        kind = "a Spark session" if isinstance(path, SparkSession) or is_connect(path) else f"{path!r}"
+        raise InvalidOption(f"Expected a path or URI, got {kind}.", hint=f"The path comes first: {instead}.")
 
 
 def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
@@ -298,7 +310,7 @@ def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 RunOn = Literal["auto", "spark", "local"]
 Progressing: TypeAlias = Callable[[WorkProgress], object] | None
 """The argument ``progress`` of a verb: a function such as ``print``, or None."""
-_HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose run_on='local'."
+_HINT = "Start one, SparkSession.builder.getOrCreate(), or choose run_on='local'."
 
 
 def engine_of(spark: SparkSession | None, run_on: RunOn = "auto", progress: Progressing = None) -> Engine:

@@ -44,7 +44,7 @@ def maintain_tables_of(
 ) -> MaintenanceReport:
     """Maintain all tables of a catalog."""
     options = UpkeepOptions(policy_of(policy), execute, Selection(), **clocks(limit))
-    session = session_or_none(spark)  # threads of a pool have no active session
+    session = session_or_none(spark)
     return maintain_catalog(catalog, options, engine_of(session, run_on), time.time_ns())
 
 

@@ -34,7 +34,7 @@ from lance_spark.core.show import Card, Shown
 from lance_spark.datasource.datasource import register
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
-from lance_spark.engine.session_spark import RunOn, check_places, engine_of, needed_session, session_or_none
+from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.maintenance.report import MaintenanceReport
@@ -52,21 +52,23 @@ class LanceCatalog(Shown):
     ``""`` is the root. No request is sent before the first call.
 
     It runs in the calling process. Spark is needed for ``write_table``, ``register_views``, and by handles of
-    ``table``; None for the session means the active one, if there is one. It is pickled without the session: on an
+    ``table``; by default it is the active one, if there is one. It is pickled without the session: on an
     executor it can still locate tables. Its text never shows storage options.
     """
 
     def __init__(
         self,
-        spark: SparkSession | None,
         root: str,
         storage_options: Mapping[str, str] | None = None,
         mode: Mode = "compatibility",
+        *,
+        spark: SparkSession | None = None,
     ) -> None:
         """``mode`` is ``v1`` (directories only), ``v2`` (``__manifest`` only) or both. Raises InvalidOption.
 
         A relative ``root`` on Spark Connect also raises it: the server would look for it elsewhere.
         """
+        check_path(root, "LanceCatalog(root, spark=spark)")
         check_places(spark, root)
         self.catalog: Catalog = open_catalog(root, storage_options, mode)
         self._spark = spark
@@ -258,7 +260,7 @@ class LanceCatalog(Shown):
         If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
         with its error. Raises NotFound, StorageFailure.
         """
-        session = session_or_none(self._spark)  # threads of a pool have no active session
+        session = session_or_none(self._spark)
         report = catalog_storage(self.catalog, engine_of(session, run_on), namespace)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 

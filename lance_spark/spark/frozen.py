@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lance_spark.core.location import DatasetLocation
     from lance_spark.frozen.rules import FrozenDiff, Lineage
 
-_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, t.frozen.batches(...) reads."
+_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, t.frozen.batches(...) reads."
 
 
 @dataclass(frozen=True, repr=False)

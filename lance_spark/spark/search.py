@@ -44,7 +44,7 @@ from lance_spark.search.search import (
 )
 from lance_spark.spark.refs import Handle
 
-_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
+_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None
 
 

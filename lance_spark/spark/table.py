@@ -23,6 +23,7 @@ from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.session_spark import (
     Progressing,
+    check_path,
     check_places,
     dataset_of,
     engine_of,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 
 Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
-_NEEDED = "Give one: LanceTable.for_path(spark, uri)."
+_NEEDED = "Start one: SparkSession.builder.getOrCreate()."
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,15 +81,28 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
     @staticmethod
-    def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
-        """The dataset at a path or URI, at the newest version of main. Raises NotFound if there is none.
+    def for_path(  # noqa: PLR0913 - the refs of checkout, by name
+        uri: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        branch: str | None = None,
+        tag: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+        spark: SparkSession | None = None,
+    ) -> LanceTable:
+        """The dataset at a path or URI, at the newest version of main or at a ref as in :meth:`checkout`.
 
-        With None for the session, everything works except for DataFrames, which raise Refused. On Spark Connect a
-        relative path raises InvalidOption.
+        ``spark`` is the session, by default the active one, if there is one. Without a session everything works except
+        for DataFrames, which raise Refused. Raises NotFound if there is no such dataset or ref, InvalidOption for two
+        refs at once, and for a relative path on Spark Connect.
         """
+        check_path(uri, "LanceTable.for_path(uri, spark=spark)")
         location = dataset_of(spark, uri, storage_options)
         datasets.open_latest(location)
-        return LanceTable(spark, location)
+        table = LanceTable(spark, location)
+        refs = (branch, tag, version, as_of)
+        return table if refs == (None,) * 4 else table.checkout(*refs)
 
     @property
     def branches(self) -> Branches:

@@ -176,7 +176,7 @@ def test_a_read_of_changes_is_answered_with_the_call_that_does_it(given, named, 
     with pytest.raises(InvalidOption) as caught:
         parse(given)
     assert caught.value.message == f"Option '{named}' does not apply to a read, which covers one version."
-    assert f"LanceTable.for_path(spark, path).{call} is" in caught.value.hint
+    assert f"LanceTable.for_path(path).{call} is" in caught.value.hint
 
 
 def test_in_a_stream_deltas_word_for_changes_is_taken():

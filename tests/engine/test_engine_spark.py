@@ -30,7 +30,7 @@ def table(spark, uri):
     for first in (0, 10):
         lance.write_dataset(rows(first, first + 10), uri, mode="append" if first else "create")
     lance.dataset(uri).create_branch("exp")
-    return LanceTable.for_path(spark, uri)
+    return LanceTable.for_path(uri, spark=spark)
 
 
 def append(table, branch, first, files):

@@ -35,7 +35,7 @@ def ids(table, name, split=None):
 
 def test_a_set_of_a_branch_in_a_bucket(stored):
     uri, storage = stored
-    table = LanceTable.for_path(None, uri, storage)
+    table = LanceTable.for_path(uri, storage)
     branch = table.checkout(branch="exp")
     freeze(branch.location, branch._pin(), make_spec("s", **CALL), LocalRunner(), at_once=11)
     assert branch.freeze("again", **CALL).rows == 93
@@ -57,7 +57,7 @@ def test_executors_make_and_read_a_set_in_a_bucket(stored, spark):
     from lance_spark.engine.session_spark import engine_for
 
     uri, storage = stored
-    table = LanceTable.for_path(spark, uri, storage)
+    table = LanceTable.for_path(uri, storage, spark=spark)
     engine = engine_for("spark", lambda: spark, parallelism=2)
     freeze(table.location, table._pin(), make_spec("s", **CALL), engine, at_once=30)
     assert [row["id"] for row in table.frozen("s", columns="id").collect()] == ids(table, "s")

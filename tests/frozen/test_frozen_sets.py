@@ -54,7 +54,7 @@ def uri(tmp_path, request):
 
 
 def table_at(uri):
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def rows_of(table, name, split=None, **options):

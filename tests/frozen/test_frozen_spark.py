@@ -50,7 +50,7 @@ def frozen(spark, tmp_path, request):
         }
     )
     make_dataset(uri, rows, max_rows_per_file=40).delete("id % 7 = 0")
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     call = {"filter": "id < 190", "split": SPLIT, "by": "patient", "seed": 7}
     on_spark = engine_for("spark", lambda: spark, parallelism=parallelism)
     with settings(spark, given):

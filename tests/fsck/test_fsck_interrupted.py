@@ -382,7 +382,7 @@ def test_a_branch_of_a_branch_gets_a_branch_of_its_own(uri):
 
 
 def protect(uri, protected=True):
-    LanceTable.for_path(None, uri).branches.alter("main", protected=protected)
+    LanceTable.for_path(uri).branches.alter("main", protected=protected)
 
 
 def test_indexes_of_a_protected_branch_are_mended_and_its_rows_stay(uri):

@@ -157,7 +157,7 @@ OLD_REPAIR = "_quarantine/20200101T000000.000000-0123abcd"
 
 def moved_tag(uri: str) -> None:
     rich(uri)
-    LanceTable.for_path(None, uri).tags.move("v3", version=4)
+    LanceTable.for_path(uri).tags.move("v3", version=4)
 
 
 def changed(uri: str) -> Path:
@@ -486,7 +486,7 @@ def test_a_cleanup_leaves_the_quarantine_alone(uri):
 def test_a_table_is_repaired_in_python(uri):
     rich(uri)
     ref(uri, "dev").write_bytes(b"")
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     assert [step.kind for step in table.fsck(repair=True).repair.steps] == [REF]
     assert ref(uri, "dev").read_bytes() == b""
     report = table.fsck(repair=RepairOptions(dry_run=False))

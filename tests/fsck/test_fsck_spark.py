@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def table(spark, uri):
-    return LanceTable.for_path(spark, busy(uri))
+    return LanceTable.for_path(busy(uri), spark=spark)
 
 
 def test_spark_and_threads_agree_on_what_refs_cost(table):

@@ -23,7 +23,7 @@ POLICY = {"compaction": {"small_fragments": 2}, "cleanup": {"older_than": "0s", 
 @pytest.fixture
 def lake(spark, tmp_path):
     """Three tables of three fragments, each with a branch."""
-    lake = LanceCatalog(spark, str(tmp_path / "lake"))
+    lake = LanceCatalog(str(tmp_path / "lake"), spark=spark)
     create_namespace(lake.catalog, "ns1")
     for name in ("ns1.a", "ns1.b", "c"):
         uri = make_table(lake.catalog, name, numbers(5)).location.uri

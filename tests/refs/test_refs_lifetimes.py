@@ -35,7 +35,7 @@ AT_ONCE = ExpiryOptions(warn=timedelta(0))
 @pytest.fixture
 def table(uri):
     make_dataset(uri, numbers(3), numbers(2, 3))
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def later(days):

@@ -24,7 +24,7 @@ def later(days):
 def test_refs_live_and_come_back_on_a_store(table, storage, client, bucket):
     write(table, storage, [1, 2])
     write(table, storage, [3])
-    handle = LanceTable.for_path(None, table, storage)
+    handle = LanceTable.for_path(table, storage)
     handle.branches.create("exp/ü", expire_after="30d", owner="ml")
     write(table, storage, [4], branch="exp/ü")
     handle.tags.create("v1", version=1)

@@ -96,7 +96,7 @@ WHOLE = ["DROP TABLE lake.ns1.protected", "DROP TABLE lake.ns1.protected PURGE",
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
     unregister(spark)
-    catalog = LanceCatalog(spark, str(tmp_path_factory.mktemp("lakes") / "lake"))
+    catalog = LanceCatalog(str(tmp_path_factory.mktemp("lakes") / "lake"), spark=spark)
     catalog.create_namespace("ns1")
     register(spark, catalog="lake", root=catalog.catalog.uri)
     register(spark)
@@ -109,7 +109,7 @@ def make(spark, uri):
     """Branches main and exp, which have their second version each, and work, with a row more than main."""
     lance.write_dataset(numbered(0, 3), uri)
     lance.write_dataset(numbered(3, 3), uri, mode="append")
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("exp", version=1)
     lance.write_dataset(numbered(50, 3), lance.dataset(uri).checkout_version(("exp", None)), mode="append")
     table.branches.create("work")  # from main

@@ -7,6 +7,7 @@ from datetime import timedelta
 import lance
 import pytest
 from support.merge_datasets import add, forked, head
+from support.spark_fixtures import none_active
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.catalog.tables import declare_table
@@ -23,7 +24,7 @@ def no_session(monkeypatch):
     def start(self):
         raise AssertionError("a session was started")
 
-    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(SparkSession, "active", staticmethod(none_active))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
 
 
@@ -32,7 +33,7 @@ def table(uri):
     """30 rows on main, and on a branch 'exp' five more."""
     forked(uri)
     add(uri, 30, 35, "exp")
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def ids(table, branch=None):
@@ -118,7 +119,7 @@ def test_a_filter_counts_in_this_process(table):
 def test_what_needs_a_session_says_how_to_give_one(table, call):
     with pytest.raises(Refused, match="no Spark session") as raised:
         call(table)
-    assert "LanceTable.for_path(spark, uri)" in (raised.value.hint or "")
+    assert "SparkSession.builder.getOrCreate()" in (raised.value.hint or "")
 
 
 def test_another_place_to_run_is_refused_with_the_names_of_all(table):
@@ -127,7 +128,7 @@ def test_another_place_to_run_is_refused_with_the_names_of_all(table):
 
 
 def test_a_catalog_and_its_tables(tmp_path):
-    catalog = LanceCatalog(None, str(tmp_path / "lake"))
+    catalog = LanceCatalog(str(tmp_path / "lake"))
     catalog.create_namespace("ns")
     place = declare_table(catalog.catalog, "ns.t").location.uri
     forked(place)
@@ -145,7 +146,7 @@ def test_a_catalog_and_its_tables(tmp_path):
 
 def test_no_dataset_is_told_as_ever(tmp_path):
     with pytest.raises(NotFound):
-        LanceTable.for_path(None, str(tmp_path / "nothing.lance"))
+        LanceTable.for_path(str(tmp_path / "nothing.lance"))
 
 
 def test_lance_writes_what_a_handle_reads(table):

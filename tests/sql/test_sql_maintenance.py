@@ -240,5 +240,5 @@ def test_the_tables_in_the_root_of_a_catalog_are_listed(spark, lake):
 
 
 def test_one_string_is_one_column(lake_flights):
-    table = LanceTable.for_path(lake_flights.spark, lake_flights.location.uri)
+    table = LanceTable.for_path(lake_flights.location.uri, spark=lake_flights.spark)
     assert table.to_df(columns="id").columns == ["id"]

@@ -90,7 +90,7 @@ def test_an_index_has_the_settings_that_are_given(call, uri):
     lance.write_dataset(pa.table({"text": ["a storm", "the sea"]}), uri, mode="overwrite")
     stop = {"remove_stop_words": True, "custom_stop_words": "storm, gale"}
     call("create_index", column="text", kind="inverted", with_position=True, **stop, num_segments=1)
-    assert LanceTable.for_path(None, uri).indexes.stats("text_idx").settings["with_position"]
+    assert LanceTable.for_path(uri).indexes.stats("text_idx").settings["with_position"]
     found = [lance.dataset(uri).to_table(full_text_query=word).num_rows for word in ("sea", "storm")]
     assert found == [1, 0]
     with pytest.raises(InvalidOption, match="kind 'btree' has no setting 'stem'"):

@@ -113,7 +113,7 @@ def test_upserts_go_on_after_a_cleanup(count, moment, spark, uri):
     else:
         die(query, number, moment)
     rows = others(uri, count, BRANCH)
-    LanceTable.for_path(spark, uri).cleanup(POLICY, execute=True, run_on="local")
+    LanceTable.for_path(uri, spark=spark).cleanup(POLICY, execute=True, run_on="local")
     on(uri, BRANCH).delete("id = 10")  # a batch that is upserted again brings it back
     for again in (number, number, number + 1):
         query.batch(again)

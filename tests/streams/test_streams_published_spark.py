@@ -68,7 +68,7 @@ def test_main_never_sees_a_half_while_the_stream_goes_on(spark, uri, tmp_path):
     queries = [each.trigger(processingTime="20 milliseconds") for each in (writer, reader)]
     writing, reading = queries[0].start(uri), queries[1].start()
     try:
-        table = LanceTable.for_path(spark, uri)
+        table = LanceTable.for_path(uri, spark=spark)
         for hour in range(HOURS):
             before = rows_of(uri)
             for number in (2 * hour, 2 * hour + 1):

@@ -450,7 +450,7 @@ def test_a_table_that_was_dropped_from_its_catalog_is_not_made_anew(tmp_path):
     lake.mkdir()
     query = Query("orders", tmp_path / "c", catalog=str(lake))
     query.batch(0)
-    LanceCatalog(None, str(lake)).drop_table("orders")
+    LanceCatalog(str(lake)).drop_table("orders")
     with pytest.raises(Refused, match=r"tag .* is missing"):
         query.batch(1)
     assert not (lake / "orders.lance").exists() or not contents(lake / "orders.lance")

@@ -131,7 +131,7 @@ def test_upserts_by_foreach_batch_are_exactly_once(spark, uri, files, tmp_path):
 @pytest.mark.when(spark="newest")
 def test_an_upsert_into_a_handle_and_the_mode_that_names_it(spark, uri, files, tmp_path):
     spark.createDataFrame([(1, "old")], "id bigint, v string").write.format(OWN_NAME).mode("append").save(uri)
-    upsert = upsert_batches(LanceTable.for_path(spark, uri), key=["id"], query_id="orders")
+    upsert = upsert_batches(LanceTable.for_path(uri, spark=spark), key=["id"], query_id="orders")
     batch = spark.createDataFrame([(1, "new"), (2, "new")], "id bigint, v string")
     for frame, number in ((batch.limit(0), 0), (batch, 1), (batch, 1), (batch.limit(0), 2)):
         upsert(frame, number)

@@ -49,7 +49,7 @@ def sink(spark: SparkSession, given: Given) -> DataStreamWriter:
 def upsert(spark: SparkSession, given: Given) -> DataStreamWriter:
     from lance_spark import LanceTable
 
-    table = LanceTable.for_path(spark, given["uri"], given["storage"]).checkout(branch=given["options"]["branch"])
+    table = LanceTable.for_path(given["uri"], given["storage"], spark=spark).checkout(branch=given["options"]["branch"])
     every = int(given["options"]["optimize_every"])
     function = upsert_batches(table, key="id", checkpoint=given["checkpoint"], optimize_every=every)
 

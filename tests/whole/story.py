@@ -68,7 +68,7 @@ def basics(spark: SparkSession, uri: str) -> dict[str, object]:
     """Rows are written, branched, tagged and read; what is there is told; old versions go."""
     rows = spark.range(0, 1000, 1, 4).selectExpr("id", "id % 7 AS day", "concat('n', id) AS name")
     rows.write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.tags.create("v1")
     rows.where("id < 10").write.format("lance").mode("append").option("branch", "exp/a").option(
         "create_branch", "true"
@@ -102,7 +102,7 @@ def basics(spark: SparkSession, uri: str) -> dict[str, object]:
 def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
     """What each verb says of a relative path, which a server would look for in a directory of its own."""
     rows = spark.range(3)
-    read, table = spark.read.format("lance"), LanceTable.for_path(spark, uri)
+    read, table = spark.read.format("lance"), LanceTable.for_path(uri, spark=spark)
 
     def follow(source: str, target: str, schema: str | None = None) -> None:
         reader = spark.readStream.format("lance")
@@ -113,7 +113,7 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
     calls: list[Callable[[], object]] = [
         lambda: rows.write.format("lance").mode("append").save("rel.lance"),
         lambda: read.load("rel.lance").count(),
-        lambda: LanceTable.for_path(spark, "rel.lance").count_rows(),
+        lambda: LanceTable.for_path("rel.lance", spark=spark).count_rows(),
     ]
     if kind == "connect":
         calls += [
@@ -122,8 +122,8 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
             lambda: spark.sql("CREATE TEMPORARY VIEW rel USING lance OPTIONS (path 'rel.lance')"),
             lambda: follow("rel.lance", uri + "-followed"),
             lambda: follow(uri, "rel-followed"),
-            lambda: LanceTable.for_path(None, "rel.lance").count_rows(),
-            lambda: LanceCatalog(spark, "rel").list_tables(),
+            lambda: LanceTable.for_path("rel.lance").count_rows(),
+            lambda: LanceCatalog("rel", spark=spark).list_tables(),
             lambda: table.clone("rel-clone"),
             lambda: table.shallow_clone("rel-clone"),
             lambda: table.deep_clone("rel-clone"),
@@ -159,7 +159,7 @@ def upserted(spark: SparkSession, uri: str) -> list[int]:
     upsert = upsert_batches(uri + "-copy", key="id", checkpoint=uri + "-checkpoint")
     stream = spark.readStream.format("lance").load(uri).writeStream.option("checkpointLocation", uri + "-checkpoint")
     stream.foreachBatch(upsert).trigger(availableNow=True).start().awaitTermination()
-    table = LanceTable.for_path(spark, uri + "-copy")
+    table = LanceTable.for_path(uri + "-copy", spark=spark)
     return [table.count_rows(), table.count_rows("name = ''")]
 
 
@@ -178,7 +178,7 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
             return {"v": [[number, 1.0] for number in batch["id"].to_pylist()]}
 
     spark.range(0, 100, 1, 4).write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.add_columns({"twice": "id * 2"})
     table.add_columns(Model, schema="v array<float>", vector={"v": 2})
     table.add_columns(spark.createDataFrame([(5, "five")], "id bigint, name string"), on="id")
@@ -198,7 +198,7 @@ def searched(spark: SparkSession, uri: str) -> list[object]:
         "id", "array(float(id), float(1)) AS v", "concat('note ', id % 50, ' of the day') AS note"
     )
     rows.withMetadata("v", {"arrow.fixed-size-list.size": 2}).write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     near = [table.search([7.2, 1.0], k=2, columns=["id"], run_on=run_on).collect() for run_on in ("local", "spark")]
     words = table.search(text="note 31", phrase=True, columns=["id"], run_on="spark").collect()
     queries = spark.createDataFrame([("a", [5.1, 1.0]), ("b", [98.0, 1.0])], "who string, q array<double>")
@@ -216,7 +216,7 @@ def searched(spark: SparkSession, uri: str) -> list[object]:
 def looked_after(spark: SparkSession, uri: str) -> list[object]:
     """Compactions of main and a branch, a merge and another order, on executors: what they did, and what is left."""
     spark.range(0, 40, 1, 4).selectExpr("id", "id % 3 AS day").write.format("lance").mode("append").save(uri)
-    main = LanceTable.for_path(spark, uri)
+    main = LanceTable.for_path(uri, spark=spark)
     main.branches.create("exp")
     branch = main.checkout(branch="exp")
     branch.write(spark.range(100, 110, 1, 1).selectExpr("id", "id % 3 AS day"))
@@ -281,7 +281,7 @@ def cleaned(table: LanceTable) -> dict[str, object]:
 
 def catalogued(spark: SparkSession, root: str) -> list[object]:
     """A table made, found, read and asked by its name, and what is said when it is there already."""
-    cat = LanceCatalog(spark, root)
+    cat = LanceCatalog(root, spark=spark)
     cat.create_namespace("ns1")
     cat.write_table(spark.range(0, 10, 1, 2), "ns1.t")
     taken = first_line(lambda: cat.write_table(spark.range(1), "ns1.t"))
@@ -293,7 +293,7 @@ def catalogued(spark: SparkSession, root: str) -> list[object]:
 def changed(spark: SparkSession, uri: str) -> list[object]:
     """What changes of rows on a branch say, and the sum of a column afterwards."""
     spark.range(0, 1000, 1, 4).selectExpr("id", "id % 7 AS day").write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("exp")
     table = table.checkout(branch="exp")
     source = spark.range(0, 2000, 500).selectExpr("id", "100 AS day")

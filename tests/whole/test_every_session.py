@@ -124,7 +124,7 @@ def check_relative(said: list[str]) -> None:
 
 def check_frozen(frozen: dict, uri: str) -> None:
     """The same call in this process, without Spark, gives the same rows in the same splits and the same order."""
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.freeze("here", **FROZEN)
     splits = {
         split: [row["id"] for batch in table.frozen.batches("here", split, "id") for row in batch.to_pylist()]

@@ -80,7 +80,7 @@ class Actor:
 
     @property
     def main(self) -> LanceTable:
-        return LanceTable.for_path(None, URI, self.storage)
+        return LanceTable.for_path(URI, self.storage)
 
     @property
     def branch(self) -> LanceTable:
@@ -202,7 +202,7 @@ def world(moto, client) -> Kept:
     storage = storage_options(moto)
     write(URI, storage, [1, 2, 3])
     write(URI, storage, [4])
-    t = LanceTable.for_path(None, URI, storage)
+    t = LanceTable.for_path(URI, storage)
     for name in ("exp", "other", "spare"):
         t.branches.create(name)
         write(URI, storage, [5], branch=name)
