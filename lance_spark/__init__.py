@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lance_spark.spark.catalog import LanceCatalog
     from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.search_function import register_search
-    from lance_spark.spark.streams import resume_stream, upsert_batches
     from lance_spark.spark.table import LanceTable
 
 __version__ = "0.1.0"
@@ -31,9 +30,7 @@ __all__ = [
     "capabilities",
     "register",
     "register_search",
-    "resume_stream",
     "unregister",
-    "upsert_batches",
 ]
 
 _HOMES = {
@@ -46,9 +43,7 @@ _HOMES = {
     "capabilities": "lance_spark.spark.registering",
     "register": "lance_spark.spark.registering",
     "register_search": "lance_spark.spark.search_function",
-    "resume_stream": "lance_spark.spark.streams",
     "unregister": "lance_spark.spark.registering",
-    "upsert_batches": "lance_spark.spark.streams",
 }
 
 

@@ -317,7 +317,7 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
         raise Refused(
             "An upsert needs a Spark session, and a sink's tasks have none.",
             hint="Use foreachBatch, also exactly once: df.writeStream.option('checkpointLocation', c)."
-            f"foreachBatch(lance_spark.upsert_batches({path!r}, key={key or 'id'!r}, checkpoint=c)).start().",
+            f"foreachBatch(LanceTable.for_path({path!r}).streams.upsert(key={key or 'id'!r}, checkpoint=c)).start().",
         )
     if key is not None:
         raise InvalidOption("Option 'key' is for upserts.", hint="Leave it out: a stream appends its rows.")

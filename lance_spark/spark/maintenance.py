@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from lance_spark.maintenance.spark import maintain_table
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
-from lance_spark.spark.refs import Handle, RefVerbs
+from lance_spark.spark.refs import Collection, Handle, RefVerbs
 from lance_spark.storage.datasets import locate
 
 if TYPE_CHECKING:
@@ -199,12 +199,18 @@ class OptimizeVerb(Handle):
 
 
 @dataclass(frozen=True, repr=False)
-class Indexes(Handle, Shown):
-    """The indexes of a dataset at a ref. A handle pinned to a tag or version can list them, but not change them."""
+class Indexes(Handle, Shown, Collection[IndexInfo]):
+    """The indexes of a dataset at a ref: ``"id_idx" in t.indexes``, ``t.indexes["id_idx"].columns``.
+
+    A handle pinned to a tag or version can list them, but not change them.
+    """
 
     def list(self) -> list[IndexInfo]:
         """All indexes, by name, with the rows that they cover."""
         return indexes.list_indexes(self.location, self._pin())
+
+    def _named(self) -> Mapping[str, IndexInfo]:
+        return {index.name: index for index in self.list()}
 
     def stats(self, name: str) -> IndexStats:
         """One index, by its name or its column: settings and segments. Raises NotFound."""

@@ -21,6 +21,7 @@ from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import (
     Progressing,
     check_path,
@@ -39,19 +40,20 @@ from lance_spark.merge.merge import transaction
 from lance_spark.merge.restore import restore
 from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
-from lance_spark.remotes.rules import CloneOptions
+from lance_spark.remotes.rules import CloneKind, CloneOptions, is_deep
 from lance_spark.scan import pylance
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.session.narrow_query import Query, needs, read_options, with_all_columns
 from lance_spark.spark import maintenance
 from lance_spark.spark.columns import ColumnVerbs
-from lance_spark.spark.frozen import Freezing
+from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
 from lance_spark.spark.refs import Branches, Remotes, Tags, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.rows import ChangeFeed, RowVerbs
 from lance_spark.spark.search import Columns, Searching
+from lance_spark.spark.streams import Streams
 from lance_spark.storage import datasets
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.resolving import resolve
@@ -77,7 +79,7 @@ _NEEDED = "Start one: SparkSession.builder.getOrCreate()."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, OptimizeVerb, UpkeepVerbs, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown):
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
     @staticmethod
@@ -123,6 +125,16 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def remotes(self) -> Remotes:
         """Other places with the same history: fetch, pull, push."""
         return Remotes(self.spark, self.location, self.ref)
+
+    @property
+    def frozen(self) -> FrozenSets:
+        """Frozen training sets: create, read, delete, compare them."""
+        return FrozenSets(self.spark, self.location, self.ref)
+
+    @property
+    def streams(self) -> Streams:
+        """Structured streaming into this table: upserts of batches, and going on after lost progress."""
+        return Streams(self.spark, self.location, self.ref)
 
     @property
     def branch(self) -> str:
@@ -254,46 +266,41 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)
 
-    def shallow_clone(
-        self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True
-    ) -> LanceTable:
-        """A new dataset, in any store, that shares this version's files.
-
-        With ``record`` this dataset records the clone, by a tag and a note, so that no cleanup breaks it. A clone in
-        another store is always recorded, and is like one of :meth:`clone`, without other branches.
-        """
-        target = self._target(target_uri, storage_options)
-        if target.store != self.location.store:
-            if not record:
-                raise Refused("A clone in another store is always recorded.", hint="Omit record=False.")
-            return self._follower(target, CloneOptions(single_branch=True))
-        clone.shallow_clone(self.location, self._pin(), target, record)
-        return LanceTable(self.spark, target)
-
-    def deep_clone(
-        self, target_uri: str, storage_options: Mapping[str, str] | None = None, *, progress: Progressing = None
-    ) -> LanceTable:
-        """A new dataset with copies of this version's files, in any store. ``progress`` is called with the progress."""
-        target = self._target(target_uri, storage_options)
-        clone.deep_clone(self.location, self._pin(), target, to_tell(progress))
-        return LanceTable(self.spark, target)
-
-    def clone(
+    def clone(  # noqa: PLR0913 - most calls take one or two
         self,
         target_uri: str,
-        deep: bool = False,
+        kind: CloneKind = "shallow",
         storage_options: Mapping[str, str] | None = None,
         *,
+        follow: bool = True,
+        single_branch: bool = False,
+        record: bool = True,
         progress: Progressing = None,
     ) -> LanceTable:
-        """A new dataset, in any store, that follows this one: its remote ``origin``, see :attr:`remotes`.
+        """A new dataset, in any store: ``shallow`` shares the files, which tags protect here; ``deep`` copies them.
 
-        It has main, all branches as ``origin/...``, and this handle's branch at this version; the returned handle is on
-        that branch. Files stay here, where tags protect them; with ``deep`` all are copied. To finish a killed clone,
-        repeat the call. ``progress`` is called with the progress. Raises AlreadyExists for another dataset at the
-        target.
+        It follows this dataset, its remote ``origin`` (see :attr:`remotes`): it has main, all branches as
+        ``origin/...``, or with ``single_branch`` only this handle's, and the returned handle is on this handle's
+        branch. With ``follow=False`` it has only main, with this handle's version, as clones of pylance and Delta have;
+        this dataset records a shallow one by a tag and a note, so that no cleanup breaks it, unless ``record=False``.
+
+        To finish a killed clone, repeat the call. ``progress`` is called with the progress. Raises AlreadyExists for
+        another dataset at the target, InvalidOption for another kind, Refused for ``record=False`` in another store.
         """
-        return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep), progress)
+        target, pin = self._target(target_uri, storage_options), self._pin()
+        deep = is_deep(kind)
+        if not record and (follow or target.store != self.location.store):
+            raise Refused("A clone that follows, or in another store, is always recorded.", hint="Omit record=False.")
+        # A shallow clone in another store needs records of the files that it reads: only one that follows has them.
+        if follow or not (deep or target.store == self.location.store):
+            options, engine = CloneOptions(deep=deep, single_branch=single_branch or not follow), self._engine(progress)
+            following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
+            return LanceTable(self.spark, target, RefSpec(pin.branch))
+        if deep:
+            clone.deep_clone(self.location, pin, target, to_tell(progress))
+        else:
+            clone.shallow_clone(self.location, pin, target, record)
+        return LanceTable(self.spark, target)
 
     def relocate(self, old: str | None = None, new: str | None = None, dry_run: bool = False) -> Relocation:
         """Let main and every branch read from here after the dataset was moved or copied.
@@ -371,7 +378,5 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
             self.spark, uri, self.location.storage_options if storage_options is None else storage_options
         )
 
-    def _follower(self, target: DatasetLocation, options: CloneOptions, progress: Progressing = None) -> LanceTable:
-        pin, engine = self._pin(), engine_of(self.spark, progress=progress)
-        following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
-        return LanceTable(self.spark, target, RefSpec(pin.branch))
+    def _engine(self, progress: Progressing = None) -> Engine:
+        return engine_of(self.spark, progress=progress)

@@ -86,7 +86,7 @@ def test_cleaning_every_branch_alone_leaves_what_one_cleanup_of_all_leaves(table
 def test_files_that_a_tag_a_clone_or_another_branch_reads_stay(table, tmp_path):
     lance.dataset(f"{table}/tree/exp").create_branch("child", 4)
     lance.dataset(table).tags.create("kept", ("exp", 5))
-    LanceTable.for_path(table).checkout(branch="other", version=4).shallow_clone(str(tmp_path / "clone.lance"))
+    LanceTable.for_path(table).checkout(branch="other", version=4).clone(str(tmp_path / "clone.lance"), follow=False)
     overwrite(table, 5000, branch="exp")
     before, cloned = reads(table), lance.dataset(str(tmp_path / "clone.lance")).to_table()
     report = clean(table, **KEEPING, only_branches=["exp", "other"])

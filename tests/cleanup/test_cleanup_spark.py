@@ -170,7 +170,7 @@ def test_an_inventory_is_used_instead_of_listing(spark, history):
 @pytest.mark.when(spark="newest")
 def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     table = LanceTable.for_path(history, spark=spark)
-    clone = table.checkout(version=4).shallow_clone(str(tmp_path / "clone.lance"))
+    clone = table.checkout(version=4).clone(str(tmp_path / "clone.lance"), follow=False)
     save(numbers(spark, 500, 503), clone.location.uri)
     table.cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW, tags={"two": "keep"}), execute=True)
     found = sorted(lance.dataset(clone.location.uri).to_table()["id"].to_pylist())
@@ -202,6 +202,6 @@ def test_automatic_cleanup_is_refused_where_it_would_lose_data(spark, uri, tmp_p
     with pytest.raises(Refused, match="'odd'"):
         table.enable_auto_cleanup(interval=1, older_than=timedelta(days=1))
     table.branches.delete("odd")
-    table.shallow_clone(str(tmp_path / "clone.lance"))
+    table.clone(str(tmp_path / "clone.lance"), follow=False)
     with pytest.raises(Refused, match=r"clone\.lance"):
         table.enable_auto_cleanup(interval=1, older_than=timedelta(days=1))

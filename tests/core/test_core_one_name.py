@@ -43,6 +43,6 @@ def test_branches_of_a_remote(table, tmp_path):
 
 
 def test_clones(table, tmp_path):
-    clone = table.shallow_clone(str(tmp_path / "clone.lance"), record=False)
+    clone = table.clone(str(tmp_path / "clone.lance"), follow=False, record=False)
     assert table.fsck(clones=clone.location.uri).findings == ()
     assert clone.location.uri in table.storage(clones=clone.location.uri).to_arrow()["ref"].to_pylist()

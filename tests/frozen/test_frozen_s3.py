@@ -38,7 +38,7 @@ def test_a_set_of_a_branch_in_a_bucket(stored):
     table = LanceTable.for_path(uri, storage)
     branch = table.checkout(branch="exp")
     freeze(branch.location, branch._pin(), make_spec("s", **CALL), LocalRunner(), at_once=11)
-    assert branch.freeze("again", **CALL).rows == 93
+    assert branch.frozen.create("again", **CALL).rows == 93
     assert ids(table, "s") == ids(table, "again")
     table.cleanup(CleanupPolicy(retain_versions=1, commit_window=timedelta(0)), execute=True)
     plan = lance.dataset(uri, version="frozen-s", storage_options=storage).to_table(filter="split = 'train'")
@@ -47,7 +47,7 @@ def test_a_set_of_a_branch_in_a_bucket(stored):
     split = open_split(uri, "s", "train", "id", storage)
     assert split.read([3, 0])["id"].to_pylist() == [rows["id"][3].as_py(), rows["id"][0].as_py()]
     assert (table.frozen.diff("s", "again").kept, table.fsck().sound) == (93, True)
-    table.unfreeze("s")
+    table.frozen.delete("s")
     assert [each.name for each in table.frozen.list()] == ["again"]
 
 
@@ -60,5 +60,5 @@ def test_executors_make_and_read_a_set_in_a_bucket(stored, spark):
     table = LanceTable.for_path(uri, storage, spark=spark)
     engine = engine_for("spark", lambda: spark, parallelism=2)
     freeze(table.location, table._pin(), make_spec("s", **CALL), engine, at_once=30)
-    assert [row["id"] for row in table.frozen("s", columns="id").collect()] == ids(table, "s")
+    assert [row["id"] for row in table.frozen.read("s", columns="id").collect()] == ids(table, "s")
     assert sorted(ids(table, "s")) == list(range(90))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents
 
-from lance_spark import LanceCatalog, LanceTable, register, unregister, upsert_batches
+from lance_spark import LanceCatalog, LanceTable, register, unregister
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
@@ -38,7 +38,7 @@ PYTHON = {
     "restore": lambda t, _: t.checkout(branch=t.branch or "main", version=1).restore(),
     "disable_auto_cleanup": lambda t, _: t.disable_auto_cleanup(),
     "a stream": lambda t, frame: stream(t, frame, lambda out: out.format("lance").option("path", t.location.uri)),
-    "a stream of upserts": lambda t, frame: upsert_batches(t, key="id", query_id="q")(frame, 0),
+    "a stream of upserts": lambda t, frame: t.streams.upsert(key="id", query_id="q")(frame, 0),
     "mode overwrite": lambda t, frame: (
         frame.write.format("lance").mode("overwrite").options(**branch_option(t)).save(t.location.uri)
     ),

@@ -85,8 +85,8 @@ def test_clones_and_remotes(table, tmp_path):
     assert mine.remotes.fetch(dry_run=True).of("main").state != "up to date"
     mine.remotes.pull()
     assert ids(mine) == [*range(30), 70, 71, 80]
-    assert table.shallow_clone(str(tmp_path / "shallow.lance")).count_rows() == 33
-    assert table.deep_clone(str(tmp_path / "deep.lance")).count_rows() == 33
+    assert table.clone(str(tmp_path / "shallow.lance"), follow=False).count_rows() == 33
+    assert table.clone(str(tmp_path / "deep.lance"), "deep", follow=False).count_rows() == 33
 
 
 def test_a_cleanup_and_a_stored_plan(table, tmp_path):
@@ -165,8 +165,8 @@ def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
 
     table.branches.merge("exp", progress=telling("merge"))
     table.fsck(progress=telling("fsck"))
-    table.deep_clone(str(tmp_path / "deep.lance"), progress=telling("deep clone"))
-    copy = table.clone(str(tmp_path / "clone.lance"), deep=True, progress=telling("clone"))
+    table.clone(str(tmp_path / "deep.lance"), "deep", follow=False, progress=telling("deep clone"))
+    copy = table.clone(str(tmp_path / "clone.lance"), kind="deep", progress=telling("clone"))
     copy.remotes.pull(progress=telling("pull"))
     copy.remotes.push(progress=telling("push"))
     told = {verb: [step.stage for step in steps] for verb, steps in stages.items()}

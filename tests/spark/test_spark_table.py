@@ -127,7 +127,7 @@ def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
 @pytest.mark.when(spark="newest")
 def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri, tmp_path):
     before = all_files(uri)
-    assert table.shallow_clone(str(tmp_path / "clone.lance"), record=False).count_rows() == 10
+    assert table.clone(str(tmp_path / "clone.lance"), follow=False, record=False).count_rows() == 10
     assert all_files(uri) == before
 
 
@@ -135,7 +135,7 @@ def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri
 def test_a_shallow_clone_into_another_store_is_recorded_or_refused_before_anything_is_written(table, uri, tmp_path):
     before = all_files(tmp_path)
     with pytest.raises(Refused, match="always recorded"):
-        table.shallow_clone("s3://elsewhere/clone.lance", record=False)
+        table.clone("s3://elsewhere/clone.lance", follow=False, record=False)
     assert all_files(tmp_path) == before
 
 

@@ -11,7 +11,7 @@ from support.command_line import call
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import KILLED, Killed, Query, die, kill, on, others
 
-from lance_spark import CleanupPolicy, LanceTable, upsert_batches
+from lance_spark import CleanupPolicy, LanceTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 NOW = timedelta(0)
@@ -92,7 +92,8 @@ class Upserts:
     """A query that upserts ten keys of its own with each batch."""
 
     def __init__(self, spark, uri):
-        self.spark, self.upsert = spark, upsert_batches(uri, key="id", query_id="q", branch=BRANCH)
+        self.spark = spark
+        self.upsert = LanceTable.for_path(uri, branch=BRANCH).streams.upsert("id", query_id="q")
 
     def batch(self, number):
         self.upsert(self.spark.range(10 * number, 10 * number + 10), number)

@@ -432,7 +432,7 @@ def test_what_cannot_be_said_of_a_stream_is_refused(uri, tmp_path):
         plan_stream({"path": uri, "query_id": "a", "create_table": "true"}, numbers(1).schema, False)
     with pytest.raises(Refused, match="needs a Spark session") as upsert:
         plan_stream({"path": uri, "query_id": "a", "mode": "upsert", "key": "k"}, numbers(1).schema, False)
-    assert "upsert_batches" in upsert.value.hint
+    assert "streams.upsert" in upsert.value.hint
     assert "key='k'" in upsert.value.hint
 
 

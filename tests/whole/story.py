@@ -23,8 +23,6 @@ from lance_spark import (
     LanceCatalog,
     LanceTable,
     register_search,
-    resume_stream,
-    upsert_batches,
 )
 from lance_spark.engine.local import Work
 from lance_spark.errors import LanceSparkError
@@ -125,15 +123,13 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
             lambda: LanceTable.for_path("rel.lance").count_rows(),
             lambda: LanceCatalog("rel", spark=spark).list_tables(),
             lambda: table.clone("rel-clone"),
-            lambda: table.shallow_clone("rel-clone"),
-            lambda: table.deep_clone("rel-clone"),
+            lambda: table.clone("rel-clone", follow=False),
+            lambda: table.clone("rel-clone", "deep", follow=False),
             lambda: table.remotes.push("./rel-clone"),
             lambda: table.fsck(clones=["rel-clone"]),
             lambda: table.storage(clones=["rel-clone"]),
             lambda: table.plan_cleanup(CleanupPolicy(clones=("rel-clone",))),
             lambda: table.relocate("rel-old"),
-            lambda: upsert_batches("rel.lance", key="id", query_id="rel"),
-            lambda: resume_stream("rel.lance", "rel", 1),
         ]
     said = [first_line(call) for call in calls]
     return [*said, *(str(path) for path in Path().glob("rel*"))]
@@ -156,7 +152,7 @@ def upserted(spark: SparkSession, uri: str) -> list[int]:
     """Rows, and those of them that are new, after upserts of a stream's batches."""
     for name, rows in (("", spark.range(5, 10, 1, 1)), ("-copy", spark.range(0, 7, 1, 1))):
         rows.withColumn("name", lit(name)).write.format("lance").mode("append").save(uri + name)
-    upsert = upsert_batches(uri + "-copy", key="id", checkpoint=uri + "-checkpoint")
+    upsert = LanceTable.for_path(uri + "-copy", spark=spark).streams.upsert(key="id", checkpoint=uri + "-checkpoint")
     stream = spark.readStream.format("lance").load(uri).writeStream.option("checkpointLocation", uri + "-checkpoint")
     stream.foreachBatch(upsert).trigger(availableNow=True).start().awaitTermination()
     table = LanceTable.for_path(uri + "-copy", spark=spark)
@@ -239,13 +235,13 @@ def feed(table: LanceTable) -> list[list[object]]:
 def frozen(table: LanceTable) -> dict[str, object]:
     """A set that executors made, by split and in order; whether this process reads that order, and what is left."""
     with patch("lance_spark.engine.local.LITTLE", Work()):
-        table.freeze("frozen-story", **FROZEN)
-    rows = table.frozen("frozen-story", columns=["id"], with_position=True).collect()
+        table.frozen.create("frozen-story", **FROZEN)
+    rows = table.frozen.read("frozen-story", columns=["id"], with_position=True).collect()
     splits = {split: [row["id"] for row in rows if row["_split"] == split] for split in ("train", "val")}
     here = pa.Table.from_batches(table.frozen.batches("frozen-story", "train", columns=["id"]))["id"].to_pylist()
-    days = {row["day"] for row in table.frozen("frozen-story", "val").collect()}
+    days = {row["day"] for row in table.frozen.read("frozen-story", "val").collect()}
     kept = table.frozen.diff("frozen-story", "frozen-story").kept
-    table.unfreeze("frozen-story")
+    table.frozen.delete("frozen-story")
     found = [splits["train"] == here, sorted(days), kept, len(table.frozen.list())]
     return {"splits": splits, "found": found}
 

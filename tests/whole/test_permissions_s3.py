@@ -183,7 +183,7 @@ VERBS: dict[str, Callable[[Actor], tuple[str, ...] | None]] = {
     "create an index on main": lambda who: who.main.indexes.create("id") and None,
     "restore an older version of main": lambda who: who.main.checkout(version=1).restore() and None,
     "a transaction on main": Actor.transaction,
-    "freeze a training set": lambda who: who.main.freeze("set", seed=1) and None,
+    "freeze a training set": lambda who: who.main.frozen.create("set", seed=1) and None,
     "clean up main or everything": lambda who: who.clean(()),
     "repair": Actor.repair,
 }
@@ -351,7 +351,7 @@ LAST_STEPS: dict[str, tuple[tuple[str, ...], Callable[[Actor], object], str]] = 
     ),
     "a clone's tag": (
         ("_clones/*", "../copy.lance/*"),
-        lambda who: who.main.shallow_clone(f"s3://{BUCKET}/copy.lance"),
+        lambda who: who.main.clone(f"s3://{BUCKET}/copy.lance", follow=False),
         "_refs/tags/",
     ),
 }
