@@ -153,7 +153,7 @@ class Story:
         with step("clean", "versions that no tag and no branch needs") as say:
             # No other process commits to the demo's table, so no job can need the versions of the last day.
             policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), error_if_tagged_old_versions=False)
-            report = table.cleanup(policy, execute=True)
+            report = table.cleanup(policy).apply()
             versions = sum(counts["removed"] for counts in report.versions.values())
             files, size = report.count("deleted")
             say(self._rows(), note=f"left, {versions} versions, {files} files, {size:,} bytes removed")

@@ -248,7 +248,7 @@ KEEP_TAGGED = Hint(
     'on_tagged = "keep" in a policy file, or --on-tagged keep of the job',
 )
 COMMIT_WINDOW = Hint("CleanupPolicy(commit_window=...)", "commit_window => '...'", "--commit-window")
-STORE_PLAN = Hint("t.plan_cleanup().store(...)", "t.plan_cleanup().store(...) in Python", "--plan-dir")
+STORE_PLAN = Hint("t.cleanup().store(...)", "t.cleanup().store(...) in Python", "--plan-dir")
 RELOCATE = Hint("t.relocate()", "t.relocate() in Python", "lance-git relocate")
 RELOCATE_DRY_RUN = Hint(
     "t.relocate(dry_run=True)", "t.relocate(dry_run=True) in Python", "lance-git relocate --dry-run"

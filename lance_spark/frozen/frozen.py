@@ -446,7 +446,7 @@ def _finished(
         raise AlreadyExists(
             f"A frozen set '{spec.name}' exists with another {', '.join(others)}: {plan.lineage.rows:,} rows of "
             f"{plan.lineage.source}.",
-            hint=f"Choose another name, t.checkout(tag='{spec.name}') to freeze the same version, or t.frozen.delete(...).",
+            hint=f"Choose another name, t.checkout(tag='{spec.name}') to freeze that version, or t.frozen.delete(...).",
         )
     tag = _tag(location, spec.name, pin)
     if not _names(tag, pin):

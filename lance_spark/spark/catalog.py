@@ -37,8 +37,7 @@ from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
-from lance_spark.maintenance.report import MaintenanceReport
-from lance_spark.maintenance.spark import Policy, maintain_tables_of
+from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.table import LanceTable
 
@@ -265,20 +264,16 @@ class LanceCatalog(Shown):
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def maintain(
-        self,
-        policy: Policy | None = None,
-        execute: bool = False,
-        run_on: RunOn = "auto",
-        limit: str | timedelta | None = None,
-    ) -> MaintenanceReport:
-        """Run upkeep of all tables side by side: check, compaction, indexes, expiry of refs, cleanup; the catalog last.
+        self, policy: Policy | None = None, limit: str | timedelta | None = None, run_on: RunOn = "auto"
+    ) -> MaintenancePlan:
+        """What upkeep of all tables has to do; ``apply()`` does it, side by side, and the catalog last.
 
-        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
-        ``execute`` the report lists what would be done. No step begins after ``limit``, such as ``"2h"``; with it the
-        most valuable table comes first. Failures are listed in the report. Raises InvalidOption, NotFound,
-        StorageFailure.
+        Its steps are check, compaction, indexes, expiry of refs and cleanup. ``policy`` is a
+        :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. No step begins after ``limit``,
+        such as ``"2h"``; with it the most valuable table comes first. Failures are listed in the report. Raises
+        InvalidOption, NotFound, StorageFailure.
         """
-        return maintain_tables_of(self._spark, self.catalog, policy, execute, run_on, limit)
+        return plan_of_catalog(self._spark, self.catalog, policy, run_on, limit)
 
 
 def _names(page: Page) -> list[str]:

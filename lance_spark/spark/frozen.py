@@ -44,6 +44,8 @@ _HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, t.frozen.
 class FrozenSets(Handle, Shown, Collection["Lineage"]):
     """The frozen sets of a dataset; ``create`` freezes rows of the version to which the handle points."""
 
+    _kind = "frozen set"
+
     def create(
         self,
         name: str,

@@ -24,7 +24,7 @@ from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.indexes import indexes
 from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats
-from lance_spark.maintenance.spark import maintain_table
+from lance_spark.maintenance.spark import plan_of_table
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from lance_spark.engine.session_spark import RunOn
     from lance_spark.fsck.repair_rules import RepairResult
     from lance_spark.fsck.report import FsckReport
-    from lance_spark.maintenance.report import MaintenanceReport
-    from lance_spark.maintenance.spark import Policy
+    from lance_spark.maintenance.spark import MaintenancePlan, Policy
     from lance_spark.optimize.rules import FlattenResult, OptimizeProgress, OptimizeResult
 
 
@@ -50,7 +49,7 @@ class UpkeepVerbs(RefVerbs):
     def storage(self, clones: str | Sequence[str] = (), run_on: RunOn = "auto") -> StorageReport:
         """The size of the whole dataset, main and all branches, and the cost of each branch, tag and clone.
 
-        ``clones`` are URIs of shallow clones that are not recorded. ``run_on`` is as for :meth:`plan_cleanup`. Raises
+        ``clones`` are URIs of shallow clones that are not recorded. ``run_on`` is as for :meth:`cleanup`. Raises
         CorruptData, NotFound and StorageFailure if the dataset cannot be read.
         """
         check_places(self.spark, *names_of(clones))
@@ -63,7 +62,6 @@ class UpkeepVerbs(RefVerbs):
         deep: bool = False,
         clones: str | Sequence[str] = (),
         run_on: RunOn = "auto",
-        repair: bool | RepairOptions = False,
         *,
         progress: Progressing = None,
     ) -> FsckReport:
@@ -71,19 +69,35 @@ class UpkeepVerbs(RefVerbs):
 
         Every manifest must be readable, and every file that a version names must exist with its size. With ``deep``,
         files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. Damage is listed in
-        ``findings``, not raised. With ``repair=True`` the report's ``repair`` lists what can be repaired; nothing is
-        changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` reverts that. ``progress`` is
-        called with the progress. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
-        StorageFailure if the store does not answer.
+        ``findings``, not raised; :meth:`repair` mends what it can. ``progress`` is called with the progress. Raises
+        NotFound, Conflict, and StorageFailure if the store does not answer.
         """
         check_places(self.spark, *names_of(clones))
-        options, now = FsckOptions(deep, names_of(clones)), time.time_ns()
-        engine = engine_of(self.spark, run_on, progress)
-        if repair:
-            chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()
-            report = fsck_and_repair(self.location, options, chosen, engine, now)
-        else:
-            report = fsck(self.location, options, engine, now)
+        options, engine = FsckOptions(deep, names_of(clones)), engine_of(self.spark, run_on, progress)
+        return self._with_frame(fsck(self.location, options, engine, time.time_ns()))
+
+    def repair(
+        self,
+        on_main: bool = False,
+        dry_run: bool = False,
+        deep: bool = False,
+        clones: str | Sequence[str] = (),
+        run_on: RunOn = "auto",
+        *,
+        progress: Progressing = None,
+    ) -> FsckReport:
+        """Check as :meth:`fsck` does and repair what can be repaired; :meth:`undo_repair` reverts it.
+
+        The report's ``repair`` lists the steps and what is beyond repair, ``repaired`` the outcomes. ``on_main`` lets a
+        repair commit to branches themselves, including main. ``dry_run`` only plans. Raises like :meth:`fsck`, and
+        Refused if evidence is missing; then nothing was changed.
+        """
+        check_places(self.spark, *names_of(clones))
+        options, engine = FsckOptions(deep, names_of(clones)), engine_of(self.spark, run_on, progress)
+        chosen = RepairOptions(on_main, dry_run)
+        return self._with_frame(fsck_and_repair(self.location, options, chosen, engine, time.time_ns()))
+
+    def _with_frame(self, report: FsckReport) -> FsckReport:
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
@@ -95,16 +109,14 @@ class UpkeepVerbs(RefVerbs):
         """
         return undo(self.location, record)
 
-    def maintain(
-        self, policy: Policy | None = None, execute: bool = False, run_on: RunOn = "auto"
-    ) -> MaintenanceReport:
-        """Run upkeep of the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
+    def maintain(self, policy: Policy | None = None, run_on: RunOn = "auto") -> MaintenancePlan:
+        """What upkeep of the whole dataset, main and all branches, has to do; ``apply()`` does it.
 
-        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
-        ``execute`` the report lists what would be done. Failures are listed in the report. Raises InvalidOption for an
-        invalid policy, NotFound, StorageFailure.
+        Its steps are check, compaction, indexes, expiry of refs and cleanup. ``policy`` is a
+        :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Failures are listed in the report.
+        Raises InvalidOption for an invalid policy, NotFound, StorageFailure.
         """
-        return maintain_table(self.spark, self.location, policy, execute, run_on)
+        return plan_of_table(self.spark, self.location, policy, run_on)
 
 
 def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -204,6 +216,8 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
 
     A handle pinned to a tag or version can list them, but not change them.
     """
+
+    _kind = "index"
 
     def list(self) -> list[IndexInfo]:
         """All indexes, by name, with the rows that they cover."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
@@ -16,7 +16,7 @@ from lance_spark.core.table_options import parse_ref
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
-from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry import RefExpiryPlan, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from lance_spark.core.reflog import RefLog
     from lance_spark.core.refs import BranchSettings, Lifetime, TagSettings
-    from lance_spark.maintenance.expiry_rules import ExpiryPlan, ExpiryReport
     from lance_spark.merge.report import MergeResult
     from lance_spark.remotes.report import FetchResult, PullResult, PushResult
 
@@ -49,6 +48,9 @@ class Collection(ABC, Generic[Item]):
 
     Each of these reads the store again, because others may have changed it. The order is that of ``list()``.
     """
+
+    _kind: ClassVar[str]
+    """One of them, in errors."""
 
     @abstractmethod
     def _named(self) -> Mapping[str, Item]:
@@ -67,8 +69,7 @@ class Collection(ABC, Generic[Item]):
         """The thing of that name. Raises NotFound."""
         named = self._named()
         if name not in named:
-            kind = type(self).__name__.lower()
-            raise NotFound(f"There is no '{name}' among the {kind}.", hint=meant(str(name), list(named)))
+            raise NotFound(f"There is no {self._kind} '{name}'.", hint=meant(str(name), list(named)))
         return named[name]
 
 
@@ -76,6 +77,7 @@ class Collection(ABC, Generic[Item]):
 class Branches(Shown, Collection[Branch]):
     """The branches of a dataset except for main: ``for branch in t.branches``, ``"exp" in t.branches``."""
 
+    _kind = "branch"
     location: DatasetLocation
     spark: SparkSession | None
 
@@ -168,6 +170,7 @@ class Branches(Shown, Collection[Branch]):
 class Tags(Shown, Collection[Tag]):
     """The tags of a dataset: ``for tag in t.tags``, ``"v1" in t.tags``, ``t.tags["v1"].version``."""
 
+    _kind = "tag"
     location: DatasetLocation
 
     def list(self, all: bool = False) -> list[Tag]:
@@ -266,20 +269,17 @@ class Handle:
 class RefVerbs(Handle):
     """Verbs of a table for the lifetime of its refs."""
 
-    def expire_refs(
-        self, dry_run: bool = True, force: bool = False, warn: str | timedelta = "7d"
-    ) -> ExpiryPlan | ExpiryReport:
-        """Delete branches and tags whose ``expire_after`` is over; by default only report what would happen.
+    def expire_refs(self, force: bool = False, warn: str | timedelta = "7d") -> RefExpiryPlan:
+        """The branches and tags whose ``expire_after`` is over; ``apply()`` deletes them.
 
         A ref gets a warning first: its end and the warning period ``warn`` must both be over. Branches whose changes
         are, or may be, missing from main and their parent stay, unless ``force``; so do protected ones, and refs that
-        another ref or a clone needs. Returns the plan, or with ``dry_run=False`` a report that has the plan. Raises
-        InvalidOption, CorruptData for a ref that cannot be decoded, and StorageFailure.
+        another ref or a clone needs. Raises InvalidOption, CorruptData for a ref that cannot be decoded, and
+        StorageFailure.
         """
-        now = datetime.now(timezone.utc)
         span = warn if isinstance(warn, timedelta) else to_span("warn", warn)
-        plan = plan_expiry(self.location, now, ExpiryOptions(span, force=force))
-        return plan if dry_run else carry_out(self.location, plan, now)
+        plan = plan_expiry(self.location, datetime.now(timezone.utc), ExpiryOptions(span, force=force))
+        return RefExpiryPlan(plan.dataset, plan.now, plan.entries, plan.options, location=self.location)
 
     def reflog(self, ref: str | None = None, count: int | None = DEFAULT_COUNT) -> RefLog:
         """What a branch or tag pointed at before: versions, moves, deletions; without a name, all recorded changes.
@@ -302,6 +302,8 @@ class Remotes(Handle, Shown, Collection[Remote]):
     Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. For a
     remote that needs storage options of its own, use :meth:`at`.
     """
+
+    _kind = "remote"
 
     def list(self) -> dict[str, str]:
         """URIs of the remotes that were ever fetched from, by name."""

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lance_spark.cleanup import auto
 from lance_spark.cleanup.rules import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.clones import clone
@@ -34,7 +36,7 @@ from lance_spark.engine.session_spark import (
 from lance_spark.engine.types_spark import to_spark
 from lance_spark.errors import Refused
 from lance_spark.format.schema import ROW_ID
-from lance_spark.log.log import look_at_table, recent
+from lance_spark.log.log import HISTORY, history, look_at_table, recent
 from lance_spark.merge import merge
 from lance_spark.merge.merge import transaction
 from lance_spark.merge.restore import restore
@@ -61,12 +63,10 @@ from lance_spark.storage.resolving import resolve
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lance_spark.cleanup.cleanup import CleanupPlan
-    from lance_spark.cleanup.report import CleanupReport
     from lance_spark.cleanup.rules import CleanupPolicy
     from lance_spark.clones.rules import Relocation
     from lance_spark.engine.session_spark import RunOn
@@ -221,6 +221,17 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         """
         return recent(self.location, self._pin(), count, stat, "all" if all else "merged")
 
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The versions of this handle's branch, newest first, and past its fork those of its parents.
+
+        Columns: ``version bigint, timestamp timestamp, operation string, operationParameters map<string,string>,
+        message string, branch string, rows bigint, rows_added bigint, rows_removed bigint, tags array<string>``.
+        ``limit`` is the number of versions. Raises NotFound, CorruptData, and Refused without a session.
+        """
+        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, t.log() lists versions.")
+        rows = pa.Table.from_pylist(list(history(self.location, self._pin(), limit)), schema=HISTORY)
+        return maintenance.data_frame(spark, rows)
+
     def versions(self) -> DataFrame:
         """The branch's history: ``version bigint, timestamp timestamp, metadata map<string,string>``."""
         spark = needed_session(self.spark, f"{_NEEDED} Without Spark, lance-git log lists versions.")
@@ -280,7 +291,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         """A new dataset, in any store: ``shallow`` shares the files, which tags protect here; ``deep`` copies them.
 
         It follows this dataset, its remote ``origin`` (see :attr:`remotes`): it has main, all branches as
-        ``origin/...``, or with ``single_branch`` only this handle's, and the returned handle is on this handle's
+        ``origin/...``, or with ``single_branch`` only main and this handle's, and the returned handle is on this handle's
         branch. With ``follow=False`` it has only main, with this handle's version, as clones of pylance and Delta have;
         this dataset records a shallow one by a tag and a note, so that no cleanup breaks it, unless ``record=False``.
 
@@ -312,14 +323,14 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         check_places(self.spark, *(place for place in (old, new) if place is not None))
         return relocate(self.location, old, new, dry_run)
 
-    def plan_cleanup(
+    def cleanup(
         self,
         policy: CleanupPolicy | None = None,
-        run_on: RunOn = "auto",
-        inventory: DataFrame | pa.Table | None = None,
         branches: Sequence[str] | str = (),
+        inventory: DataFrame | pa.Table | None = None,
+        run_on: RunOn = "auto",
     ) -> CleanupPlan:
-        """The files that a cleanup of the whole dataset, main and all branches, would delete; changes nothing.
+        """The files that a cleanup of the whole dataset, main and all branches, would delete; ``apply()`` deletes them.
 
         With ``branches``, names or patterns, only files that these branches alone own: see
         ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``run_on``
@@ -332,23 +343,6 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
     def open_cleanup_plan(self, directory: str, run_on: RunOn = "auto") -> CleanupPlan:
         """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
         return maintenance.stored(self.spark, self.location, directory, run_on)
-
-    def cleanup(
-        self,
-        policy: CleanupPolicy | None = None,
-        execute: bool = False,
-        run_on: RunOn = "auto",
-        branches: Sequence[str] | str = (),
-    ) -> CleanupReport:
-        """Plan a cleanup and, with ``execute``, carry it out. Without, the report lists what would be deleted.
-
-        ``branches``, names or patterns, restricts the cleanup to these: nothing is written elsewhere.
-        """
-        plan = self.plan_cleanup(policy, run_on, branches=branches)
-        try:
-            return plan.apply() if execute else plan.report()
-        finally:
-            plan.runner.release()
 
     def enable_auto_cleanup(
         self,

@@ -210,7 +210,7 @@ def test_a_rule_of_the_policy_counts_for_the_branch_that_is_cleaned(table):
 
 def test_a_table_and_sql_clean_the_named_branches_alone(table):
     around = outside(table, "exp/deep", "other")
-    report = LanceTable.for_path(table).cleanup(POLICY, execute=True, branches="exp/deep")
+    report = LanceTable.for_path(table).cleanup(POLICY, branches="exp/deep").apply()
     assert set(report.versions) == {"exp/deep"}
     given = {"table": table, "older_than": "0s", "retain_versions": None, "commit_window": "0s", "execute": True}
     rows = list(PROCEDURES["cleanup"].run(Context(LocalRunner(1)), {**given, "branches": "other, exp/deep"}))

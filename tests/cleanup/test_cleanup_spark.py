@@ -74,7 +74,7 @@ def paths(plan):
 )
 def test_spark_and_the_local_runner_decide_the_same(spark, history, policy):
     table = LanceTable.for_path(history, spark=spark)
-    on_spark, local = (table.plan_cleanup(policy, run_on=run_on) for run_on in ("spark", "local"))
+    on_spark, local = (table.cleanup(policy, run_on=run_on) for run_on in ("spark", "local"))
     assert paths(on_spark) == paths(local)
     planned = [report.planned for report in (on_spark.report(), local.report())]
     assert planned[0] == planned[1]
@@ -85,9 +85,9 @@ def test_spark_and_the_local_runner_decide_the_same(spark, history, policy):
 def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, run_on):
     table = LanceTable.for_path(history, spark=spark)
     before, names = contents(history, "exp/a", "exp/a/b"), all_files(history)
-    dry = table.cleanup(EVERYTHING_OLD, run_on=run_on)
+    dry = table.cleanup(EVERYTHING_OLD, run_on=run_on).report()
     assert all_files(history) == names
-    report = table.cleanup(EVERYTHING_OLD, execute=True, run_on=run_on)
+    report = table.cleanup(EVERYTHING_OLD, run_on=run_on).apply()
     assert contents(history, "exp/a", "exp/a/b") == before
     assert report.count("deleted") == dry.to_delete
     assert report.complete
@@ -97,14 +97,14 @@ def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, run_on):
         "exp/a": 2,
         "exp/a/b": 1,
     }
-    again = table.cleanup(EVERYTHING_OLD, execute=True, run_on=run_on)
+    again = table.cleanup(EVERYTHING_OLD, run_on=run_on).apply()
     assert again.count("deleted") == (0, 0)
     assert json.loads(report.to_json())["totals"]["deleted"]["files"] == dry.to_delete[0]
 
 
 @pytest.mark.when(spark="newest")
 def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
-    plan = LanceTable.for_path(history, spark=spark).plan_cleanup(EVERYTHING_OLD, run_on="spark")
+    plan = LanceTable.for_path(history, spark=spark).cleanup(EVERYTHING_OLD, run_on="spark")
     frame = plan.candidates()
     assert frame.columns[:7] == ["path", "kind", "size", "last_modified", "branch", "reason", "verified"]
     for row in frame.collect():
@@ -115,7 +115,7 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
 @pytest.mark.when(spark="newest")
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
     table = LanceTable.for_path(history, spark=spark)
-    table.plan_cleanup(EVERYTHING_OLD, run_on="spark").store(str(tmp_path / "plan"))
+    table.cleanup(EVERYTHING_OLD, run_on="spark").store(str(tmp_path / "plan"))
     table.tags.create("rescued", version=4)
     lance.dataset(history, version=5).restore()
     report = table.open_cleanup_plan(str(tmp_path / "plan"), run_on="spark").apply()
@@ -128,7 +128,7 @@ def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, hi
 @pytest.mark.when(spark="newest")
 def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
     table = LanceTable.for_path(history, spark=spark)
-    table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
+    table.cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
     lance.write_dataset(rows(0, 3), str(tmp_path / "other.lance"))
     with pytest.raises(InvalidOption, match=r"is for .*t.*lance, not for .*other.lance"):
         LanceTable.for_path(str(tmp_path / "other.lance"), spark=spark).open_cleanup_plan(str(tmp_path / "plan"))
@@ -138,9 +138,7 @@ def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
 def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     before = all_files(history)
     with pytest.raises(Refused, match="'two'"):
-        LanceTable.for_path(history, spark=spark).cleanup(
-            CleanupPolicy(older_than=NOW, commit_window=NOW), execute=True
-        )
+        LanceTable.for_path(history, spark=spark).cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW)).apply()
     assert all_files(history) == before
 
 
@@ -150,20 +148,20 @@ def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, histo
     manifest.write_bytes(manifest.read_bytes()[:-20])
     before = all_files(history)
     with pytest.raises(CorruptData, match=manifest.name):
-        LanceTable.for_path(history, spark=spark).cleanup(EVERYTHING_OLD, execute=True, run_on="spark")
+        LanceTable.for_path(history, spark=spark).cleanup(EVERYTHING_OLD, run_on="spark").apply()
     assert all_files(history) == before
 
 
 @pytest.mark.when(spark="newest")
 def test_an_inventory_is_used_instead_of_listing(spark, history):
     table = LanceTable.for_path(history, spark=spark)
-    whole = paths(table.plan_cleanup(EVERYTHING_OLD))
+    whole = paths(table.cleanup(EVERYTHING_OLD))
     listed = [(f"{history}/{name}", Path(history, name).stat()) for name in all_files(history)]
     inventory = spark.createDataFrame(
         [(path, entry.st_size, entry.st_mtime) for path, entry in listed if not path.endswith(".txn")],
         "path string, size bigint, seconds double",
     ).selectExpr("path", "size", "timestamp_micros(cast(seconds * 1000000 as bigint)) as last_modified")
-    found = paths(table.plan_cleanup(EVERYTHING_OLD, inventory=inventory))
+    found = paths(table.cleanup(EVERYTHING_OLD, inventory=inventory))
     assert [row["path"] for row in found] == [row["path"] for row in whole if row["kind"] != "transaction"]
 
 
@@ -172,7 +170,7 @@ def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     table = LanceTable.for_path(history, spark=spark)
     clone = table.checkout(version=4).clone(str(tmp_path / "clone.lance"), follow=False)
     save(numbers(spark, 500, 503), clone.location.uri)
-    table.cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW, tags={"two": "keep"}), execute=True)
+    table.cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW, tags={"two": "keep"})).apply()
     found = sorted(lance.dataset(clone.location.uri).to_table()["id"].to_pylist())
     assert found == [*range(40), 500, 501, 502]
     assert lance.dataset(history).checkout_version(4).count_rows() == 40

@@ -154,7 +154,7 @@ def test_a_log_is_a_drawing_beside_a_table(table):
 
 def test_plans_and_reports_say_what_goes(table, uri, tmp_path):
     policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, error_if_tagged_old_versions=False)
-    plan = table.plan_cleanup(policy, run_on="local")
+    plan = table.cleanup(policy, run_on="local")
     stored = plan.store(str(tmp_path / "plan"))
     assert repr(plan).startswith(f"<CleanupPlan {uri}: dry run: ")
     assert str(plan) == str(plan.report())

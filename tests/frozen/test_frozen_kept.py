@@ -57,7 +57,7 @@ def change_everything(uri, branch=None):
         lance.dataset(every).cleanup_old_versions(
             older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
         )
-    table_at(uri).cleanup(EVERYTHING, execute=True)
+    table_at(uri).cleanup(EVERYTHING).apply()
 
 
 def test_rows_that_are_updated_later_stay_as_they_were(uri):
@@ -112,7 +112,7 @@ def test_a_clones_own_set_is_kept_while_its_source_is_compacted_and_cleaned(uri,
         clone.remotes.pull()
     change_everything(uri)
     clone.remotes.fetch()
-    clone.cleanup(EVERYTHING, execute=True)
+    clone.cleanup(EVERYTHING).apply()
     change_everything(uri)
     assert rows_of(there) == before == by_pylance(there)
     assert clone.fsck(deep=True).sound
@@ -128,7 +128,7 @@ def test_a_set_stays_at_a_remote_that_is_pushed_to_and_pulled_from(uri, tmp_path
     clone.remotes.push()
     change_everything(uri)
     clone.remotes.pull()
-    clone.cleanup(EVERYTHING, execute=True)
+    clone.cleanup(EVERYTHING).apply()
     assert rows_of(uri) == before == by_pylance(uri)
     assert lance.dataset(fetched).to_table() == plan
     assert table_at(uri).fsck(deep=True).sound

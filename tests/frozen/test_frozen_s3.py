@@ -40,7 +40,7 @@ def test_a_set_of_a_branch_in_a_bucket(stored):
     freeze(branch.location, branch._pin(), make_spec("s", **CALL), LocalRunner(), at_once=11)
     assert branch.frozen.create("again", **CALL).rows == 93
     assert ids(table, "s") == ids(table, "again")
-    table.cleanup(CleanupPolicy(retain_versions=1, commit_window=timedelta(0)), execute=True)
+    table.cleanup(CleanupPolicy(retain_versions=1, commit_window=timedelta(0))).apply()
     plan = lance.dataset(uri, version="frozen-s", storage_options=storage).to_table(filter="split = 'train'")
     rows = lance.dataset(uri, version="s", storage_options=storage).take(plan["row_offset"].to_pylist())
     assert rows["id"].to_pylist() == ids(table, "s", "train")

@@ -128,7 +128,7 @@ def test_every_cleanup_keeps_a_set(uri):
             older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
         )
     policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0))
-    report = table.cleanup(policy, execute=True)
+    report = table.cleanup(policy).apply()
     assert report is not None
     assert table.fsck().sound
     assert rows_of(table, "train-1") == before

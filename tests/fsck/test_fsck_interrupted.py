@@ -142,7 +142,9 @@ def test_taking_back_can_be_killed_and_be_repeated(uri, monkeypatch, at):
 
 
 def planned(uri, deep=False, on_main=False):
-    report = fsck_and_repair(locate(uri), FsckOptions(deep), RepairOptions(on_main), LocalRunner(2), 10**18)
+    report = fsck_and_repair(
+        locate(uri), FsckOptions(deep), RepairOptions(on_main, dry_run=True), LocalRunner(2), 10**18
+    )
     return report.repair
 
 

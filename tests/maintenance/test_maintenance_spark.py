@@ -84,11 +84,11 @@ def test_threads_that_share_the_session_do_what_threads_alone_do(spark, lake, jo
 
 
 def test_a_catalog_and_a_table_are_maintained_from_python(lake):
-    planned = lake.maintain(POLICY, run_on="local")
+    planned = lake.maintain(POLICY, run_on="local").report()
     assert (planned.executed, states(planned)["c", "compaction of main"]) == (False, "would")
-    done = lake.maintain(POLICY, execute=True, limit="1h", run_on="local")
+    done = lake.maintain(POLICY, limit="1h", run_on="local").apply()
     assert (done.exit_code, states(done)["ns1.a", "cleanup"]) == (0, "done")
-    (again,) = lake.table("ns1.a").maintain(POLICY).tables
+    (again,) = lake.table("ns1.a").maintain(POLICY).report().tables
     assert {step.name: step.state for step in again.steps}["compaction of main"] == "nothing"
 
 

@@ -31,7 +31,7 @@ def test_refs_live_and_come_back_on_a_store(table, storage, client, bucket):
     handle.tags.move("v1", version=2)
     handle.branches.delete("exp/ü", keep_files=True)
     write(table, storage, [5])
-    handle.cleanup(NOTHING_STAYS, execute=True)
+    handle.cleanup(NOTHING_STAYS).apply()
     handle.tags.restore("v1")
     handle.branches.restore("exp/ü")
     assert opened(table, storage).tags.list()["v1"]["version"] == 1

@@ -53,7 +53,7 @@ UPKEEP = {
     "flatten": lambda t: t.flatten() if t.branch else None,
     "indexes": lambda t: (t.indexes.create("id", kind="btree"), t.indexes.optimize(), t.indexes.drop("id_idx")),
     "relocate": lambda t: t.relocate(),
-    "maintain": lambda t: t.maintain(execute=True) if not t.branch else None,
+    "maintain": lambda t: t.maintain().apply() if not t.branch else None,
     "merge of a branch": lambda t: t.branches.merge("work", into=t.branch or "main"),
 }
 COVERED = {"enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/refs/test_refs_protected.py"}

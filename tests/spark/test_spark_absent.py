@@ -90,13 +90,13 @@ def test_clones_and_remotes(table, tmp_path):
 
 
 def test_a_cleanup_and_a_stored_plan(table, tmp_path):
-    plan = table.plan_cleanup(EVERYTHING_OLD)
+    plan = table.cleanup(EVERYTHING_OLD)
     files, _ = plan.report().to_delete
     assert plan.candidates().num_rows == files > 0
     plan.store(str(tmp_path / "plan"))
     report = table.open_cleanup_plan(str(tmp_path / "plan")).apply()
     assert (report.count("deleted")[0], report.ran_on) == (files, "local")
-    assert table.cleanup(EVERYTHING_OLD, execute=True).count("deleted") == (0, 0)
+    assert table.cleanup(EVERYTHING_OLD).apply().count("deleted") == (0, 0)
     assert ids(table, "exp") == [*range(35)]
 
 
@@ -113,7 +113,7 @@ def test_a_filter_counts_in_this_process(table):
         pytest.param(lambda table: table.to_df(), id="to_df"),
         pytest.param(lambda table: table.versions(), id="versions"),
         pytest.param(lambda table: table.cleanup(run_on="spark"), id="cleanup on Spark"),
-        pytest.param(lambda table: table.plan_cleanup(run_on="spark"), id="plan on Spark"),
+        pytest.param(lambda table: table.cleanup(run_on="spark"), id="plan on Spark"),
     ],
 )
 def test_what_needs_a_session_says_how_to_give_one(table, call):
@@ -124,7 +124,7 @@ def test_what_needs_a_session_says_how_to_give_one(table, call):
 
 def test_another_place_to_run_is_refused_with_the_names_of_all(table):
     with pytest.raises(InvalidOption, match="'auto', 'spark', 'local'"):
-        table.cleanup(where="cluster")
+        table.cleanup(run_on="cluster")
 
 
 def test_a_catalog_and_its_tables(tmp_path):
@@ -181,3 +181,58 @@ def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
         assert counted[-1].done == counted[-1].total or verb == "clone"
     with pytest.raises(InvalidOption, match="progress must be a function"):
         table.fsck(progress=True)
+
+
+def test_a_handle_begins_at_the_ref_that_is_named(table):
+    uri = table.location.uri
+    table.tags.create("v1")
+    branch = LanceTable.for_path(uri, branch="exp")
+    assert (branch.branch, branch.count_rows()) == ("exp", 35)
+    assert LanceTable.for_path(uri, tag="v1").version == table.version
+    assert LanceTable.for_path(uri, version=1).version == 1
+    with pytest.raises(NotFound, match="'none'"):
+        LanceTable.for_path(uri, branch="none")
+    with pytest.raises(InvalidOption, match="tag"):
+        LanceTable.for_path(uri, tag="v1", version=1)
+
+
+@pytest.mark.parametrize("make", [LanceTable.for_path, LanceCatalog])
+@pytest.mark.parametrize("first", [None, 7])
+def test_what_is_no_path_is_told_to_come_second(make, first):
+    with pytest.raises(InvalidOption, match="Expected a path or URI") as raised:
+        make(first, "t.lance")
+    assert "spark=spark" in raised.value.hint
+
+
+def test_nouns_are_collections(table, tmp_path):
+    table.tags.create("v1", branch="exp")
+    table.branches.create("more")
+    table.indexes.create("id", name="by_id")
+    table.frozen.create("set", split={"train": 0.5, "val": 0.5})
+    copy = table.clone(str(tmp_path / "copy.lance"))
+    for things, names in (
+        (table.branches, ["exp", "more"]),
+        (table.tags, ["set", "v1"]),
+        (table.indexes, ["by_id", "id_idx"]),
+        (table.frozen, ["set"]),
+        (copy.remotes, ["origin"]),
+    ):
+        assert [thing.name for thing in things] == names
+        assert len(things) == len(names)
+        assert all(name in things and things[name].name == name for name in names)
+        assert "ex" not in things
+        with pytest.raises(NotFound, match="'ex'"):
+            things["ex"]
+    assert table.tags["v1"].branch == "exp"
+    with pytest.raises(NotFound, match="There is no tag 'v2'") as missing:
+        table.tags["v2"]
+    assert "v1" in missing.value.hint
+
+
+def test_a_clone_is_shallow_or_deep(table, tmp_path):
+    with pytest.raises(InvalidOption, match="'flat'"):
+        table.clone(str(tmp_path / "flat.lance"), "flat")
+    with pytest.raises(Refused, match="always recorded"):
+        table.clone(str(tmp_path / "unrecorded.lance"), record=False)
+    one = table.checkout(branch="exp").clone(str(tmp_path / "one.lance"), single_branch=True)
+    assert (one.branch, [branch.name for branch in one.branches]) == ("exp", ["exp", "origin/exp", "origin/main"])

@@ -143,7 +143,7 @@ def test_a_cleanup_deletes_only_when_it_is_told_to(call, uri):
     assert sum(row["files"] for row in planned if row["kind"] == "manifest") == 3
     assert written_since(before, uri) == set()
     assert call("cleanup") == []  # nothing is two weeks old
-    done = call("cleanup", **given, execute=True)
+    done = call("cleanup", **given, dry_run=False)
     assert {row["outcome"] for row in done} == {"deleted"}
     assert [entry["version"] for entry in lance.dataset(uri).versions()] == [4]
     assert ids(uri) == [0, 1, 2, 10, 20, 30]
@@ -243,10 +243,10 @@ def test_fsck_finds_says_and_repairs(call, uri):
     os.unlink(f"{uri}/data/{file.path}")
     (found,) = call("fsck")
     assert (found["severity"], found["code"], found["refs"], found["rows"]) == ("error", "data-missing", ["main"], 4)
-    planned = call("fsck", repair=True)
+    planned = call("fsck", repair=True, dry_run=True)
     assert [row["severity"] for row in planned] == ["error", "step"]
     assert lance.dataset(uri).branches.list() == {}
-    done = call("fsck", execute=True)
+    done = call("fsck", repair=True)
     assert [row["severity"] for row in done] == ["error", "step", "record"]
     (made,) = lance.dataset(uri).branches.list()
     assert (ids(uri, made), done[1]["path"]) == ([0, 1, 2], made)

@@ -51,10 +51,10 @@ def test_fsck(spark, lake_flights):
     assert call(spark, "lake.system.fsck(table => 'ns1.flights', deep => true)") == []
     lost = sorted(Path(lake_flights.location.uri, "data").iterdir())[0]
     lost.unlink()
-    found, *steps = call(spark, "lake.system.fsck('ns1.flights', repair => true)")
+    found, *steps = call(spark, "lake.system.fsck('ns1.flights', repair => true, dry_run => true)")
     assert (found["code"], found["path"]) == ("data-missing", f"data/{lost.name}")
     assert {step["code"] for step in steps} == {"leave-out"}
-    *_, record = call(spark, "lake.system.fsck('ns1.flights', execute => true)")
+    *_, record = call(spark, "lake.system.fsck('ns1.flights', repair => true)")
     lake_flights.undo_repair(record["path"])
     assert not [name for name in lance.dataset(lake_flights.location.uri).branches.list() if name.startswith("repair/")]
 

@@ -172,4 +172,4 @@ def test_a_scheme_that_is_not_opened_makes_no_directory(verb, path, tmp_path, mo
 
 def test_a_clone_that_a_cleanup_is_told_of_is_not_looked_for_below_here(dataset):
     with pytest.raises(InvalidOption, match="Datasets are opened at local"):
-        LanceTable.for_path(dataset).plan_cleanup(CleanupPolicy(clones=("dbfs:/clone",)))
+        LanceTable.for_path(dataset).cleanup(CleanupPolicy(clones=("dbfs:/clone",)))

@@ -128,7 +128,7 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
             lambda: table.remotes.push("./rel-clone"),
             lambda: table.fsck(clones=["rel-clone"]),
             lambda: table.storage(clones=["rel-clone"]),
-            lambda: table.plan_cleanup(CleanupPolicy(clones=("rel-clone",))),
+            lambda: table.cleanup(CleanupPolicy(clones=("rel-clone",))),
             lambda: table.relocate("rel-old"),
         ]
     said = [first_line(call) for call in calls]
@@ -269,8 +269,8 @@ def retried(spark: SparkSession, uri: str) -> list[int]:
 def cleaned(table: LanceTable) -> dict[str, object]:
     """Old versions removed by Spark jobs; what a dry run had said, and what is left."""
     policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
-    said = table.plan_cleanup(policy, run_on="spark").candidates().count()
-    report = table.cleanup(policy, execute=True, run_on="spark")
+    said = table.cleanup(policy, run_on="spark").candidates().count()
+    report = table.cleanup(policy, run_on="spark").apply()
     removed = {branch: counts["removed"] for branch, counts in report.versions.items()}
     return {"said": said, "deleted": report.count("deleted")[0], "removed": removed}
 

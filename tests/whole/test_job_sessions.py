@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from support.spark_fixtures import none_active
 
 from lance_spark.engine.session_spark import JobSession

@@ -97,7 +97,7 @@ class Actor:
         t = self.main
         assert t.fsck().findings == ()
         t.log(all=True), t.storage(), t.branches.list(), t.reflog()
-        t.cleanup(ALL_BUT_NEWEST)
+        t.cleanup(ALL_BUT_NEWEST).report()
 
     def clone(self) -> tuple[str, ...]:
         source = Remote("origin", self.main.location)
@@ -143,11 +143,11 @@ class Actor:
             )
 
     def clean(self, branches: tuple[str, ...]) -> None:
-        assert self.main.cleanup(ALL_BUT_NEWEST, execute=True, branches=branches).complete
+        assert self.main.cleanup(ALL_BUT_NEWEST, branches=branches).apply().complete
 
     def repair(self) -> None:
         location = DatasetLocation.at(URI, self.storage)
-        options = RepairOptions(on_main=True, dry_run=False)
+        options = RepairOptions(on_main=True)
         report = fsck_and_repair(location, FsckOptions(), options, LocalRunner(2), time.time_ns())
         assert report.repaired.outcomes
 
