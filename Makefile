@@ -36,7 +36,7 @@ unit: venv ## the pure tests
 
 # tests/support/kinds.py says which tests share a process, in what order they begin, and which are for the night.
 test: venv ## all tests on the newest Spark
-	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(call in_venv,$(VENV)) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-nightly: venv ## the same with every case and long campaigns of random histories: hours
 	@HYPOTHESIS_PROFILE=nightly $(MAKE) --no-print-directory test test-oldest

@@ -19,7 +19,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 import pytest
 from hypothesis import HealthCheck, settings
 from support.command_line import make_flights
-from support.kinds import leave_out, take_turns
+from support.kinds import give_way, leave_out, take_turns
 
 settings.register_profile(
     "default",
@@ -41,6 +41,10 @@ pytest_plugins = ["support.s3_fixtures", "support.spark_fixtures"]
 def pytest_collection_modifyitems(items):
     leave_out(items)
     take_turns(items)
+
+
+def pytest_runtest_setup(item):
+    give_way(item)
 
 
 def pytest_collection_finish(session):

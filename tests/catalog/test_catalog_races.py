@@ -10,6 +10,7 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace import CreateNamespaceRequest, DeclareTableRequest
 from support.catalog_work import assert_sound, attempt, create, value_of, wander
 from support.catalogs import PYLANCE, namespaces, raw, tables
+from support.kinds import NIGHT
 from support.processes import Job, Team
 
 from lance_spark.catalog import manifest_pylance, removing
@@ -24,7 +25,7 @@ from lance_spark.errors import AlreadyExists, Conflict, NotFound
 pytestmark = pytest.mark.slow
 
 TEAM = 8
-ROUNDS = 20
+ROUNDS = 20 if NIGHT else 8
 MODES = ("v2", "compatibility", "v1")
 
 

@@ -12,8 +12,9 @@ import pytest
 
 NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if version("pyspark").startswith("4.0.") else "newest"
-GRID = 0.3
+GRID = 0.2
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
+_BEGUN = pytest.StashKey[bool]()
 SETTINGS = {"day", "night", "newest", "oldest", "spark"}
 
 
@@ -45,6 +46,13 @@ def take_turns(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("spark" if _needs_the_session(item) else file))
         turns[file] = min(turns.get(file, 9), _turn(item))
     items.sort(key=lambda item: turns[item.nodeid.partition("::")[0]])
+
+
+def give_way(item: pytest.Item) -> None:
+    """Of several processes, those that begin without the Spark session let its process go first: it is done last."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not item.config.stash.setdefault(_BEGUN, False):
+        item.config.stash[_BEGUN] = True
+        os.nice(0 if _needs_the_session(item) else 5)
 
 
 def _needs_the_session(item: pytest.Item) -> bool:
@@ -100,8 +108,10 @@ def _value(case: Any, name: str) -> Any:
 
 
 def _sample(cases: list[Any], part: float) -> list[Any]:
-    """That part of the cases: always the same ones, and every value of each parameter at least once."""
+    """That part of the cases, always the same ones. Of several parameters each value is there at least once."""
     shuffled = random.Random(cases[0].originalname).sample(cases, len(cases))
+    if len(cases[0].callspec.params) == 1:
+        return shuffled[: max(1, round(part * len(cases)))]
     seen: set[tuple[str, str]] = set()
     chosen: list[Any] = []
     others: list[Any] = []
