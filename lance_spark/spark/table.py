@@ -291,9 +291,10 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         """A new dataset, in any store: ``shallow`` shares the files, which tags protect here; ``deep`` copies them.
 
         It follows this dataset, its remote ``origin`` (see :attr:`remotes`): it has main, all branches as
-        ``origin/...``, or with ``single_branch`` only main and this handle's, and the returned handle is on this handle's
-        branch. With ``follow=False`` it has only main, with this handle's version, as clones of pylance and Delta have;
-        this dataset records a shallow one by a tag and a note, so that no cleanup breaks it, unless ``record=False``.
+        ``origin/...``, or with ``single_branch`` only main and this handle's, and the returned handle is on this
+        handle's branch. With ``follow=False`` it has only main, at this handle's version, as clones of pylance and
+        Delta have; this dataset records a shallow one by a tag and a note, so that no cleanup breaks it, unless
+        ``record=False``.
 
         To finish a killed clone, repeat the call. ``progress`` is called with the progress. Raises AlreadyExists for
         another dataset at the target, InvalidOption for another kind, Refused for ``record=False`` in another store.

@@ -127,7 +127,7 @@ def test_a_version_that_is_gone_is_refused_with_the_way_on(query, uri, monkeypat
     stream, fragments = query.write(numbers(10, 10))
     with pytest.raises(Refused) as refused:
         commit_stream(stream, fragments, 1)
-    assert f"query_id='{query.id}', last_batch=0" in refused.value.hint
+    assert f"streams.resume('{query.id}', last_batch=0)" in refused.value.hint
     assert before.items() <= contents(uri).items()
     resume_stream(locate(uri), None, query.id, last_batch=0)
     query.batch(1)
