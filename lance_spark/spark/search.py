@@ -64,7 +64,7 @@ class Searching(Handle):
         """The k rows nearest to a vector, those that match a text best, or both; in order.
 
         ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each. It can
-        be omitted if there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``. ``filter``
+        be omitted if there is only one. ``text`` is words, or a ``MatchQuery`` and the like. ``filter``
         is Lance's SQL. ``columns`` selects the columns of the result, by default all but blobs; it can include
         ``_rowid`` and ``_rowaddr``. The result also has ``_distance`` (with a vector), ``_score`` (with text: BM25) and
         ``_relevance_score`` (with both). Rows that no index covers are also found.
