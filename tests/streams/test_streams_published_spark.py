@@ -1,4 +1,4 @@
-"""Write, audit, publish, as docs/tables/streaming.md has it, while the stream into the branch and one out of main run on.
+"""Write, audit, publish, as docs/tables/streaming.md has it, while the stream into the branch and one out of main run.
 
 Step by step, and by day: tests/streams/test_streams_published.py.
 """

@@ -87,7 +87,7 @@ ON_THE_PAGE = {
     "timestamp": "timestamp without zone (s, ms, us, ns)",
     "decimal256": "decimal256 up to p = 38",
 }
-"""What docs/reference/types.md calls a type that Arrow calls otherwise; a decimal's digits and a list's items left out."""
+"""What docs/reference/types.md calls a type that Arrow names otherwise; digits and items left out."""
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import sys
 from collections import Counter
 from itertools import chain, pairwise
@@ -115,7 +116,9 @@ def test_the_map_leads_to_every_page():
     assert found == Counter(page for page in DOCS if page != begin)
 
 
-@pytest.mark.parametrize("index", [page for page in DOCS if page.name == "README.md"], ids=lambda page: page.parent.name)
+@pytest.mark.parametrize(
+    "index", [page for page in DOCS if page.name == "README.md"], ids=lambda page: page.parent.name
+)
 def test_the_index_of_a_section_leads_to_each_of_its_pages(index):
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
     pages = {page for page in index.parent.glob("*.md") if page != index}
@@ -125,6 +128,16 @@ def test_the_index_of_a_section_leads_to_each_of_its_pages(index):
 def test_the_readme_leads_to_every_section():
     linked = {link.partition("#")[0] for link in links(README)}
     assert {f"docs/{index.parent.name}/README.md" for index in (ROOT / "docs").glob("*/README.md")} <= linked
+
+
+def test_the_pictures_are_those_that_the_script_draws_and_each_is_shown():
+    directory = ROOT / "docs" / "pictures"
+    drawn = {
+        f"{name}.svg": draw().svg() for name, draw in runpy.run_path(str(directory / "draw.py"))["PICTURES"].items()
+    }
+    assert {path.name: path.read_text() for path in directory.glob("*.svg")} == drawn, "run docs/pictures/draw.py"
+    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page) if link.endswith(".svg")}
+    assert shown == {*directory.glob("*.svg")}
 
 
 def test_no_text_stands_twice():

@@ -1,4 +1,4 @@
-"""Jobs as people call them, through spark-submit: what docs/operations/cleanup.md shows, and what comes on the terminal."""
+"""Jobs as people call them, through spark-submit: what docs/operations/cleanup.md shows, and what the terminal gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each role can do: the table of ``roles.md`` and the policies of ``permissions.md``, where a store enforces them."""
+"""What each role can do: the table of docs/reference/roles.md and its policies, on a store that enforces them."""
 
 from __future__ import annotations
 
