@@ -1,8 +1,8 @@
 """A hook of mkdocs: the site of ``make docs`` from the pages as they are in the repository.
 
-The README is the first page. Navigation is what the map, docs/README.md, says. Documents outside of docs/ that pages link
-to become pages, and links to other files of the repository become plain text, since a site has no files of it. The
-reference of the API is made from the names that ``lance_spark`` exports, and from what its handles return.
+The README is the first page. Navigation is what the map, docs/README.md, says. Documents outside of docs/ become
+pages, and links to other files of the repository become plain text, since a site has no files of it. The reference of
+the API is made from the names that ``lance_spark`` exports, and from what its handles return.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Navigation: the README, then the sections of the map with their pages, the API, and what is about the project."""
     nav: list[Any] = [{"Home": [HOME, MAP]}]
     for title, pages in sections():
-        outer = next((list(entry.values())[0] for entry in nav if pages[0].startswith(_directory(entry))), None)
+        outer = next((next(iter(entry.values())) for entry in nav if pages[0].startswith(_directory(entry))), None)
         (nav if outer is None else outer).append({title: pages})
     nav.append({"API": list(api_pages())})
     nav.append({"Project": [page for page in ELSEWHERE.values() if page.startswith("project/")]})
@@ -74,7 +74,8 @@ def api_pages() -> dict[str, str]:
     rest = [f"lance_spark.{name}" for name in lance_spark.__all__ if name not in named]
     pages = {**API, "Functions and policies": rest}
     return {
-        f"api/{re.sub('[^a-z]+', '-', title.lower())}.md": f"# {title}\n\n" + "\n\n".join(f"::: {name}" for name in names)
+        f"api/{re.sub('[^a-z]+', '-', title.lower())}.md": f"# {title}\n\n"
+        + "\n\n".join(f"::: {name}" for name in names)
         for title, names in pages.items()
     }
 
@@ -90,7 +91,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Point links between files of the repository at pages of the site."""
     source = page.file.src_uri
     path = next((path for path, at in ELSEWHERE.items() if at == source), f"docs/{source}")

@@ -6,11 +6,19 @@ and where page and browser disagree. Nothing is measured: texts are placed by ha
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 HERE = Path(__file__).parent
+PROJECT = HERE.parents[1] / "pyproject.toml"
 LIGHT = {
     "page": "#ffffff",
     "edge": "#d1d9e0",
@@ -295,11 +303,42 @@ def sessions() -> Picture:
     return picture
 
 
+REMARKS = {
+    "spark": "the public face: LanceTable, LanceCatalog",
+    "native": "Spark's planner",
+    "cli": "commands, spark-submit, statements of SQL",
+    "datasource": 'format("lance"); many tables at once',
+    "storage": "pylance and fsspec",
+    "format": "what Lance has on disk",
+    "core": "values",
+}
+"""By the first room of a layer: what is said beside it."""
+
+
+def rooms() -> Picture:
+    """The layers of the import contract, as pyproject.toml has them."""
+    contract = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"][0]
+    layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    picture = Picture(840, 74 + 36 * len(layers), "The rooms of lance_spark, in the layers of the import contract")
+    picture.text(24, 34, "A room imports only rooms below it, never one above or beside it.", "title")
+    for number, layer in enumerate(layers):
+        top, left = 52 + 36 * number, 64.0
+        for room in layer:
+            width = 24 + 7.7 * len(room)
+            picture.box((left, top, width, 28), "main")
+            picture.text(left + width / 2, top + 19, room, "code middle")
+            left += width + 10
+        picture.text(max(left + 10, 420), top + 19, REMARKS.get(layer[0], ""), "small faint")
+    picture.arrow(f"M36 56V{52 + 36 * len(layers) - 12}", "faint")
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "branches": branches,
     "cleanup": cleanup,
     "remotes": remotes,
     "sessions": sessions,
+    "rooms": rooms,
 }
 
 

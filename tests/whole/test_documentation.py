@@ -70,7 +70,7 @@ def test_every_example_is_typed_or_says_why_not():
     for page in PAGES:
         for block in blocks(page.read_text()):
             reason = block.mark.removeprefix("not typed: ")
-            assert block.language in ("python", "bash", "", "toml", "json", "sql", "mermaid"), (
+            assert block.language in ("python", "bash", "", "toml", "json", "sql"), (
                 page.name,
                 block.first_line,
             )

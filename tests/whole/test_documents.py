@@ -7,7 +7,7 @@ import re
 import runpy
 import sys
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,7 @@ pytestmark = pytest.mark.pure
 README = ROOT / "README.md"
 PAGES = [README, *DOCS, *(path for path in (ROOT / "CONTRIBUTING.md", ROOT / "conf" / "README.md") if path.exists())]
 REFERENCE = ROOT / "docs" / "reference"
+INDEXES = [page for page in DOCS if page.name == "README.md"]
 MAX_README, MAX_PAGE = 150, 200
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -116,9 +117,7 @@ def test_the_map_leads_to_every_page():
     assert found == Counter(page for page in DOCS if page != begin)
 
 
-@pytest.mark.parametrize(
-    "index", [page for page in DOCS if page.name == "README.md"], ids=lambda page: page.parent.name
-)
+@pytest.mark.parametrize("index", INDEXES, ids=lambda page: page.parent.name)
 def test_the_index_of_a_section_leads_to_each_of_its_pages(index):
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
     pages = {page for page in index.parent.glob("*.md") if page != index}
@@ -237,18 +236,6 @@ def test_the_rooms_are_those_of_the_repository():
     rooms = {f"lance_spark/{path.name}{'/' if path.is_dir() else ''}" for path in package if path.suffix in ("", ".py")}
     assert {name for name in documented if name.startswith("lance_spark/")} == rooms
     assert all((ROOT / name).exists() for name in documented)
-
-
-def test_the_diagram_has_the_layers_of_the_import_contract_in_their_order():
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    layers = [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
-    height = {name: number for number, layer in enumerate(layers) for name in layer}
-    arrows = []
-    for line in re.findall(r"^ {8}(.+ --> .+)$", (REFERENCE / "architecture.md").read_text(), re.MULTILINE):
-        stations = [re.findall(r"(\w+)", part) for part in re.sub(r"\[[^\]]*\]", "", line).split("-->")]
-        arrows += [(high, low) for above, below in pairwise(stations) for high in above for low in below]
-    assert {name for arrow in arrows for name in arrow} == set(height)
-    assert all(height[high] < height[low] for high, low in arrows)
 
 
 def test_the_dependencies_are_those_of_the_project():
