@@ -74,10 +74,14 @@ def api_pages() -> dict[str, str]:
     rest = [f"lance_spark.{name}" for name in lance_spark.__all__ if name not in named]
     pages = {**API, "Functions and policies": rest}
     return {
-        f"api/{re.sub('[^a-z]+', '-', title.lower())}.md": f"# {title}\n\n"
-        + "\n\n".join(f"::: {name}" for name in names)
+        f"api/{re.sub('[^a-z]+', '-', title.lower())}.md": f"# {title}\n\n" + "\n\n".join(map(_described, names))
         for title, names in pages.items()
     }
+
+
+def _described(name: str) -> str:
+    """The instruction that puts the documentation of a name here; a module shows no member of its classes twice."""
+    return f"::: {name}" + ("\n    options:\n      inherited_members: false" if name.islower() else "")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
