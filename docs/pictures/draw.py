@@ -123,8 +123,8 @@ class Picture:
 
 def branches() -> Picture:
     """A branch from a tagged version, work on both sides, and the merge."""
-    picture = Picture(840, 340, "The life of a branch: made from a tagged version, audited, and merged as one version")
-    main, exp = 120, 230
+    picture = Picture(840, 296, "The life of a branch: made from a tagged version, audited, and merged as one version")
+    main, exp = 92, 196
     picture.text(24, main + 5, "main", "title")
     picture.path(f"M90 {main}H800", "main")
     picture.text(24, exp + 5, "exp", "title")
@@ -143,9 +143,9 @@ def branches() -> Picture:
     picture.lines(450, exp + 28, ["bad rows", "deleted"], "small faint middle")
     picture.lines(560, exp + 28, ["an audit", "passes"], "small faint middle")
     picture.path(f"M552 {exp}L558 {exp + 6}L570 {exp - 8}", "good", "line")
-    picture.lines(24, 300, ["A new branch copies nothing: it", "reads the files of main@2."])
+    picture.lines(24, 258, ["A new branch copies nothing: it", "reads the files of main@2."])
     picture.lines(
-        624, 258, ["Readers of main see main@3,", "then main@4: never half of it.", "You may delete exp then."]
+        624, 226, ["Readers of main see main@3,", "then main@4: never half of it.", "You may delete exp then."]
     )
     return picture
 
