@@ -39,6 +39,7 @@ API = {
 }
 """By title of a page: what it describes. What else the package exports is on a page of its own."""
 _LINK = re.compile(r"(!?)\[([^\]]+)\]\(([^)\s]+)\)")
+_BAR = re.compile(r"(?<=\w)\\\|(?=\w)")
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -100,7 +101,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     source = page.file.src_uri
     path = next((path for path, at in ELSEWHERE.items() if at == source), f"docs/{source}")
     pieces = _FENCED.split(markdown)
-    return "".join(piece if piece.startswith("```") else _LINK.sub(_relinked(path, source), piece) for piece in pieces)
+    return "".join(piece if piece.startswith("```") else _adapted(piece, path, source) for piece in pieces)
+
+
+def _adapted(text: str, path: str, source: str) -> str:
+    """Text outside of blocks of code: with the site's links, and without the backslash of GitHub's tables in code."""
+    return _BAR.sub("|", _LINK.sub(_relinked(path, source), text))
 
 
 def _relinked(path: str, source: str) -> Any:
