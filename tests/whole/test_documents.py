@@ -5,16 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import shlex
 import sys
 from collections import Counter
 from itertools import chain
 from pathlib import Path
 
+import click
 import pytest
 from support.pages import DOCS, ROOT
 
-from lance_spark import errors
+from lance_spark import LanceTable, errors
 from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cli.catalog.main import cli as lance_catalog
+from lance_spark.cli.main import cli as lance_git
 from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
@@ -35,6 +39,9 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.search.rules import SearchOptions
+from lance_spark.spark.frozen import FrozenSets
+from lance_spark.spark.maintenance import Indexes
+from lance_spark.spark.refs import Branches, Remotes, Tags
 from lance_spark.sql.procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
@@ -263,6 +270,48 @@ def text_of(argument: ast.expr) -> str:
     """A pattern for the text that an argument stands for: f-strings have anything where their values go."""
     parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
     return "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts)
+
+
+# --- What pages say in a line has no example that runs: its names have to exist
+
+
+def code_in_lines():
+    """Page and code, for all code inside of sentences and of tables."""
+    for page in [README, *DOCS]:
+        text = without_code(page.read_text()).replace("\\|", "|")
+        yield from ((page.name, code) for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
+
+
+def test_what_pages_call_on_a_table_exists():
+    collections = {"branches": Branches, "tags": Tags, "remotes": Remotes, "indexes": Indexes, "frozen": FrozenSets}
+    a_call = re.compile(r"(?<![\w./])t\.([a-z_]+)(?:\.([a-z_]+))?\(")
+    found = {(page, *call) for page, code in code_in_lines() for call in a_call.findall(code)}
+    assert len(found) > 50
+    assert not [
+        (page, verb, of)
+        for page, verb, of in found
+        if not (hasattr(LanceTable, verb) and (not of or verb not in collections or hasattr(collections[verb], of)))
+    ]
+
+
+@pytest.mark.parametrize("command", [lance_git, lance_catalog], ids=["lance-git", "lance-catalog"])
+def test_what_pages_type_in_a_shell_exists(command):
+    typed = [shlex.split(line) for _, code in code_in_lines() for line in code.split("&&")]
+    typed = [words[1:] for words in typed if words[:1] == [command.name] and words[1:2] and words[1][0].islower()]
+    assert typed
+    for verb, *words in typed:
+        found = command.get_command(click.Context(command), verb)
+        assert found is not None, verb
+        options = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= {*options, "--help"}, (verb, words)
+
+
+def test_what_pages_call_in_sql_exists():
+    calls = [call for _, code in code_in_lines() for call in re.findall(r"lake\.system\.([a-z_]+)\((.*)\)", code)]
+    assert len(calls) > 5
+    for name, arguments in calls:
+        known = {parameter.name for parameter in PROCEDURES[name].parameters}
+        assert {*re.findall(r"(\w+) =>", arguments)} <= known, (name, arguments)
 
 
 def test_the_findings_of_a_check_are_those_of_the_code():
