@@ -255,7 +255,7 @@ def test_one_dataset_without_a_policy(job, lake, capsys):
 def test_the_policies_that_we_show_run(maintain, lake, source):
     text = (ROOT / "conf" / "maintenance-policy.toml").read_text()
     if source == "page":
-        page = (ROOT / "docs" / "maintenance-job.md").read_text()
+        page = (ROOT / "docs" / "operations" / "maintenance-job.md").read_text()
         text = re.search(r"<!-- policy -->\n```toml\n(.*?)```", page, re.DOTALL)[1]
     (lake / "shown.toml").write_text(text)
     code, _, _ = maintain("--execute", *outputs(lake), policy="shown.toml")

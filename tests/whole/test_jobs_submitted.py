@@ -1,4 +1,4 @@
-"""Jobs as people call them, through spark-submit: what docs/cleanup.md shows, and what comes on the terminal."""
+"""Jobs as people call them, through spark-submit: what docs/operations/cleanup.md shows, and what the terminal gets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def flights(tmp_path):
 
 def shown(*beginning):
     """The command lines of the page that begin so, without their remarks."""
-    text = (ROOT / "docs" / "cleanup.md").read_text()
+    text = (ROOT / "docs" / "operations" / "cleanup.md").read_text()
     lines = (line.strip() for line in text.splitlines())
     return [shlex.split(line, comments=True) for line in lines if line.startswith(" ".join(beginning))]
 

@@ -1,4 +1,4 @@
-"""What each role can do: the table and the policies of ``docs/permissions.md``, on a store that enforces policies."""
+"""What each role can do: the table of docs/reference/roles.md and its policies, on a store that enforces them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from lance_spark.write.pylance import write_rows
 
 pytestmark = pytest.mark.s3
 
-PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+POLICIES = (DOCS / "operations" / "permissions.md").read_text()
+ROLES = (DOCS / "reference" / "roles.md").read_text()
 BUCKET = "roles-of-the-page"
 URI = f"s3://{BUCKET}/flights.lance"
 ROOT = "flights.lance/"
@@ -52,13 +54,13 @@ ALL_BUT_NEWEST = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), er
 
 
 def policy_of(heading: str) -> dict[str, Any]:
-    found = re.search(rf"^### {heading}\n\n```json\n(.*?)```", PAGE, re.M | re.S)
+    found = re.search(rf"^### {heading}\n\n```json\n(.*?)```", POLICIES, re.M | re.S)
     return json.loads(found[1].replace("arn:aws:s3:::bucket", f"arn:aws:s3:::{BUCKET}"))
 
 
 def table() -> dict[str, dict[str, str]]:
     """What the page says: by what is done, the word for each role."""
-    lines = PAGE.partition("## What each role can do")[2].split("\n")
+    lines = ROLES.split("\n")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     first = next(index for index, row in enumerate(rows) if row[1:] == list(HEADINGS))
     return {row[0]: dict(zip(HEADINGS, row[1:], strict=True)) for row in rows[first + 2 :] if len(row) == 6}
