@@ -6,6 +6,7 @@ NEWEST := pyspark[connect]==4.3.0
 OLDEST := pyspark[connect]==4.0.0
 VENV := .venv
 VENV_OLDEST := .venv-oldest
+VENV_DOCS := .venv-docs
 URI ?=
 
 # Spark's workers must run the interpreter that has the wheel, not whichever python3 is first on the PATH.
@@ -15,7 +16,7 @@ in_venv = $(call with_python,$(1)) $(1)/bin/python
 # The test files with a mark: to collect all others takes longer than the pure tests.
 marked = $$(grep -rl 'pytest.mark.$(1)' --include='test_*.py' tests)
 
-.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest clean
+.PHONY: help demo check unit test test-nightly test-oldest lint docs dist bench bench-cleanup bench-merge bench-catalog bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest venv-docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 23
@@ -38,7 +39,7 @@ unit: venv ## the pure tests
 test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-nightly: venv ## the same with every case and long campaigns of random histories: hours
+test-nightly: venv docs ## the same with every case and long campaigns of random histories: hours
 	@HYPOTHESIS_PROFILE=nightly $(MAKE) --no-print-directory test test-oldest
 
 test-oldest: venv-oldest ## on the oldest Spark, the Spark tests that may differ there
@@ -50,6 +51,10 @@ lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	@$(call in_venv,$(VENV)) -m pytest --quiet tests/whole/test_architecture.py -k 'circles or name or decisions or jvm'
+
+docs: venv-docs ## the documentation as a site in site/, with a search and the API; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --quiet --strict
+	@echo "open $(CURDIR)/site/index.html, or run $(VENV_DOCS)/bin/mkdocs serve"
 
 dist: venv ## wheel and sdist in dist/; the wheel is installed into a fresh environment and the demo run from it
 	@.ci/dist $(VENV)/bin/uv '$(NEWEST)'
@@ -93,5 +98,8 @@ venv:
 venv-oldest:
 	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo,bench
 
+venv-docs:
+	@.ci/venv $(VENV_DOCS) '$(NEWEST)' docs
+
 clean: ## remove the virtual environments and what runs left behind
-	rm -rf $(VENV) $(VENV_OLDEST) dist demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_OLDEST) $(VENV_DOCS) site dist demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

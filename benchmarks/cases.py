@@ -113,7 +113,7 @@ def _look_up_again(peers: Peers, tables: Tables, predicate: str) -> Case:
 
 def _count(peers: Peers, tables: Tables) -> Case:
     uri, path = tables.lance("flights"), tables.parquet("flights")
-    table = LanceTable.for_path(peers.spark, uri)
+    table = LanceTable.for_path(uri, spark=peers.spark)
     return Case(
         _known(
             peers,

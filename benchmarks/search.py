@@ -61,7 +61,7 @@ def prepare(rows: int) -> str:
     for first in range(0, rows, CHUNK):
         count = min(CHUNK, rows - first)
         lance.write_dataset(_rows(first, count), uri, mode="append" if first else "create")
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.indexes.create("v", kind="ivf_pq", num_partitions=max(2, rows // 4_000), num_sub_vectors=16, sample_rate=64)
     table.indexes.create("text", kind="inverted")
     table.branches.create(GROWN)
@@ -79,7 +79,7 @@ def cases(spark: SparkSession, uri: str) -> Iterator[tuple[str, Case]]:
     approximate: dict[str, Any] = {"nprobes": 20, "refine_factor": 5}
     flat: dict[str, Any] = {"use_index": False}
     for branch, shown in ((None, ""), (GROWN, ", 5 % of the rows without index")):
-        table = LanceTable.for_path(spark, uri).checkout(branch=branch or "main")
+        table = LanceTable.for_path(uri, spark=spark).checkout(branch=branch or "main")
         dataset = _opened(uri, branch)
         yield f"10 nearest, IVF_PQ{shown}", _one(table, dataset, queries[0], approximate)
         if branch is None:
@@ -93,8 +93,8 @@ def cases(spark: SparkSession, uri: str) -> Iterator[tuple[str, Case]]:
 def _one(table: LanceTable, dataset: lance.LanceDataset, query: Vectors, options: dict[str, Any]) -> Case:
     asked = {"column": "v", "q": query, "k": 10, **options}
 
-    def ours(where: str) -> Answer:
-        return _measures(table.search(query, column="v", k=10, columns=["id"], where=where, **options), "_distance")
+    def ours(run_on: str) -> Answer:
+        return _measures(table.search(query, column="v", k=10, columns=["id"], run_on=run_on, **options), "_distance")
 
     return Case(
         {
@@ -108,8 +108,8 @@ def _one(table: LanceTable, dataset: lance.LanceDataset, query: Vectors, options
 def _words(table: LanceTable, dataset: lance.LanceDataset) -> Case:
     words = "word7 word150"
 
-    def ours(where: str) -> Answer:
-        return _measures(table.search(text=words, column="text", k=10, columns=["id"], where=where), "_score")
+    def ours(run_on: str) -> Answer:
+        return _measures(table.search(text=words, column="text", k=10, columns=["id"], run_on=run_on), "_score")
 
     def alone() -> Answer:
         found = dataset.scanner(columns=["id", "_score"], full_text_query=words, limit=10).to_table()

@@ -293,7 +293,7 @@ def _open_catalog(spark: SparkSession, place: Place, way: str, make: Callable[[L
 def _catalog(spark: SparkSession, home: Path) -> LanceCatalog:
     home.mkdir(parents=True)
     lance_spark.register(spark, OURS)
-    return LanceCatalog(spark, str(home))
+    return LanceCatalog(str(home), spark=spark)
 
 
 def _write_catalog(catalog: LanceCatalog, place: Place) -> None:
@@ -328,7 +328,7 @@ def _open_jvm(spark: SparkSession, place: Place) -> None:
     """The JVM connector reads the files that we wrote."""
     if not place.of("ours").exists():
         _OPEN["ours"](spark.newSession(), place)
-    lake = LanceCatalog(None, str(place.of("ours")))
+    lake = LanceCatalog(str(place.of("ours")))
     for name in TABLES:
         spark.read.format("lance").load(lake.table(name).location.uri).createOrReplaceTempView(name)
 

@@ -2,11 +2,11 @@
 
     spark-submit jobs/fsck.py s3://bucket/flights.lance             # manifests, files, sizes, refs, base paths
     spark-submit jobs/fsck.py s3://bucket/flights.lance --deep      # also inside files
-    spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also show what can be repaired; --execute does it
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also repair; with --dry-run only show it
     spark-submit jobs/fsck.py s3://bucket/flights.lance --undo last # undo the last repair
     spark-submit jobs/fsck.py --catalog s3://bucket/lake            # every table, and the catalog itself
 
-Changes nothing without --execute or --undo. Findings are printed as a table, and written as JSON with --report.
+Changes nothing without --repair or --undo. Findings are printed as a table, and written as JSON with --report.
 
 Exit codes: 0 sound, with at most warnings and notes, or everything was repaired; 20 something could not be reached, or
 the store did not answer; 22 something is missing or damaged; 6 part of it was repaired, or only the catalog has

@@ -1,7 +1,7 @@
 """Migration of a catalog from V1 to V2: every table that is only a directory gets a row in ``__manifest``.
 
-    spark-submit jobs/migrate_catalog.py s3://lake              # which tables would get a row
-    spark-submit jobs/migrate_catalog.py s3://lake --execute    # one commit
+    spark-submit jobs/migrate_catalog.py s3://lake --dry-run    # which tables would get a row
+    spark-submit jobs/migrate_catalog.py s3://lake              # one commit
 
 No data is moved, and jobs that only know V1 can continue: run it again for the tables that they create. Afterwards the
 catalog can be opened in mode v2, which lists no directories. The driver does all the work, so plain Python can also run

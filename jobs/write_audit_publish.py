@@ -74,7 +74,7 @@ class Story:
         with step("write", "main, July to December") as say:
             self._save(flights.where("month > 6"), "append")
             say(self._rows(), version=2)
-        table = LanceTable.for_path(self.spark, self.uri, self.storage)
+        table = LanceTable.for_path(self.uri, self.storage, spark=self.spark)
         with step("tag", "v2013 at main's newest version") as say:
             table.tags.create("v2013")
             say(table.checkout(tag="v2013").count_rows(), version=table.version)
@@ -153,7 +153,7 @@ class Story:
         with step("clean", "versions that no tag and no branch needs") as say:
             # No other process commits to the demo's table, so no job can need the versions of the last day.
             policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), error_if_tagged_old_versions=False)
-            report = table.cleanup(policy, execute=True)
+            report = table.cleanup(policy).apply()
             versions = sum(counts["removed"] for counts in report.versions.values())
             files, size = report.count("deleted")
             say(self._rows(), note=f"left, {versions} versions, {files} files, {size:,} bytes removed")
@@ -166,7 +166,7 @@ class Story:
 
     def _check_new(self) -> None:
         try:
-            LanceTable.for_path(self.spark, self.uri, self.storage)
+            LanceTable.for_path(self.uri, self.storage, spark=self.spark)
         except NotFound:
             return
         raise AlreadyExists(f"There is a dataset at {self.uri} already.", hint="Give another --uri.")
@@ -179,7 +179,7 @@ class Story:
 
     def _rows(self, **ref: Any) -> int:
         """The number of rows at a ref, from metadata: a job just to count would take a second each time."""
-        table = LanceTable.for_path(self.spark, self.uri, self.storage)
+        table = LanceTable.for_path(self.uri, self.storage, spark=self.spark)
         return (table.checkout(**ref) if ref else table).count_rows()
 
 

@@ -1,8 +1,7 @@
 """Lance datasets in PySpark: any branch, tag or version, with nothing but pip.
 
-``register``, ``LanceDataSource``, ``LanceTable``, ``LanceCatalog`` and ``CleanupPolicy`` are the entry points;
-``lance_spark.errors`` defines the errors that they raise. They are imported on first use, so that importing the
-package is cheap.
+What is here is the public face; ``lance_spark.errors`` has the errors that it raises. Everything else is private.
+Names are imported on first use, so that importing the package is cheap.
 """
 
 from __future__ import annotations
@@ -14,48 +13,52 @@ if TYPE_CHECKING:
     from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
     from lance_spark.datasource.datasource import LanceDataSource
     from lance_spark.maintenance.rules import MaintenancePolicy
+    from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
     from lance_spark.spark.catalog import LanceCatalog
     from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.search_function import register_search
-    from lance_spark.spark.streams import resume_stream, upsert_batches
     from lance_spark.spark.table import LanceTable
+    from lance_spark.training.torch import Batching as Batching
+    from lance_spark.training.torch import FrozenBatches as FrozenBatches
+    from lance_spark.training.torch import FrozenRows as FrozenRows
 
 __version__ = "0.1.0"
 __all__ = [
+    "BooleanQuery",
+    "BoostQuery",
     "CleanupPolicy",
     "LanceCatalog",
     "LanceDataSource",
     "LanceTable",
     "MaintenancePolicy",
+    "MatchQuery",
+    "MultiMatchQuery",
+    "PhraseQuery",
     "VersionRule",
     "capabilities",
     "register",
     "register_search",
-    "resume_stream",
     "unregister",
-    "upsert_batches",
 ]
-
 _HOMES = {
-    "CleanupPolicy": "lance_spark.cleanup.rules",
-    "VersionRule": "lance_spark.cleanup.rules",
-    "LanceCatalog": "lance_spark.spark.catalog",
-    "LanceDataSource": "lance_spark.datasource.datasource",
-    "LanceTable": "lance_spark.spark.table",
-    "MaintenancePolicy": "lance_spark.maintenance.rules",
-    "capabilities": "lance_spark.spark.registering",
-    "register": "lance_spark.spark.registering",
-    "register_search": "lance_spark.spark.search_function",
-    "resume_stream": "lance_spark.spark.streams",
-    "unregister": "lance_spark.spark.registering",
-    "upsert_batches": "lance_spark.spark.streams",
+    "cleanup.rules": ("CleanupPolicy", "VersionRule"),
+    "datasource.datasource": ("LanceDataSource",),
+    "maintenance.rules": ("MaintenancePolicy",),
+    "search.text_rules": ("BooleanQuery", "BoostQuery", "MatchQuery", "MultiMatchQuery", "PhraseQuery"),
+    "spark.catalog": ("LanceCatalog",),
+    "spark.registering": ("capabilities", "register", "unregister"),
+    "spark.search_function": ("register_search",),
+    "spark.table": ("LanceTable",),
+    "training.torch": ("Batching", "FrozenBatches", "FrozenRows"),
 }
+"""The last ones need torch, so that ``from lance_spark import *`` leaves them out."""
+_HOME_OF = {name: f"lance_spark.{module}" for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
+    if name in _HOME_OF:
         try:
-            return getattr(import_module(_HOMES[name]), name)
+            return getattr(import_module(_HOME_OF[name]), name)
         except ModuleNotFoundError as missing:
             if str(missing.name).partition(".")[0] not in ("pyspark", "py4j"):
                 raise
@@ -68,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__", "errors"]
+    return sorted([*_HOME_OF, "__version__", "errors"])

@@ -144,7 +144,7 @@ def delete_tag(name: str, force: bool = False) -> Hint:
 
 def unfreeze(name: str) -> Hint:
     """Delete a frozen set but keep its rows."""
-    return python_only(f"t.unfreeze({name!r})")
+    return python_only(f"t.frozen.delete({name!r})")
 
 
 def rename_branch(name: str) -> Hint:
@@ -248,7 +248,7 @@ KEEP_TAGGED = Hint(
     'on_tagged = "keep" in a policy file, or --on-tagged keep of the job',
 )
 COMMIT_WINDOW = Hint("CleanupPolicy(commit_window=...)", "commit_window => '...'", "--commit-window")
-STORE_PLAN = Hint("t.plan_cleanup().store(...)", "t.plan_cleanup().store(...) in Python", "--plan-dir")
+STORE_PLAN = Hint("t.cleanup().store(...)", "t.cleanup().store(...) in Python", "--plan-dir")
 RELOCATE = Hint("t.relocate()", "t.relocate() in Python", "lance-git relocate")
 RELOCATE_DRY_RUN = Hint(
     "t.relocate(dry_run=True)", "t.relocate(dry_run=True) in Python", "lance-git relocate --dry-run"
@@ -264,7 +264,7 @@ def undo_repair(record: str) -> Hint:
 def deep_clone(target: str) -> Hint:
     """A clone with all files."""
     shell = f"{quoted('lance-git', 'clone', '--deep')} SRC {shlex.quote(target)}"
-    return Hint(f"t.deep_clone({target!r})", call("clone", target=target, deep=True), shell)
+    return Hint(f"t.clone({target!r}, 'deep')", call("clone", target=target, deep=True), shell)
 
 
 # --- remotes

@@ -132,7 +132,7 @@ def _work(spark: SparkSession, tables: Tables, change: Change, delta: bool) -> M
 
 
 def _ours(spark: SparkSession, tables: Tables, change: Change, branch: str) -> Run:
-    table = LanceTable.for_path(spark, tables.lance).checkout(branch=branch)
+    table = LanceTable.for_path(tables.lance, spark=spark).checkout(branch=branch)
     if change.before is not None:
         change.before(table)
     return lambda: _done(change.ours(table, tables))
@@ -146,7 +146,7 @@ def _pylance(tables: Tables, change: Change, branch: str) -> Run:
 
 
 def _rewriting(spark: SparkSession, tables: Tables, change: Change, branch: str) -> Run:
-    table = LanceTable.for_path(spark, tables.lance).checkout(branch=branch)
+    table = LanceTable.for_path(tables.lance, spark=spark).checkout(branch=branch)
     call = change.rewriting
     assert call is not None
     return lambda: _done(table.write(call(table.to_df(), tables), mode="overwrite", overwrite_schema="true"))

@@ -40,7 +40,7 @@ def _answer(request: dict[str, Any]) -> Answer:
 
 @cache
 def _table(uri: str, storage: tuple[tuple[str, str], ...]) -> LanceTable:
-    return LanceTable.for_path(_session(), uri, dict(storage))
+    return LanceTable.for_path(uri, dict(storage), spark=_session())
 
 
 @cache

@@ -129,7 +129,7 @@ class Cases:
             yield self._measured(f"merge into {fragments:,} fragments that were compacted", work)
 
     def _table(self, uri: str) -> LanceTable:
-        return LanceTable.for_path(self.spark, uri)
+        return LanceTable.for_path(uri, spark=self.spark)
 
     def _told(self, uri: str) -> Details:
         return {"characters": len(str(self._table(uri).storage()))}

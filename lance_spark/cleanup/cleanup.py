@@ -114,6 +114,12 @@ class CleanupPlan(Shown):
         deleted, then files: after a crash in between, every version that is still listed has all of its files. The
         record keeps what the missing manifests proved, for the next run.
         """
+        try:
+            return self._apply(max_deletes_per_second)
+        finally:
+            self.runner.release()
+
+    def _apply(self, max_deletes_per_second: float | None) -> CleanupReport:
         recheck = Recheck(self.facts, self.now_ns)
         now = recheck.look()  # an unreadable store stops the run before anything is written
         unfinished = stored_plans.unfinished(self.location, self.facts.survey.branches) if self.facts.finishes else {}

@@ -55,7 +55,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "Go to DATASET/tree/BRANCH with cd, or make a second workspace: lance-git init DATASET DIR.",
     ),
     "prune": ("files that nothing needs are for gc", "lance-git gc lists what would be deleted; --execute deletes it."),
-    "repack": ("small files are compacted in Spark", "LanceTable.for_path(spark, uri).optimize()"),
+    "repack": ("small files are compacted in Spark", "LanceTable.for_path(uri).optimize()"),
     "rev-parse": ("there are no hashes", "lance-git show REF shows the version of a ref."),
     "describe": ("there are no hashes", "lance-git show REF shows the version of a ref, and its tags."),
     "shortlog": ("versions have no authors", _LOG),

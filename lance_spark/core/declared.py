@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from lance_spark.core.options import Section, to_bool, to_bytes, to_choice, to_int, to_moment
+from lance_spark.core.options import Section, folded, to_bool, to_bytes, to_choice, to_int, to_moment
 from lance_spark.core.show import from_span, readable, to_span
 from lance_spark.errors import InvalidOption
 
@@ -204,11 +204,11 @@ def keyed_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[
 
 def by_key(options: Iterable[Declared], given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """What was given for these options, by their keys, and the rest. Raises InvalidOption for a second spelling."""
-    names = {name.lower(): each.key for each in options for name in (each.key, *each.spelling.aliases)}
+    names = {folded(name): each.key for each in options for name in (each.key, *each.spelling.aliases)}
     own: dict[str, str] = {}
     rest: dict[str, str] = {}
     for name, value in given.items():
-        key = names.get(name.lower())
+        key = names.get(folded(name))
         if key is None:
             rest[name] = value
         elif key in own:

@@ -24,6 +24,11 @@ _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
+def folded(name: str) -> str:
+    """An option's name without regard to case and underscores: ``mergeSchema`` and ``merge_schema`` are one option."""
+    return name.lower().replace("_", "")
+
+
 def check_known(
     given: Iterable[str],
     known: Collection[str],
@@ -37,16 +42,16 @@ def check_known(
     only a stream takes.
     """
     for name in given:
-        if name.lower() in {key.lower() for key in known}:
+        if folded(name) in {folded(key) for key in known}:
             continue
         whole = {*known, *also}
-        spelled = {key.lower(): key for key in (*of_streams, *whole)}
-        if name.lower() in {key.lower() for key in of_streams}:
+        spelled = {folded(key): key for key in (*of_streams, *whole)}
+        if folded(name) in {folded(key) for key in of_streams}:
             raise InvalidOption(
-                f"Option '{spelled[name.lower()]}' is for streams.",
+                f"Option '{spelled[folded(name)]}' is for streams.",
                 hint="Leave it out, or use spark.readStream or df.writeStream.",
             )
-        near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(folded(name), spelled, n=1, cutoff=0.5)
         hint = f"Did you mean '{spelled[near[0]]}'?" if near else f"Known options: {', '.join(sorted(whole))}."
         raise InvalidOption(f"Unknown option '{name}' for {where} a Lance dataset.", hint=hint)
 
@@ -306,6 +311,7 @@ OWN_NAME = "lance_spark"
 """Name under which handles register the data source: ``lance`` might be the JVM connector's."""
 CATALOG_OPTIONS = ("catalog", "catalog_mode")
 """Options of reads and writes alike."""
+_CATALOG = frozenset(map(folded, CATALOG_OPTIONS))
 
 
 @dataclass(frozen=True)
@@ -326,9 +332,9 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
     ``call`` is ``load`` or ``save``, for errors. Raises InvalidOption for an empty catalog, a mode without a catalog,
     and a path instead of a table name.
     """
-    rest = {key: value for key, value in options.items() if key.lower() not in CATALOG_OPTIONS}
-    given = {key.lower(): value for key, value in options.items() if key.lower() in CATALOG_OPTIONS}
-    root, mode = given.get("catalog"), given.get("catalog_mode")
+    rest = {key: value for key, value in options.items() if folded(key) not in _CATALOG}
+    given = {folded(key): value for key, value in options.items() if folded(key) in _CATALOG}
+    root, mode = given.get("catalog"), given.get("catalogmode")
     if root is None:
         if mode is not None:
             raise InvalidOption(

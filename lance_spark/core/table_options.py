@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from lance_spark.core.declared import by_key, declared, keyed_values, source_option
-from lance_spark.core.options import CATALOG_OPTIONS, check_known, to_bool, to_bytes, to_columns, to_int
+from lance_spark.core.options import CATALOG_OPTIONS, check_known, folded, to_bool, to_bytes, to_columns, to_int
 from lance_spark.core.refs import RefSpec, branch_or_none, check_new_branch_name, check_tag_name
 from lance_spark.errors import InvalidOption, Refused
 
@@ -206,7 +206,7 @@ WRITE_OPTIONS = _keys(*_WRITE)
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Write options from text. Raises InvalidOption, and Refused for writing to a tag or a version."""
     for key in options:
-        if what := _IMMUTABLE.get(key.lower()):
+        if what := _IMMUTABLE.get(folded(key)):
             raise cannot_change(what)
     _answer_replace_where(options)
     check_known(options, _spellings(*_WRITE), "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
@@ -234,10 +234,10 @@ def cannot_change(what: str) -> Refused:
 def _answer_replace_where(options: Mapping[str, str]) -> None:
     """Raise InvalidOption for Delta's option, and name the replacement: deletion and append must be one commit."""
     for key, value in options.items():
-        if key.lower() in ("replacewhere", "replace_where"):
+        if folded(key) == "replacewhere":
             raise InvalidOption(
                 "Spark cannot write with option 'replaceWhere': it does not see the rows in the dataset.",
-                hint="LanceTable.for_path(spark, path)"
+                hint="LanceTable.for_path(path)"
                 f".write(df, mode='overwrite', replace_where={value!r}) replaces those rows in one version.",
             )
 
@@ -264,7 +264,8 @@ def _create_from(given: Mapping[str, str], branch: str | None) -> RefSpec | None
 
 # --- The options of a stream into a branch
 
-NEW_BRANCH = _keys(NewBranchOptions)
+NEW_BRANCH = frozenset(map(folded, _keys(NewBranchOptions)))
+"""Options that create a branch, :func:`folded`."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +299,7 @@ STREAM_WRITE_OPTIONS = (*_keys(StreamOptions), *_ANSWERED)
 
 def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     """A stream's own options, checked. Raises InvalidOption, and Refused for upserts, which need a session."""
-    given = {key.lower(): value for key, value in options.items()}
+    given = {folded(key): value for key, value in options.items()}
     mode = given.get("mode", "append").strip().lower()
     if mode not in ("append", "upsert"):
         raise InvalidOption(
@@ -317,18 +318,18 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
         raise Refused(
             "An upsert needs a Spark session, and a sink's tasks have none.",
             hint="Use foreachBatch, also exactly once: df.writeStream.option('checkpointLocation', c)."
-            f"foreachBatch(lance_spark.upsert_batches({path!r}, key={key or 'id'!r}, checkpoint=c)).start().",
+            f"foreachBatch(LanceTable.for_path({path!r}).streams.upsert(key={key or 'id'!r}, checkpoint=c)).start().",
         )
     if key is not None:
         raise InvalidOption("Option 'key' is for upserts.", hint="Leave it out: a stream appends its rows.")
-    if to_bool("create_table", given.get("create_table", "false")):
+    if to_bool("create_table", given.get("createtable", "false")):
         raise InvalidOption(
             "A stream continues with its table, so it could not restart with option 'create_table'.",
             hint="Leave create_table out: a stream creates a missing table.",
         )
     own, rest = by_key(declared(StreamOptions), options)
-    answered = {name.lower() for name in _ANSWERED}
-    write = {name: value for name, value in rest.items() if name.lower() not in answered}
+    answered = {folded(name) for name in _ANSWERED}
+    write = {name: value for name, value in rest.items() if folded(name) not in answered}
     return StreamOptions(write, **keyed_values(declared(StreamOptions), own))
 
 
@@ -350,7 +351,7 @@ def _version(name: str, value: str) -> int | str:
 
 
 _CHANGES = {
-    name.lower(): name for name in ("changes", "readChangeFeed", "readChangeData", "endingVersion", "endingTimestamp")
+    folded(name): name for name in ("changes", "readChangeFeed", "readChangeData", "endingVersion", "endingTimestamp")
 }
 """Options that ask for changes, by their names in lower case."""
 _NOT_IN_STREAMS = {
@@ -432,12 +433,12 @@ def split_stream_options(options: Mapping[str, str]) -> tuple[dict[str, str], di
 
 def refuse_changes(options: Mapping[str, str]) -> None:
     """Raise InvalidOption, naming the right call, for a batch read of changes, as Delta has it."""
-    given = {key.lower(): value for key, value in options.items()}
+    given = {folded(key): value for key, value in options.items()}
     asked = next((key for key in given if key in _CHANGES), None)
     if asked is None or given[asked].strip().lower() == "false":
         return
-    first = (given.get("startingversion") or given.get("starting_version") or "").strip()
-    moment = given.get("startingtimestamp") or given.get("starting_timestamp")
+    first = given.get("startingversion", "").strip()
+    moment = given.get("startingtimestamp")
     # Delta's starting version is the first one included; here it is the last one excluded.
     since = str(max(1, int(first) - 1)) if first.isdecimal() else "since" if moment is None else _moment(moment)
     last = given.get("endingtimestamp")
@@ -445,7 +446,7 @@ def refuse_changes(options: Mapping[str, str]) -> None:
     span = since if until is None else f"{since}, {until}"
     raise InvalidOption(
         f"Option '{_CHANGES[asked]}' does not apply to a read, which covers one version.",
-        hint=f"LanceTable.for_path(spark, path).changes({span}) is a DataFrame of what changed after that version; "
+        hint=f"LanceTable.for_path(path).changes({span}) is a DataFrame of what changed after that version; "
         "spark.readStream with option('changes', 'true') follows the changes.",
     )
 
@@ -466,7 +467,7 @@ def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> Str
     """Parse the result of :func:`split_stream_options`. Raises InvalidOption for invalid values."""
     found = StreamReadOptions(**keyed_values(declared(StreamReadOptions), own))
     for name in rest:
-        _check_rest(name.lower(), found.changes)
+        _check_rest(name, found.changes)
     if "starting_version" in own and "starting_timestamp" in own:
         raise InvalidOption(
             "Options 'starting_version' and 'starting_timestamp' both choose where to begin.", hint="Give one of them."
@@ -482,14 +483,14 @@ def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> Str
 
 
 def _check_rest(name: str, changes: bool) -> None:
-    if name in _NOT_IN_STREAMS:
+    if folded(name) in _NOT_IN_STREAMS:
         raise InvalidOption(
             f"Option '{name}' reads one version, but a stream continues.",
-            hint=f"Choose where it begins: option('{_NOT_IN_STREAMS[name]}', ...).",
+            hint=f"Choose where it begins: option('{_NOT_IN_STREAMS[folded(name)]}', ...).",
         )
-    if name == "limit":
+    if folded(name) == "limit":
         raise InvalidOption("Option 'limit' is not for streams.", hint="max_files_per_trigger limits a batch.")
-    if changes and name in ("filter", "with_row_id", "with_row_address", "blob_handling"):
+    if changes and folded(name) in ("filter", "withrowid", "withrowaddress", "blobhandling"):
         raise InvalidOption(
             f"Option '{name}' cannot be combined with 'changes'.",
             hint="Filter the stream with where(...): a change may move a row into or out of what a filter keeps."

@@ -35,18 +35,22 @@ _LOCALLY = " With --local, threads of this process do the work instead."
 
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
-    """The given session, or the active one if any. Starts none.
+    """The given session, or the active one, which in a new thread is the process's default. Starts none.
 
     Does not import PySpark: it may be missing, and a process that has not imported it has no session.
     """
     if given is not None or "pyspark.sql" not in sys.modules:
         return given
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
 
 
-def is_connect(session: SparkSession) -> bool:
+def is_connect(session: object) -> bool:
     """Whether a session is one of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
@@ -62,6 +66,13 @@ def check_places(given: SparkSession | None, *paths: str) -> None:
     for path in paths:
         if is_relative(path):
             raise refused_relative(path, os.path.abspath(path.strip().removeprefix("file:")))
+
+
+def check_path(path: object, instead: str) -> None:
+    """Raise InvalidOption for anything but text, such as a session in first place, as Delta's ``forPath`` takes it."""
+    if not isinstance(path, str | os.PathLike):
+        kind = "a Spark session" if type(path).__name__ == "SparkSession" else f"{path!r}"
+        raise InvalidOption(f"Expected a path or URI, got {kind}.", hint=f"The path comes first: {instead}.")
 
 
 def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
@@ -308,23 +319,23 @@ def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 # --- The engine of a handle or a job: threads of this process for little work, Spark for more
 
-Where = Literal["auto", "spark", "local"]
+RunOn = Literal["auto", "spark", "local"]
 Progressing: TypeAlias = Callable[[WorkProgress], object] | None
 """The argument ``progress`` of a verb: a function such as ``print``, or None."""
-_HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local'."
+_HINT = "Start one, SparkSession.builder.getOrCreate(), or choose run_on='local'."
 
 
-def engine_of(spark: SparkSession | None, where: Where = "auto", progress: Progressing = None) -> Engine:
+def engine_of(spark: SparkSession | None, run_on: RunOn = "auto", progress: Progressing = None) -> Engine:
     """The engine of a handle. Without a session, given or active, "auto" uses threads for all work.
 
-    ``progress`` receives the progress. Raises InvalidOption for an invalid ``where``, and for a ``progress`` that is
+    ``progress`` receives the progress. Raises InvalidOption for an invalid ``run_on``, and for a ``progress`` that is
     not callable. "spark" without a session raises Refused once there is work, or NotInstalled.
     """
-    return engine_for(where, lambda: session_or_none(spark), tell=to_tell(progress))
+    return engine_for(run_on, lambda: session_or_none(spark), tell=to_tell(progress))
 
 
 def engine_for(
-    where: Where,
+    run_on: RunOn,
     session: Callable[[], SparkSession | None],
     parallelism: int | None = None,
     tell: Tell = untold,
@@ -333,16 +344,16 @@ def engine_for(
 
     ``parallelism`` is the number of parallel tasks; ``tell`` receives the progress.
     """
-    if where not in get_args(Where):
-        raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(Where)))}, not on {where!r}.")
+    if run_on not in get_args(RunOn):
+        raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(RunOn)))}, not on {run_on!r}.")
     local = LocalRunner(parallelism, tell)
 
     def on_spark() -> Engine:
         return SparkEngine(lambda: needed_session(session(), _HINT), parallelism, tell)
 
-    if where == "auto":
+    if run_on == "auto":
         return AutoEngine(local, lambda: local if session() is None else on_spark())
-    return local if where == "local" else on_spark()
+    return local if run_on == "local" else on_spark()
 
 
 # --- DataFrames of computed rows, with the dataset's column metadata

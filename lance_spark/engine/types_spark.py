@@ -1,4 +1,4 @@
-"""Arrow types to Spark types and back; docs/types.md documents this file."""
+"""Arrow types to Spark types and back; docs/reference/types.md documents this file."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
     if pin_version(location, source.branch, source.version) != source:
         raise Conflict(
             f"Version {source}, from which the frozen set '{name}' takes its rows, is not the one that was frozen.",
-            hint="Its branch or the dataset was deleted and created again: t.unfreeze(...), then freeze it again.",
+            hint="Its branch or the dataset was deleted and created again: t.frozen.delete(...), then create it again.",
         )
     return plan
 
@@ -92,7 +92,9 @@ def _others(location: DatasetLocation, name: str) -> str:
     """A hint for a missing set: in a clone, the plan of the remote's set; otherwise the sets of the dataset."""
     fetched = [branch for branch in refs.list_ref_names(location, BRANCHES) if branch.endswith(f"/{plan_branch(name)}")]
     if fetched:
-        return f"'{fetched[0]}' is the plan of a remote's set: to create it here, repeat its call of t.freeze(...)."
+        return (
+            f"'{fetched[0]}' is the plan of a remote's set: to create it here, repeat its call of t.frozen.create(...)."
+        )
     known = ", ".join(f"'{lineage.name}'" for lineage in list_frozen(location)) or "none"
     return f"Existing sets: {known}."
 
@@ -373,7 +375,7 @@ def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
 def freeze(
     location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec, engine: Engine, at_once: int = AT_ONCE
 ) -> rules.Lineage:
-    """Freeze rows of a version; see ``LanceTable.freeze``.
+    """Freeze rows of a version; see ``FrozenSets.create``.
 
     Raises AlreadyExists, InvalidOption, NotFound and Refused; then nothing was created.
     """
@@ -444,7 +446,7 @@ def _finished(
         raise AlreadyExists(
             f"A frozen set '{spec.name}' exists with another {', '.join(others)}: {plan.lineage.rows:,} rows of "
             f"{plan.lineage.source}.",
-            hint=f"Choose another name, t.checkout(tag='{spec.name}') to freeze the same version, or t.unfreeze(...).",
+            hint=f"Choose another name, t.checkout(tag='{spec.name}') to freeze that version, or t.frozen.delete(...).",
         )
     tag = _tag(location, spec.name, pin)
     if not _names(tag, pin):

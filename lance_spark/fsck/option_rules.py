@@ -34,8 +34,7 @@ class RepairOptions:
     """How a dataset is repaired."""
 
     on_main: bool = option(False, "let a repair commit to branches themselves, including main", places=_PLACES)
-    dry_run: bool = True
-    """Only plan the repair."""
+    dry_run: bool = option(False, "only show the repairs", places=_PLACES)
 
 
 def check_combination(given: Mapping[str, Any]) -> None:
@@ -43,5 +42,5 @@ def check_combination(given: Mapping[str, Any]) -> None:
     if given["undo"] is not None:
         if given["repair"] or given["deep"]:
             raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
-    elif not given["repair"] and (given["execute"] or given["on_main"]):
-        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
+    elif not given["repair"] and (given["dry_run"] or given["on_main"]):
+        raise InvalidOption("--dry-run and --on-main need --repair.", hint="Without it, nothing is changed.")

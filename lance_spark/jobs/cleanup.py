@@ -23,14 +23,14 @@ from lance_spark.core.declared import add_arguments, at, values
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
-from lance_spark.engine.session_spark import JobSession, Where, engine_for
+from lance_spark.engine.session_spark import JobSession, RunOn, engine_for
 from lance_spark.errors import InvalidOption
 from lance_spark.jobs.job import HOW, add, command_line, run, show
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import dataset_at
 
 PARTIAL_FAILURE = 6
-_FREE = ("parallelism", "where", "log_level")
+_FREE = ("parallelism", "run_on", "log_level")
 
 
 def main(description: str | None, argv: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(description: str | None, argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: argparse.Namespace) -> int:
     with StageTimes() as times, JobSession("lance cleanup", arguments.log_level, times.say) as session:
-        engine = engine_for(_where(arguments), session, arguments.parallelism, times.tell)
+        engine = engine_for(_run_on(arguments), session, arguments.parallelism, times.tell)
         report = _catalog(arguments, engine) if arguments.catalog else _dataset(arguments, session, engine)
         times.end()
     show(arguments, report)
@@ -121,16 +121,16 @@ def _inventory(arguments: argparse.Namespace, session: JobSession) -> Any:
     path = arguments.inventory
     if not path:
         return None
-    if _where(arguments) == "local":
+    if _run_on(arguments) == "local":
         return read_inventory(path)
     reader = session().read
     return reader.csv(path, header=True) if path.endswith((".csv", ".csv.gz")) else reader.parquet(path)
 
 
-def _where(arguments: argparse.Namespace) -> Where:
-    """An inventory may be too large for this process: Spark reads it, unless ``--where`` overrides that."""
-    where: Where = arguments.where
-    return "spark" if where == "auto" and arguments.inventory else where
+def _run_on(arguments: argparse.Namespace) -> RunOn:
+    """An inventory may be too large for this process: Spark reads it, unless ``--run-on`` overrides that."""
+    run_on: RunOn = arguments.run_on
+    return "spark" if run_on == "auto" and arguments.inventory else run_on
 
 
 class StageTimes:

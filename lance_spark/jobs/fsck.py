@@ -37,7 +37,7 @@ def _main(arguments: argparse.Namespace) -> int:
         print(undo(dataset_at(arguments.uri, storage_from(arguments.storage)), arguments.undo))
         return 0
     with JobSession("lance fsck", arguments.log_level, _say) as session:
-        report = _run(arguments, engine_for(arguments.where, session, arguments.parallelism, _tell))
+        report = _run(arguments, engine_for(arguments.run_on, session, arguments.parallelism, _tell))
     show(arguments, report)
     return report.exit_code_after_repair(PARTLY_REPAIRED) if isinstance(report, FsckReport) else report.exit_code
 
@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogF
     location = dataset_at(arguments.uri, storage)
     if not arguments.repair:
         return fsck(location, options, engine, time.time_ns())
-    repair = typed_at("job", RepairOptions, vars(arguments), dry_run=not arguments.execute)
+    repair = typed_at("job", RepairOptions, vars(arguments))
     return fsck_and_repair(location, options, repair, engine, time.time_ns())
 
 
@@ -78,8 +78,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = command_line("fsck", description)
     add(made, "uri", "--catalog")
     add_arguments(made, at(FsckOptions, "job"))
-    made.add_argument("--repair", action="store_true", help="show the repairs that are possible; all can be undone")
-    made.add_argument("--execute", action="store_true", help="with --repair: do it")
+    made.add_argument("--repair", action="store_true", help="repair what can be repaired; all of it can be undone")
     add_arguments(made, at(RepairOptions, "job"))
     made.add_argument("--undo", metavar="RECORD", help="undo the repair of that id, or the 'last' one")
     add(made, "--report", "--parallelism", *HOW)

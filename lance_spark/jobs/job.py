@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from lance_spark.core.options import storage_from
-from lance_spark.engine.session_spark import LOG_LEVELS, Where
+from lance_spark.engine.session_spark import LOG_LEVELS, RunOn
 from lance_spark.errors import LanceSparkError
 from lance_spark.storage.small_files import write_report
 
@@ -52,12 +52,12 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "--report": {"metavar": "FILE", "help": "write the report as JSON"},
     "--parallelism": {"type": int, "metavar": "N", "help": "tasks side by side (default: the cores)"},
     "--storage": {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "a storage option"},
-    "--where": {
-        "choices": get_args(Where),
+    "--run-on": {
+        "choices": get_args(RunOn),
         "default": "auto",
         "help": "auto (default): threads of this process for little work, else Spark; local or spark: always that one",
     },
-    "--local": {"dest": "where", "action": "store_const", "const": "local", "help": "the same as --where local"},
+    "--local": {"dest": "run_on", "action": "store_const", "const": "local", "help": "the same as --run-on local"},
     "--log-level": {
         "choices": LOG_LEVELS,
         "default": "ERROR",
@@ -67,7 +67,7 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """The arguments that several jobs have."""
-HOW = ("--storage", "--where", "--local", "--log-level")
+HOW = ("--storage", "--run-on", "--local", "--log-level")
 """Those that say how a job runs."""
 
 

@@ -40,7 +40,7 @@ def _run(arguments: argparse.Namespace, session: JobSession, now_ns: int, state:
     storage = storage_from(arguments.storage)
     dataset_at(arguments.uri, storage)  # not the directory of a branch
     catalog = open_catalog(arguments.uri, storage, arguments.catalog_mode)
-    engine = shared_engine(arguments.where, session, arguments.parallelism)
+    engine = shared_engine(arguments.run_on, session, arguments.parallelism)
     try:
         return maintain(catalog, _options(arguments, state), engine, now_ns)
     finally:

@@ -22,7 +22,7 @@ def main(description: str | None, argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: argparse.Namespace) -> int:
     storage = storage_from(arguments.storage)
-    migration = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
+    migration = migrate(open_catalog(arguments.root, storage), dry_run=arguments.dry_run)
     print(_text(migration))
     if arguments.report:
         write_report(arguments.report, json.dumps(_report(migration), indent=2), storage)
@@ -51,6 +51,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("migrate_catalog", description)
     made.add_argument("root", metavar="ROOT", help="the catalog's directory: a path or a URI")
-    made.add_argument("--execute", action="store_true", help="carry it out; without it, only show what would be done")
+    made.add_argument("--dry-run", action="store_true", help="only show what would be done")
     add(made, "--report", "--storage")
     return made

@@ -17,8 +17,21 @@ from itertools import count as counting
 from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
+
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import BRANCHES, MAIN, TAGS, Branch, PinnedVersion, RefSpec, RefTable, is_own_tag, missing
+from lance_spark.core.refs import (
+    BRANCHES,
+    MAIN,
+    TAGS,
+    Branch,
+    PinnedVersion,
+    RefSpec,
+    RefTable,
+    is_own_tag,
+    is_service_tag,
+    missing,
+)
 from lance_spark.core.show import Card, moment_at
 from lance_spark.core.tracking import read_follows
 from lance_spark.errors import LanceSparkError, NotFound
@@ -305,6 +318,42 @@ def log(
     walk, first = _begin(branch, start, context, scope)
     entries = list(islice(walk.entries(first), count))
     return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in entries)
+
+
+HISTORY = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("operation", pa.string()),
+        ("operationParameters", pa.map_(pa.string(), pa.string())),
+        ("message", pa.string()),
+        ("branch", pa.string()),
+        ("rows", pa.int64()),
+        ("rows_added", pa.int64()),
+        ("rows_removed", pa.int64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+"""Columns of ``t.history()`` and DESCRIBE HISTORY, with Delta's names if it has one. Of a compaction, which only moves
+rows, none are added or removed; null if the writer did not record them."""
+
+
+def history(location: DatasetLocation, start: PinnedVersion, count: int | None) -> Iterator[dict[str, object]]:
+    """The versions of a branch and, past its fork, of its parents, newest first, as rows. Raises like :func:`log`."""
+    for entry in log(location, start.branch, start, count, stat=True):
+        told = {"transaction": entry.operation, "source": entry.source}
+        yield {
+            "version": entry.version,
+            "timestamp": entry.timestamp,
+            "operation": entry.words,
+            "operationParameters": [(name, value) for name, value in told.items() if value is not None],
+            "message": entry.message,
+            "branch": entry.branch or MAIN,
+            "rows": entry.total_rows,
+            "rows_added": None if entry.stat is None else entry.stat.rows_added,
+            "rows_removed": None if entry.stat is None else entry.stat.rows_removed,
+            "tags": [tag for tag in entry.tags if not is_service_tag(tag, entry.tags)],
+        }
 
 
 def recent(

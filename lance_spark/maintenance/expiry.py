@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import partial
 
 from lance_spark.core.location import DatasetLocation
@@ -46,6 +47,20 @@ def plan_expiry(
     entries = expiry_rules.decide(records, table, unmerged, now, options)
     deleted = expiry_rules.decide_deleted(read_changes(location), table, now, options.undo_window)
     return ExpiryPlan(location.uri, now, (*entries, *deleted), options)
+
+
+@dataclass(frozen=True, repr=False)
+class RefExpiryPlan(ExpiryPlan):
+    """The plan of a handle, which can be applied."""
+
+    location: DatasetLocation = field(kw_only=True, compare=False)
+
+    def apply(self) -> ExpiryReport:
+        """Write the warnings and delete the expired refs, if nothing has changed since; the report gives the reasons.
+
+        Raises NotFound, CorruptData, StorageFailure.
+        """
+        return carry_out(self.location, self, datetime.now(timezone.utc))
 
 
 def carry_out(location: DatasetLocation, plan: ExpiryPlan, now: datetime) -> ExpiryReport:

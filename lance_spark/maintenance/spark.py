@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lance_spark.core.show import to_span
+from lance_spark.core.show import Card, Shown, to_span
 from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
 from lance_spark.maintenance.rules import MaintenancePolicy, maintenance_policy
@@ -19,33 +20,60 @@ if TYPE_CHECKING:
     from lance_spark.catalog.rules import Catalog
     from lance_spark.core.location import DatasetLocation
     from lance_spark.engine.local import Engine
-    from lance_spark.engine.session_spark import Where
+    from lance_spark.engine.session_spark import RunOn
     from lance_spark.maintenance.report import MaintenanceReport
 
 Policy = MaintenancePolicy | Mapping[str, Any]
 """A policy, or a dictionary with the keys of a policy file."""
 
 
-def maintain_table(
-    spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, execute: bool, where: Where
-) -> MaintenanceReport:
-    """Maintain one dataset."""
-    options = UpkeepOptions(policy_of(policy), execute)
-    return maintain_dataset(location, options, engine_of(session_or_none(spark), where), time.time_ns())
+@dataclass(frozen=True, repr=False)
+class MaintenancePlan(Shown):
+    """What a maintenance would do, as it looked when the plan was made. Prints as its report."""
+
+    planned: MaintenanceReport
+    run: Callable[[bool], MaintenanceReport]
+    """Does it, or only looks what there is to do."""
+
+    def report(self) -> MaintenanceReport:
+        """The report of a dry run."""
+        return self.planned
+
+    def apply(self) -> MaintenanceReport:
+        """Run the maintenance. Each step looks again at what there is to do, because others may have committed."""
+        return self.run(True)
+
+    def _card(self) -> Card:
+        return self.planned._card()
 
 
-def maintain_tables_of(
+def plan_of_table(
+    spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, run_on: RunOn
+) -> MaintenancePlan:
+    """The maintenance of one dataset."""
+    chosen, engine = policy_of(policy), engine_of(session_or_none(spark), run_on)
+
+    def run(execute: bool) -> MaintenanceReport:
+        return maintain_dataset(location, UpkeepOptions(chosen, execute), engine, time.time_ns())
+
+    return MaintenancePlan(run(False), run)
+
+
+def plan_of_catalog(
     spark: SparkSession | None,
     catalog: Catalog,
     policy: Policy | None,
-    execute: bool,
-    where: Where,
+    run_on: RunOn,
     limit: str | timedelta | None,
-) -> MaintenanceReport:
-    """Maintain all tables of a catalog."""
-    options = UpkeepOptions(policy_of(policy), execute, Selection(), **clocks(limit))
-    session = session_or_none(spark)  # threads of a pool have no active session
-    return maintain_catalog(catalog, options, engine_of(session, where), time.time_ns())
+) -> MaintenancePlan:
+    """The maintenance of all tables of a catalog."""
+    chosen, engine = policy_of(policy), engine_of(session_or_none(spark), run_on)
+
+    def run(execute: bool) -> MaintenanceReport:
+        options = UpkeepOptions(chosen, execute, Selection(), **clocks(limit))
+        return maintain_catalog(catalog, options, engine, time.time_ns())
+
+    return MaintenancePlan(run(False), run)
 
 
 def policy_of(policy: Policy | None) -> MaintenancePolicy:
@@ -72,7 +100,7 @@ def clocks(limit: str | timedelta | None) -> Clocks:
     return {"time_left": lambda: time.monotonic() < end, "time_to_plan": lambda: time.monotonic() < half}
 
 
-def shared_engine(where: Where, session: Callable[[], SparkSession], parallelism: int | None = None) -> Engine:
+def shared_engine(run_on: RunOn, session: Callable[[], SparkSession], parallelism: int | None = None) -> Engine:
     """The engine of a job whose threads share a session.
 
     A thread does not see the active session of another one. It would mistake the existing session for its own and stop
@@ -84,4 +112,4 @@ def shared_engine(where: Where, session: Callable[[], SparkSession], parallelism
         with lock:
             return session() if active is None else active
 
-    return engine_for(where, shared, parallelism)
+    return engine_for(run_on, shared, parallelism)

@@ -2,7 +2,7 @@
 
 In: what theirs and ours did to the same fragment or column. Out: whose change wins, both, or a conflict. A side may
 have changed a fragment or column in several ways. Then every pair of ways counts, and a single conflict makes the whole
-a conflict. A change that both sides made counts for neither. docs/branches-and-merges.md shows both tables to users.
+a conflict. A change that both sides made counts for neither. docs/reference/merging.md shows both tables to users.
 """
 
 from __future__ import annotations

@@ -420,8 +420,8 @@ class NativeCatalog(Creating, Altering, Procedures):
         place = self._find(wanted)
         raise Refused(
             f"CHANGES of {self._name}.{wanted.toString()} cannot be read by SQL.",
-            hint="In Python: LanceTable.for_path(spark, "
-            f"{place.location.uri!r}).changes(since, until).createOrReplaceTempView('changes').",
+            hint=f"In Python: LanceTable.for_path({place.location.uri!r})"
+            f".changes(since, until).createOrReplaceTempView('changes').",
         )
 
     def invalidate_table(self, wanted: Any) -> None:

@@ -15,15 +15,14 @@ from pyspark.sql import DataFrame
 
 from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
 from lance_spark.columns.rules import quoted_name
-from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_moment, parse_version_text
-from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, is_service_tag
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.log.log import log
+from lance_spark.log.log import HISTORY, history
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.places import Place
 from lance_spark.native.row_statements import RowStatement, frame_of
@@ -41,19 +40,6 @@ from lance_spark.sql.rules import Args
 from lance_spark.storage.resolving import resolve
 
 Rows = Iterable[Mapping[str, Any]]
-_HISTORY = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("operation", pa.string()),
-        ("operationParameters", pa.map_(pa.string(), pa.string())),
-        ("message", pa.string()),
-        ("branch", pa.string()),
-        ("rows", pa.int64()),
-        ("tags", pa.list_(pa.string())),
-    ]
-)
-"""Columns of DESCRIBE HISTORY, with Delta's names if it has one."""
 _HISTORY_TABLE = "history"
 """``DESCRIBE HISTORY x`` also means Spark's description of column x in a table of that name."""
 
@@ -115,7 +101,7 @@ class _Work:
     def carry_out(self, statement: rules.Statement) -> tuple[pa.Schema, Rows]:
         """The columns and rows of the result."""
         if isinstance(statement, rules.DescribeHistory):
-            return _HISTORY, _history_rows(self.place.location, self._pin(), statement.limit)
+            return HISTORY, history(self.place.location, self._pin(), statement.limit)
         if isinstance(statement, rules.Optimize):
             return PROCEDURES["optimize"].columns, self._optimize(statement)
         if isinstance(statement, rules.Vacuum):
@@ -263,22 +249,6 @@ class _Work:
             hint=f"For one of its own versions: RESTORE TABLE `table{MARK}{given.name}` TO VERSION AS OF n. "
             f"To start over: {dropped}, then CREATE BRANCH.",
         )
-
-
-def _history_rows(location: DatasetLocation, start: PinnedVersion, count: int | None) -> Rows:
-    """The versions of a branch and, past its fork, of its parents, newest first. Raises as ``log``."""
-    for entry in log(location, start.branch, start, count):
-        told = {"transaction": entry.operation, "source": entry.source}
-        yield {
-            "version": entry.version,
-            "timestamp": entry.timestamp,
-            "operation": entry.words,
-            "operationParameters": [(name, value) for name, value in told.items() if value is not None],
-            "message": entry.message,
-            "branch": entry.branch or MAIN,
-            "rows": entry.total_rows,
-            "tags": [tag for tag in entry.tags if not is_service_tag(tag, entry.tags)],
-        }
 
 
 def _behind(args: Args, used: int) -> Any:

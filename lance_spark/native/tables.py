@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.types import StructType
 
-from lance_spark.core.options import OWN_NAME, PREFIX
-from lance_spark.core.table_options import READ_OPTIONS
+from lance_spark.core.options import CATALOG_OPTIONS, OWN_NAME, PREFIX, folded
+from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
@@ -102,19 +102,7 @@ class DeclaredTable(Implementation):
 
 # --- Writes by a table's name: Spark's own writer of Python data sources, with options that name the table
 
-_IN_THE_NAME = frozenset(
-    {
-        "path",
-        "catalog",
-        "catalog_mode",
-        "create_table",
-        "branch",
-        "create_branch",
-        "from_branch",
-        "from_tag",
-        "from_version",
-    }
-)
+_IN_THE_NAME = frozenset(map(folded, ("path", "create_table", "branch", *CATALOG_OPTIONS, *NEW_BRANCH)))
 """Options for the target of a write, which the table's name already determines."""
 WRITABLE = (
     "BATCH_READ", "BATCH_WRITE", "STREAMING_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
@@ -201,7 +189,7 @@ class NativeWriteInfo(Implementation):
 def check_options(given: Mapping[str, str]) -> None:
     """Raise InvalidOption for options that a write by a table's name cannot take."""
     for key in given:
-        if key.lower() in _IN_THE_NAME or key.lower().startswith(PREFIX):
+        if folded(key) in _IN_THE_NAME or key.lower().startswith(PREFIX):
             raise InvalidOption(
                 f"A write to a table by its name takes no option '{key}'.",
                 hint="The name chooses the target: `flights@exp` is branch exp. "
@@ -211,7 +199,7 @@ def check_options(given: Mapping[str, str]) -> None:
 
 # --- A table by its name: readable, and writable if the name means a branch
 
-_REFUSED = frozenset(name.lower() for name in READ_OPTIONS)
+_REFUSED = frozenset(map(folded, READ_OPTIONS))
 
 
 class StoredTable(NativeTable):
@@ -246,7 +234,7 @@ class StoredTable(NativeTable):
     def new_scan_builder(self, options: dict[str, str]) -> Any:
         """One per query. Raises InvalidOption for options that would be ignored: a branch, a filter."""
         for key in options:
-            if key.lower() in _REFUSED or key.lower().startswith(PREFIX):
+            if folded(key) in _REFUSED or key.lower().startswith(PREFIX):
                 raise InvalidOption(
                     f"A read of a table by its name takes no option '{key}'.",
                     hint="Put the ref into the name, `flights@exp`, or after it: VERSION AS OF. Columns and filters "

@@ -477,7 +477,7 @@ def _check_fits(runner: Runner, plan: OptimizePlan) -> None:
     if runner.name == LOCAL and plan.bytes > _MOST_LOCAL:
         raise Refused(
             f"{readable(plan.bytes)} cannot be sorted in the memory of one process.",
-            hint="Use a Spark session, LanceTable.for_path(spark, ...), or sort a part with where=.",
+            hint="Start a Spark session, SparkSession.builder.getOrCreate(), or sort a part with where=.",
         )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from lance_spark.core.declared import option
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.tracking import Follows, VersionPair
+from lance_spark.errors import InvalidOption
 
 _REPLACES_ALL = frozenset({"Overwrite", "Restore"})
 _SHOWN = 20
@@ -29,6 +30,16 @@ class CloneOptions:
     deep: bool = option(False, "also copy the files, of all branches that are fetched", places=("shell", "sql"))
     dry_run: bool = option(False, "only show what would happen", short="n", places=("shell", "sql"))
     single_branch: bool = option(False, "follow only main and the branch of the ref", places=("shell", "sql"))
+
+
+CloneKind = Literal["shallow", "deep"]
+
+
+def is_deep(kind: CloneKind) -> bool:
+    """Whether a clone has copies of the files. Raises InvalidOption for another word."""
+    if kind not in get_args(CloneKind):
+        raise InvalidOption(f"{kind!r} is not a kind of clone.", hint="A clone is 'shallow' or 'deep'.")
+    return kind == "deep"
 
 
 class RemoteMerge(NamedTuple):

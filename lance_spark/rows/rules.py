@@ -303,7 +303,7 @@ def estimated_bytes(explained: str) -> float | None:
 # --- Which concurrent commits a change of rows can be combined with
 #
 # A change is computed on one version and committed on a newer one. For every fragment that it touches, the question is
-# what became of the fragment. docs/changing-rows.md has the table for users.
+# what became of the fragment. docs/tables/changing-rows.md has the table for users.
 
 
 class Fate(Enum):

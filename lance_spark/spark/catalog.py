@@ -30,11 +30,10 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
-from lance_spark.engine.session_spark import Where, check_places, engine_of, needed_session, session_or_none
+from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
-from lance_spark.maintenance.report import MaintenanceReport
-from lance_spark.maintenance.spark import Policy, maintain_tables_of
+from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.table import LanceTable
 
@@ -51,21 +50,23 @@ class LanceCatalog(Shown):
     ``""`` is the root. No request is sent before the first call.
 
     It runs in the calling process. Spark is needed for ``write_table``, ``register_views``, and by handles of
-    ``table``; None for the session means the active one, if there is one. It is pickled without the session: on an
+    ``table``; by default it is the active one, if there is one. It is pickled without the session: on an
     executor it can still locate tables. Its text never shows storage options.
     """
 
     def __init__(
         self,
-        spark: SparkSession | None,
         root: str,
         storage_options: Mapping[str, str] | None = None,
         mode: Mode = "compatibility",
+        *,
+        spark: SparkSession | None = None,
     ) -> None:
         """``mode`` is ``v1`` (directories only), ``v2`` (``__manifest`` only) or both. Raises InvalidOption.
 
         A relative ``root`` on Spark Connect also raises it: the server would look for it elsewhere.
         """
+        check_path(root, "LanceCatalog(root, spark=spark)")
         check_places(spark, root)
         self.catalog: Catalog = open_catalog(root, storage_options, mode)
         self._spark = spark
@@ -255,31 +256,27 @@ class LanceCatalog(Shown):
         """
         return migrate.migrate(self.catalog, dry_run)
 
-    def storage(self, namespace: Name = "", where: Where = "auto") -> CatalogStorage:
+    def storage(self, namespace: Name = "", run_on: RunOn = "auto") -> CatalogStorage:
         """The size of each table: one row per table, the largest first; or of those in a namespace and below it.
 
         If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
         with its error. Raises NotFound, StorageFailure.
         """
-        session = session_or_none(self._spark)  # threads of a pool have no active session
-        report = catalog_storage(self.catalog, engine_of(session, where), namespace)
+        session = session_or_none(self._spark)
+        report = catalog_storage(self.catalog, engine_of(session, run_on), namespace)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def maintain(
-        self,
-        policy: Policy | None = None,
-        execute: bool = False,
-        where: Where = "auto",
-        limit: str | timedelta | None = None,
-    ) -> MaintenanceReport:
-        """Run upkeep of all tables side by side: check, compaction, indexes, expiry of refs, cleanup; the catalog last.
+        self, policy: Policy | None = None, limit: str | timedelta | None = None, run_on: RunOn = "auto"
+    ) -> MaintenancePlan:
+        """What upkeep of all tables has to do; ``apply()`` does it, side by side, and the catalog last.
 
-        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
-        ``execute`` the report lists what would be done. No step begins after ``limit``, such as ``"2h"``; with it the
-        most valuable table comes first. Failures are listed in the report. Raises InvalidOption, NotFound,
-        StorageFailure.
+        Its steps are check, compaction, indexes, expiry of refs and cleanup. ``policy`` is a
+        :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. No step begins after ``limit``,
+        such as ``"2h"``; with it the most valuable table comes first. Failures are listed in the report. Raises
+        InvalidOption, NotFound, StorageFailure.
         """
-        return maintain_tables_of(self._spark, self.catalog, policy, execute, where, limit)
+        return plan_of_catalog(self._spark, self.catalog, policy, run_on, limit)
 
 
 def _names(page: Page) -> list[str]:

@@ -1,4 +1,4 @@
-"""``LanceTable.freeze`` and ``t.frozen``: fixed training sets, split by hashes and in a reproducible order."""
+"""``t.frozen``: fixed training sets, split by hashes and in a reproducible order."""
 
 from __future__ import annotations
 
@@ -29,26 +29,50 @@ from lance_spark.frozen.frozen import (
     unfreeze,
 )
 from lance_spark.frozen.rules import DIFFERENCES, make_spec
-from lance_spark.spark.refs import Handle
+from lance_spark.spark.refs import Collection, Handle
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from lance_spark.core.location import DatasetLocation
     from lance_spark.frozen.rules import FrozenDiff, Lineage
 
-_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, t.frozen.batches(...) reads."
+_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, t.frozen.batches(...) reads."
 
 
 @dataclass(frozen=True, repr=False)
-class FrozenSets(Shown):
-    """The frozen sets of a dataset; called with a name, the rows of one."""
+class FrozenSets(Handle, Shown, Collection["Lineage"]):
+    """The frozen sets of a dataset; ``create`` freezes rows of the version to which the handle points."""
 
-    location: DatasetLocation
-    spark: SparkSession | None
+    _kind = "frozen set"
 
-    def __call__(
+    def create(
+        self,
+        name: str,
+        filter: str | None = None,
+        split: Mapping[str, float] | None = None,
+        by: str | Sequence[str] | None = None,
+        seed: int = 0,
+        code: str | None = None,
+    ) -> Lineage:
+        """Freeze the rows of this handle's version that pass the filter, split by hashes, in a shuffled order.
+
+        The version gets the tag ``name``, and branch ``frozen/name`` holds the plan: the split and place of each row.
+        Every cleanup keeps both. Rows that agree in the columns of ``by`` are in one split. The hash of these values
+        and ``seed`` decides, so that sizes are close to the fractions of ``split``, and a group stays in its split when
+        others are added. The same call yields the same rows on every machine. ``code`` is kept with the lineage.
+
+        A second call with the same plan changes nothing, and finishes a killed call. Raises AlreadyExists for another
+        plan of that name, InvalidName, InvalidOption, NotFound, and Refused for rows whose ``by`` is null.
+        """
+        spec = make_spec(name, filter, split, by, seed, code)
+        return freeze(self.location, self._pin(), spec, engine_of(self.spark))
+
+    def delete(self, name: str) -> None:
+        """Delete a frozen set, its plan and its tags; rows are not touched. Raises NotFound."""
+        unfreeze(self.location, name)
+
+    def read(
         self,
         name: str,
         split: str | None = None,
@@ -87,6 +111,9 @@ class FrozenSets(Shown):
         """All frozen sets with their lineage, by name."""
         return list_frozen(self.location)
 
+    def _named(self) -> Mapping[str, Lineage]:
+        return {each.name: each for each in self.list()}
+
     def lineage(self, name: str) -> Lineage:
         """A set's origin: version, filter, splits, columns, seed, code, rows of each split. Raises NotFound."""
         return needed_plan(self.location, name).lineage
@@ -112,38 +139,3 @@ class FrozenSets(Shown):
         )
         grid = Grid(("set", "version", "rows"), rows)
         return Card(type(self).__name__, self.location.uri, f"{len(sets)} frozen", grids=(grid,))
-
-
-class Freezing(Handle):
-    """Verbs of a table for frozen sets."""
-
-    @property
-    def frozen(self) -> FrozenSets:
-        """The frozen sets: ``t.frozen(name, split)``, ``t.frozen.list()``, ``t.frozen.diff(a, b)``."""
-        return FrozenSets(self.location, self.spark)
-
-    def freeze(
-        self,
-        name: str,
-        filter: str | None = None,
-        split: Mapping[str, float] | None = None,
-        by: str | Sequence[str] | None = None,
-        seed: int = 0,
-        code: str | None = None,
-    ) -> Lineage:
-        """Freeze the rows of this handle's version that pass the filter, split by hashes, in a shuffled order.
-
-        The version gets the tag ``name``, and branch ``frozen/name`` holds the plan: the split and place of each row.
-        Every cleanup keeps both. Rows that agree in the columns of ``by`` are in one split. The hash of these values
-        and ``seed`` decides, so that sizes are close to the fractions of ``split``, and a group stays in its split when
-        others are added. The same call yields the same rows on every machine. ``code`` is kept with the lineage.
-
-        A second call with the same plan changes nothing, and finishes a killed call. Raises AlreadyExists for another
-        plan of that name, InvalidName, InvalidOption, NotFound, and Refused for rows whose ``by`` is null.
-        """
-        spec = make_spec(name, filter, split, by, seed, code)
-        return freeze(self.location, self._pin(), spec, engine_of(self.spark))
-
-    def unfreeze(self, name: str) -> None:
-        """Delete a frozen set, its plan and its tags; rows are not touched. Raises NotFound."""
-        unfreeze(self.location, name)

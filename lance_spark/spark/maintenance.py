@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,11 @@ from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.indexes import indexes
 from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats
-from lance_spark.maintenance.spark import maintain_table
+from lance_spark.maintenance.spark import plan_of_table
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
-from lance_spark.spark.refs import Handle, RefVerbs
+from lance_spark.spark.refs import Collection, Handle, RefVerbs
 from lance_spark.storage.datasets import locate
 
 if TYPE_CHECKING:
@@ -36,25 +36,24 @@ if TYPE_CHECKING:
 
     from lance_spark.cleanup.cleanup import CleanupPlan
     from lance_spark.disk_usage.report import StorageReport
-    from lance_spark.engine.session_spark import Where
+    from lance_spark.engine.session_spark import RunOn
     from lance_spark.fsck.repair_rules import RepairResult
     from lance_spark.fsck.report import FsckReport
-    from lance_spark.maintenance.report import MaintenanceReport
-    from lance_spark.maintenance.spark import Policy
+    from lance_spark.maintenance.spark import MaintenancePlan, Policy
     from lance_spark.optimize.rules import FlattenResult, OptimizeProgress, OptimizeResult
 
 
 class UpkeepVerbs(RefVerbs):
     """Verbs of a table that cover all of its refs and files. They run on threads of this process if that is quick."""
 
-    def storage(self, clones: str | Sequence[str] = (), where: Where = "auto") -> StorageReport:
+    def storage(self, clones: str | Sequence[str] = (), run_on: RunOn = "auto") -> StorageReport:
         """The size of the whole dataset, main and all branches, and the cost of each branch, tag and clone.
 
-        ``clones`` are URIs of shallow clones that are not recorded. ``where`` is as for :meth:`plan_cleanup`. Raises
+        ``clones`` are URIs of shallow clones that are not recorded. ``run_on`` is as for :meth:`cleanup`. Raises
         CorruptData, NotFound and StorageFailure if the dataset cannot be read.
         """
         check_places(self.spark, *names_of(clones))
-        report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, where))
+        report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, run_on))
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
@@ -62,8 +61,7 @@ class UpkeepVerbs(RefVerbs):
         self,
         deep: bool = False,
         clones: str | Sequence[str] = (),
-        where: Where = "auto",
-        repair: bool | RepairOptions = False,
+        run_on: RunOn = "auto",
         *,
         progress: Progressing = None,
     ) -> FsckReport:
@@ -71,19 +69,35 @@ class UpkeepVerbs(RefVerbs):
 
         Every manifest must be readable, and every file that a version names must exist with its size. With ``deep``,
         files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. Damage is listed in
-        ``findings``, not raised. With ``repair=True`` the report's ``repair`` lists what can be repaired; nothing is
-        changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` reverts that. ``progress`` is
-        called with the progress. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
-        StorageFailure if the store does not answer.
+        ``findings``, not raised; :meth:`repair` mends what it can. ``progress`` is called with the progress. Raises
+        NotFound, Conflict, and StorageFailure if the store does not answer.
         """
         check_places(self.spark, *names_of(clones))
-        options, now = FsckOptions(deep, names_of(clones)), time.time_ns()
-        engine = engine_of(self.spark, where, progress)
-        if repair:
-            chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()
-            report = fsck_and_repair(self.location, options, chosen, engine, now)
-        else:
-            report = fsck(self.location, options, engine, now)
+        options, engine = FsckOptions(deep, names_of(clones)), engine_of(self.spark, run_on, progress)
+        return self._with_frame(fsck(self.location, options, engine, time.time_ns()))
+
+    def repair(
+        self,
+        on_main: bool = False,
+        dry_run: bool = False,
+        deep: bool = False,
+        clones: str | Sequence[str] = (),
+        run_on: RunOn = "auto",
+        *,
+        progress: Progressing = None,
+    ) -> FsckReport:
+        """Check as :meth:`fsck` does and repair what can be repaired; :meth:`undo_repair` reverts it.
+
+        The report's ``repair`` lists the steps and what is beyond repair, ``repaired`` the outcomes. ``on_main`` lets a
+        repair commit to branches themselves, including main. ``dry_run`` only plans. Raises like :meth:`fsck`, and
+        Refused if evidence is missing; then nothing was changed.
+        """
+        check_places(self.spark, *names_of(clones))
+        options, engine = FsckOptions(deep, names_of(clones)), engine_of(self.spark, run_on, progress)
+        chosen = RepairOptions(on_main, dry_run)
+        return self._with_frame(fsck_and_repair(self.location, options, chosen, engine, time.time_ns()))
+
+    def _with_frame(self, report: FsckReport) -> FsckReport:
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
@@ -95,14 +109,14 @@ class UpkeepVerbs(RefVerbs):
         """
         return undo(self.location, record)
 
-    def maintain(self, policy: Policy | None = None, execute: bool = False, where: Where = "auto") -> MaintenanceReport:
-        """Run upkeep of the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
+    def maintain(self, policy: Policy | None = None, run_on: RunOn = "auto") -> MaintenancePlan:
+        """What upkeep of the whole dataset, main and all branches, has to do; ``apply()`` does it.
 
-        ``policy`` is a :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Without
-        ``execute`` the report lists what would be done. Failures are listed in the report. Raises InvalidOption for an
-        invalid policy, NotFound, StorageFailure.
+        Its steps are check, compaction, indexes, expiry of refs and cleanup. ``policy`` is a
+        :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. Failures are listed in the report.
+        Raises InvalidOption for an invalid policy, NotFound, StorageFailure.
         """
-        return maintain_table(self.spark, self.location, policy, execute, where)
+        return plan_of_table(self.spark, self.location, policy, run_on)
 
 
 def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -117,33 +131,33 @@ def plan(
     spark: SparkSession | None,
     location: DatasetLocation,
     policy: CleanupPolicy | None,
-    where: Where,
+    run_on: RunOn,
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
     """A plan. "auto" follows the inventory, if there is one: a DataFrame may be too large for this process."""
     policy = policy or CleanupPolicy()
     check_places(spark, *policy.clones, *policy.clones_from)
-    if inventory is not None and where == "auto":
-        where = "local" if isinstance(inventory, pa.Table) else "spark"
-    if isinstance(inventory, pa.Table) and where == "spark" and spark is not None:
+    if inventory is not None and run_on == "auto":
+        run_on = "local" if isinstance(inventory, pa.Table) else "spark"
+    if isinstance(inventory, pa.Table) and run_on == "spark" and spark is not None:
         inventory = spark.createDataFrame(inventory)
     elif inventory is not None and not isinstance(inventory, pa.Table):
         spark = inventory.sparkSession
-        inventory = inventory.toArrow() if where == "local" else inventory
-    engine = engine_of(spark, where)
-    return _shown(spark, where, plan_cleanup(location, policy, engine, time.time_ns(), inventory))
+        inventory = inventory.toArrow() if run_on == "local" else inventory
+    engine = engine_of(spark, run_on)
+    return _shown(spark, run_on, plan_cleanup(location, policy, engine, time.time_ns(), inventory))
 
 
-def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
+def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, run_on: RunOn) -> CleanupPlan:
     """A plan that was stored in a directory."""
     check_places(spark, directory)
     place = locate(directory, location.storage_options)
-    return _shown(spark, where, open_plan(location, place, engine_of(spark, where), time.time_ns()))
+    return _shown(spark, run_on, open_plan(location, place, engine_of(spark, run_on), time.time_ns()))
 
 
-def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> CleanupPlan:
+def _shown(spark: SparkSession | None, run_on: RunOn, plan: CleanupPlan) -> CleanupPlan:
     """The plan with candidates of one type: whether they are a DataFrame must not depend on their number."""
-    if where == "local" or spark is None or plan.runner.name == SPARK:
+    if run_on == "local" or spark is None or plan.runner.name == SPARK:
         return plan
     return replace(plan, shown=partial(data_frame, spark))
 
@@ -197,12 +211,20 @@ class OptimizeVerb(Handle):
 
 
 @dataclass(frozen=True, repr=False)
-class Indexes(Handle, Shown):
-    """The indexes of a dataset at a ref. A handle pinned to a tag or version can list them, but not change them."""
+class Indexes(Handle, Shown, Collection[IndexInfo]):
+    """The indexes of a dataset at a ref: ``"id_idx" in t.indexes``, ``t.indexes["id_idx"].columns``.
+
+    A handle pinned to a tag or version can list them, but not change them.
+    """
+
+    _kind = "index"
 
     def list(self) -> list[IndexInfo]:
         """All indexes, by name, with the rows that they cover."""
         return indexes.list_indexes(self.location, self._pin())
+
+    def _named(self) -> Mapping[str, IndexInfo]:
+        return {index.name: index for index in self.list()}
 
     def stats(self, name: str) -> IndexStats:
         """One index, by its name or its column: settings and segments. Raises NotFound."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag, branch_or_none
-from lance_spark.core.show import Card, Shown, to_span
+from lance_spark.core.show import Card, Shown, meant, to_span
 from lance_spark.core.table_options import parse_ref
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
-from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry import RefExpiryPlan, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
@@ -36,21 +37,56 @@ if TYPE_CHECKING:
 
     from lance_spark.core.reflog import RefLog
     from lance_spark.core.refs import BranchSettings, Lifetime, TagSettings
-    from lance_spark.maintenance.expiry_rules import ExpiryPlan, ExpiryReport
     from lance_spark.merge.report import MergeResult
     from lance_spark.remotes.report import FetchResult, PullResult, PushResult
 
+Item = TypeVar("Item")
+
+
+class Collection(ABC, Generic[Item]):
+    """Things with names: iterate over them, ask for their number, whether there is one of a name, and for that one.
+
+    Each of these reads the store again, because others may have changed it. The order is that of ``list()``.
+    """
+
+    _kind: ClassVar[str]
+    """One of them, in errors."""
+
+    @abstractmethod
+    def _named(self) -> Mapping[str, Item]:
+        """The things by their names."""
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._named().values())
+
+    def __len__(self) -> int:
+        return len(self._named())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._named()
+
+    def __getitem__(self, name: str) -> Item:
+        """The thing of that name. Raises NotFound."""
+        named = self._named()
+        if name not in named:
+            raise NotFound(f"There is no {self._kind} '{name}'.", hint=meant(str(name), list(named)))
+        return named[name]
+
 
 @dataclass(frozen=True, repr=False)
-class Branches(Shown):
-    """The branches of a dataset."""
+class Branches(Shown, Collection[Branch]):
+    """The branches of a dataset except for main: ``for branch in t.branches``, ``"exp" in t.branches``."""
 
+    _kind = "branch"
     location: DatasetLocation
     spark: SparkSession | None
 
     def list(self, all: bool = False) -> list[Branch]:
         """The branches except for main, by name; with ``all`` also the plans of frozen sets."""
         return ref_actions.list_branches(self.location, all)
+
+    def _named(self) -> Mapping[str, Branch]:
+        return {branch.name: branch for branch in self.list()}
 
     def create(
         self,
@@ -131,14 +167,18 @@ class Branches(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Tags(Shown):
-    """The tags of a dataset."""
+class Tags(Shown, Collection[Tag]):
+    """The tags of a dataset: ``for tag in t.tags``, ``"v1" in t.tags``, ``t.tags["v1"].version``."""
 
+    _kind = "tag"
     location: DatasetLocation
 
     def list(self, all: bool = False) -> list[Tag]:
         """The tags, by name; with ``all`` also those that clones, merges, streams and frozen sets need."""
         return ref_actions.list_tags(self.location, all)
+
+    def _named(self) -> Mapping[str, Tag]:
+        return {tag.name: tag for tag in self.list()}
 
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
@@ -167,7 +207,7 @@ class Tags(Shown):
         ref_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
 
     def delete(self, name: str, force: bool = False) -> None:
-        """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: :meth:`LanceTable.unfreeze` does it.
+        """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: ``t.frozen.delete`` does it.
 
         Also refuses tags that clones, merges and streams need, unless ``force`` confirms that these are over.
         """
@@ -229,20 +269,17 @@ class Handle:
 class RefVerbs(Handle):
     """Verbs of a table for the lifetime of its refs."""
 
-    def expire_refs(
-        self, dry_run: bool = True, force: bool = False, warn: str | timedelta = "7d"
-    ) -> ExpiryPlan | ExpiryReport:
-        """Delete branches and tags whose ``expire_after`` is over; by default only report what would happen.
+    def expire_refs(self, force: bool = False, warn: str | timedelta = "7d") -> RefExpiryPlan:
+        """The branches and tags whose ``expire_after`` is over; ``apply()`` deletes them.
 
         A ref gets a warning first: its end and the warning period ``warn`` must both be over. Branches whose changes
         are, or may be, missing from main and their parent stay, unless ``force``; so do protected ones, and refs that
-        another ref or a clone needs. Returns the plan, or with ``dry_run=False`` a report that has the plan. Raises
-        InvalidOption, CorruptData for a ref that cannot be decoded, and StorageFailure.
+        another ref or a clone needs. Raises InvalidOption, CorruptData for a ref that cannot be decoded, and
+        StorageFailure.
         """
-        now = datetime.now(timezone.utc)
         span = warn if isinstance(warn, timedelta) else to_span("warn", warn)
-        plan = plan_expiry(self.location, now, ExpiryOptions(span, force=force))
-        return plan if dry_run else carry_out(self.location, plan, now)
+        plan = plan_expiry(self.location, datetime.now(timezone.utc), ExpiryOptions(span, force=force))
+        return RefExpiryPlan(plan.dataset, plan.now, plan.entries, plan.options, location=self.location)
 
     def reflog(self, ref: str | None = None, count: int | None = DEFAULT_COUNT) -> RefLog:
         """What a branch or tag pointed at before: versions, moves, deletions; without a name, all recorded changes.
@@ -257,16 +294,23 @@ class RefVerbs(Handle):
 
 
 @dataclass(frozen=True, repr=False)
-class Remotes(Handle, Shown):
-    """The remotes of a dataset. A remote is identified by its URI, or by the name under which it was fetched before.
+class Remotes(Handle, Shown, Collection[Remote]):
+    """The remotes of a dataset: iterating gives those that it was ever fetched from.
+
+    A remote is identified by its URI, or by the name under which it was fetched before.
 
     Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. For a
     remote that needs storage options of its own, use :meth:`at`.
     """
 
+    _kind = "remote"
+
     def list(self) -> dict[str, str]:
         """URIs of the remotes that were ever fetched from, by name."""
         return known_remotes(refs.read_refs(self.location))
+
+    def _named(self) -> Mapping[str, Remote]:
+        return {name: self.at(uri, name) for name, uri in self.list().items()}
 
     def at(self, uri: str, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> Remote:
         """The remote at a URI. The default name is the one under which it was fetched before, or origin.

@@ -52,7 +52,7 @@ def register(
     elif room is None and catalog is not None:
         raise Refused(
             f"The session cannot have a catalog: {capabilities(spark).reason}",
-            hint="LanceCatalog(spark, root).register_views(spark) creates views of its tables.",
+            hint="LanceCatalog(root).register_views() creates views of its tables.",
         )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lance_spark.rows.merge_spark import RowMerge
     from lance_spark.rows.rules import ChangeResult
 
-_NEEDED = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance changes rows of main."
+_NEEDED = "Start one: SparkSession.builder.getOrCreate(). Without Spark, pylance changes rows of main."
 
 
 class RowVerbs(Handle):
@@ -129,7 +129,7 @@ def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Col
 
 # --- ``LanceTable.changes``: the rows that changed between two versions, as a DataFrame
 
-_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, lance-git diff --rows compares two versions."
+_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, lance-git diff --rows compares two versions."
 
 
 class ChangeFeed(Handle):

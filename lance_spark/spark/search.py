@@ -45,7 +45,7 @@ from lance_spark.spark.refs import Handle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
+_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None
 
 
@@ -65,7 +65,7 @@ class Searching(Handle):
         """The k rows nearest to a vector, those that match a text best, or both; in order.
 
         ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each. It can
-        be omitted if there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``. ``filter``
+        be omitted if there is only one. ``text`` is words, or a ``MatchQuery`` and the like. ``filter``
         is Lance's SQL. ``columns`` selects the columns of the result, by default all but blobs; it can include
         ``_rowid`` and ``_rowaddr``. The result also has ``_distance`` (with a vector), ``_score`` (with text: BM25) and
         ``_relevance_score`` (with both). Rows that no index covers are also found.
@@ -76,17 +76,17 @@ class Searching(Handle):
         (minimum number of index partitions to search), refine_factor (this many times k candidates are compared by
         exact distances), ef, use_index. For text: phrase, slop, fuzziness, operator ("or" or "and"). For both: rerank
         ("rrf"), candidates (rows of each), text_column. For all: prefilter (default True: the filter is applied first),
-        fast (only rows that an index covers), where ("auto": small searches run at once in this process, others on
+        fast (only rows that an index covers), run_on ("auto": small searches run at once in this process, others on
         executors when Spark runs).
 
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
         """
         spark = needed_session(self.spark, _HINT)
-        where = options.pop("where", "auto")
+        run_on = options.pop("run_on", "auto")
         request = parse_search(vector, text, column, (k, filter, columns), options)
         prepared = prepare_search(self.location, self._pin(), request)
         shown = to_spark(prepared.schema)
-        runner = engine_of(spark, where).for_work(OPERATION, prepared.size)
+        runner = engine_of(spark, run_on).for_work(OPERATION, prepared.size)
         return as_dataframe(spark, carry_out(prepared, wire_schema(shown), runner), shown)
 
     def nearest_join(

@@ -1,4 +1,4 @@
-"""Upserts of a stream's batches, for ``foreachBatch``: exactly once, with the row merge engine."""
+"""``t.streams``: upserts of a stream's batches, for ``foreachBatch``: exactly once, with the row merge engine."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import PinnedVersion, branch_or_none
-from lance_spark.engine.session_spark import dataset_of
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.session.caches import refresh
-from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
-from lance_spark.spark.table import LanceTable
 from lance_spark.storage.commits import check_writable, overtaken
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.streams.pylance import look_for, put_tag
-from lance_spark.streams.sink import is_due, mark, settle, settle_again, tidy
+from lance_spark.streams.sink import is_due, mark, resume_stream, settle, settle_again, tidy
 from lance_spark.streams.sink import query_id as found_query_id
-from lance_spark.streams.sink import resume_stream as actions_resume
 from lance_spark.streams.sink_rules import Batch, decide
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class UpsertBatches:
-    """A function of a batch and its number; see :func:`upsert_batches`."""
+    """A function of a batch and its number; see :meth:`Streams.upsert`."""
 
     location: DatasetLocation
     branch: str | None
@@ -94,50 +91,43 @@ class UpsertBatches:
         settle(self.location, batch, made.version, alone=True)
 
 
-def resume_stream(table: LanceTable | str, query_id: str, last_batch: int, branch: str | None = None) -> PinnedVersion:
-    """Declare that all batches of a query up to ``last_batch`` are committed, and no later one.
+class Streams(Handle):
+    """Structured streaming into a table's branch, beyond ``df.writeStream.format("lance")``."""
 
-    Use this after a query was refused because its progress was lost. Commits a version that records the declaration,
-    and moves the query's tag there. Raises InvalidOption, NotFound and Conflict.
-    """
-    location, at = _place(table, branch)
-    return actions_resume(location, at, query_id, last_batch)
+    def upsert(
+        self,
+        key: str | Sequence[str],
+        checkpoint: str | None = None,
+        query_id: str | None = None,
+        optimize_every: int | None = None,
+    ) -> UpsertBatches:
+        """A function for ``df.writeStream.foreachBatch(...)`` that upserts each batch exactly once.
 
+        Rows whose key is in the table replace its row, all others are inserted; each batch is one version of this
+        handle's branch. ``checkpoint`` is the query's own ``checkpointLocation``, from which its id is read. If that is
+        not readable, give a ``query_id`` of your own. ``optimize_every`` compacts small fragments after this many
+        batches, before the next one.
 
-def upsert_batches(
-    table: LanceTable | str,
-    key: str | Sequence[str],
-    checkpoint: str | None = None,
-    query_id: str | None = None,
-    branch: str | None = None,
-    optimize_every: int | None = None,
-) -> UpsertBatches:
-    """A function for ``df.writeStream.foreachBatch(...)`` that upserts each batch exactly once.
+        Raises InvalidOption for invalid arguments, Refused at a tag or version, and if several source rows share the
+        key of one row of the table: a batch must have one row for each key.
+        """
+        keys = names_of(key)
+        if not keys:
+            raise InvalidOption("An upsert needs the columns that identify rows.", hint="Give key='id'.")
+        if checkpoint is None and query_id is None:
+            raise InvalidOption(
+                "A checkpoint or query_id is required to track committed batches.", hint="Give checkpoint=...."
+            )
+        branch = self._moving_branch("write to")
+        check_writable(self.location, branch)
+        options = dict(self.location.options)
+        return UpsertBatches(self.location, branch, keys, query_id, checkpoint, optimize_every, options)
 
-    Rows whose key is in the table replace its row, all others are inserted; each batch is one version of the
-    branch. ``table`` is a handle, which includes the branch, or a path or URI. ``checkpoint`` is the query's own
-    ``checkpointLocation``, from which its id is read. If that is not readable, give a ``query_id`` of your own.
-    ``optimize_every`` compacts small fragments after this many batches, before the next one.
+    def resume(self, query_id: str, last_batch: int) -> PinnedVersion:
+        """Declare that all batches of a query up to ``last_batch`` are committed, and no later one.
 
-    Raises InvalidOption for invalid arguments, NotFound if the table does not exist, and Refused if several source rows
-    share the key of one row of the table: a batch must have one row for each key.
-    """
-    keys = names_of(key)
-    if not keys:
-        raise InvalidOption("An upsert needs the columns that identify rows.", hint="Give key='id'.")
-    if checkpoint is None and query_id is None:
-        raise InvalidOption(
-            "A checkpoint or query_id is required to track committed batches.", hint="Give checkpoint=...."
-        )
-    location, at = _place(table, branch)
-    check_writable(location, at)
-    return UpsertBatches(location, at, keys, query_id, checkpoint, optimize_every, dict(location.options))
-
-
-def _place(table: LanceTable | str, branch: str | None) -> tuple[DatasetLocation, str | None]:
-    """The target: a handle's branch, or a path or URI with a branch."""
-    if isinstance(table, str):
-        return dataset_of(None, table, None), branch_or_none(branch)
-    if branch is not None:
-        raise InvalidOption("A handle already has a branch.", hint=f"Give table.checkout(branch={branch!r}).")
-    return table.location, moving_branch(table.ref, "write to")
+        Use this after a query was refused because its progress was lost. Commits a version that records the
+        declaration, and moves the query's tag there. Raises InvalidOption, NotFound, Conflict, and Refused at a tag or
+        version.
+        """
+        return resume_stream(self.location, self._moving_branch("resume a stream into"), query_id, last_batch)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lance_spark.cleanup import auto
 from lance_spark.cleanup.rules import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.clones import clone
@@ -21,8 +23,10 @@ from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import (
     Progressing,
+    check_path,
     check_places,
     dataset_of,
     engine_of,
@@ -32,24 +36,25 @@ from lance_spark.engine.session_spark import (
 from lance_spark.engine.types_spark import to_spark
 from lance_spark.errors import Refused
 from lance_spark.format.schema import ROW_ID
-from lance_spark.log.log import look_at_table, recent
+from lance_spark.log.log import HISTORY, history, look_at_table, recent
 from lance_spark.merge import merge
 from lance_spark.merge.merge import transaction
 from lance_spark.merge.restore import restore
 from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
-from lance_spark.remotes.rules import CloneOptions
+from lance_spark.remotes.rules import CloneKind, CloneOptions, is_deep
 from lance_spark.scan import pylance
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import maintenance
 from lance_spark.spark.columns import ColumnVerbs
-from lance_spark.spark.frozen import Freezing
+from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
 from lance_spark.spark.refs import Branches, Remotes, Tags, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.rows import ChangeFeed, RowVerbs
 from lance_spark.spark.search import Columns, Searching
+from lance_spark.spark.streams import Streams
 from lance_spark.storage import datasets
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.resolving import resolve
@@ -57,38 +62,49 @@ from lance_spark.storage.resolving import resolve
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lance_spark.cleanup.cleanup import CleanupPlan
-    from lance_spark.cleanup.report import CleanupReport
     from lance_spark.cleanup.rules import CleanupPolicy
     from lance_spark.clones.rules import Relocation
-    from lance_spark.engine.session_spark import Where
+    from lance_spark.engine.session_spark import RunOn
     from lance_spark.log.rules import History
     from lance_spark.merge.report import MergeResult
     from lance_spark.session.narrow_query import Query
 
 Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
-_NEEDED = "Give one: LanceTable.for_path(spark, uri)."
+_NEEDED = "Start one: SparkSession.builder.getOrCreate()."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, OptimizeVerb, UpkeepVerbs, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown):
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
     @staticmethod
-    def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
-        """The dataset at a path or URI, at the newest version of main. Raises NotFound if there is none.
+    def for_path(  # noqa: PLR0913 - the refs of checkout, by name
+        uri: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        branch: str | None = None,
+        tag: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+        spark: SparkSession | None = None,
+    ) -> LanceTable:
+        """The dataset at a path or URI, at the newest version of main or at a ref as in :meth:`checkout`.
 
-        With None for the session, everything works except for DataFrames, which raise Refused. On Spark Connect a
-        relative path raises InvalidOption.
+        ``spark`` is the session, by default the active one, if there is one. Without a session everything works except
+        for DataFrames, which raise Refused. Raises NotFound if there is no such dataset or ref, InvalidOption for two
+        refs at once, and for a relative path on Spark Connect.
         """
+        check_path(uri, "LanceTable.for_path(uri, spark=spark)")
         location = dataset_of(spark, uri, storage_options)
         datasets.open_latest(location)
-        return LanceTable(spark, location)
+        table = LanceTable(spark, location)
+        refs = (branch, tag, version, as_of)
+        return table if refs == (None,) * 4 else table.checkout(*refs)
 
     @property
     def branches(self) -> Branches:
@@ -109,6 +125,16 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def remotes(self) -> Remotes:
         """Other places with the same history: fetch, pull, push."""
         return Remotes(self.spark, self.location, self.ref)
+
+    @property
+    def frozen(self) -> FrozenSets:
+        """Frozen training sets: create, read, delete, compare them."""
+        return FrozenSets(self.spark, self.location, self.ref)
+
+    @property
+    def streams(self) -> Streams:
+        """Structured streaming into this table: upserts of batches, and going on after lost progress."""
+        return Streams(self.spark, self.location, self.ref)
 
     @property
     def branch(self) -> str:
@@ -197,6 +223,17 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         """
         return recent(self.location, self._pin(), count, stat, "all" if all else "merged")
 
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The versions of this handle's branch, newest first, and past its fork those of its parents.
+
+        Columns: ``version bigint, timestamp timestamp, operation string, operationParameters map<string,string>,
+        message string, branch string, rows bigint, rows_added bigint, rows_removed bigint, tags array<string>``.
+        ``limit`` is the number of versions. Raises NotFound, CorruptData, and Refused without a session.
+        """
+        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, t.log() lists versions.")
+        rows = pa.Table.from_pylist(list(history(self.location, self._pin(), limit)), schema=HISTORY)
+        return maintenance.data_frame(spark, rows)
+
     def versions(self) -> DataFrame:
         """The branch's history: ``version bigint, timestamp timestamp, metadata map<string,string>``."""
         spark = needed_session(self.spark, f"{_NEEDED} Without Spark, lance-git log lists versions.")
@@ -242,46 +279,42 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)
 
-    def shallow_clone(
-        self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True
-    ) -> LanceTable:
-        """A new dataset, in any store, that shares this version's files.
-
-        With ``record`` this dataset records the clone, by a tag and a note, so that no cleanup breaks it. A clone in
-        another store is always recorded, and is like one of :meth:`clone`, without other branches.
-        """
-        target = self._target(target_uri, storage_options)
-        if target.store != self.location.store:
-            if not record:
-                raise Refused("A clone in another store is always recorded.", hint="Omit record=False.")
-            return self._follower(target, CloneOptions(single_branch=True))
-        clone.shallow_clone(self.location, self._pin(), target, record)
-        return LanceTable(self.spark, target)
-
-    def deep_clone(
-        self, target_uri: str, storage_options: Mapping[str, str] | None = None, *, progress: Progressing = None
-    ) -> LanceTable:
-        """A new dataset with copies of this version's files, in any store. ``progress`` is called with the progress."""
-        target = self._target(target_uri, storage_options)
-        clone.deep_clone(self.location, self._pin(), target, to_tell(progress))
-        return LanceTable(self.spark, target)
-
-    def clone(
+    def clone(  # noqa: PLR0913 - most calls take one or two
         self,
         target_uri: str,
-        deep: bool = False,
+        kind: CloneKind = "shallow",
         storage_options: Mapping[str, str] | None = None,
         *,
+        follow: bool = True,
+        single_branch: bool = False,
+        record: bool = True,
         progress: Progressing = None,
     ) -> LanceTable:
-        """A new dataset, in any store, that follows this one: its remote ``origin``, see :attr:`remotes`.
+        """A new dataset, in any store: ``shallow`` shares the files, which tags protect here; ``deep`` copies them.
 
-        It has main, all branches as ``origin/...``, and this handle's branch at this version; the returned handle is on
-        that branch. Files stay here, where tags protect them; with ``deep`` all are copied. To finish a killed clone,
-        repeat the call. ``progress`` is called with the progress. Raises AlreadyExists for another dataset at the
-        target.
+        It follows this dataset, its remote ``origin`` (see :attr:`remotes`): it has main, all branches as
+        ``origin/...``, or with ``single_branch`` only main and this handle's, and the returned handle is on this
+        handle's branch. With ``follow=False`` it has only main, at this handle's version, as clones of pylance and
+        Delta have; this dataset records a shallow one by a tag and a note, so that no cleanup breaks it, unless
+        ``record=False``.
+
+        To finish a killed clone, repeat the call. ``progress`` is called with the progress. Raises AlreadyExists for
+        another dataset at the target, InvalidOption for another kind, Refused for ``record=False`` in another store.
         """
-        return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep), progress)
+        target, pin = self._target(target_uri, storage_options), self._pin()
+        deep = is_deep(kind)
+        if not record and (follow or target.store != self.location.store):
+            raise Refused("A clone that follows, or in another store, is always recorded.", hint="Omit record=False.")
+        # A shallow clone in another store needs records of the files that it reads: only one that follows has them.
+        if follow or not (deep or target.store == self.location.store):
+            options, engine = CloneOptions(deep=deep, single_branch=single_branch or not follow), self._engine(progress)
+            following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
+            return LanceTable(self.spark, target, RefSpec(pin.branch))
+        if deep:
+            clone.deep_clone(self.location, pin, target, to_tell(progress))
+        else:
+            clone.shallow_clone(self.location, pin, target, record)
+        return LanceTable(self.spark, target)
 
     def relocate(self, old: str | None = None, new: str | None = None, dry_run: bool = False) -> Relocation:
         """Let main and every branch read from here after the dataset was moved or copied.
@@ -293,43 +326,26 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         check_places(self.spark, *(place for place in (old, new) if place is not None))
         return relocate(self.location, old, new, dry_run)
 
-    def plan_cleanup(
+    def cleanup(
         self,
         policy: CleanupPolicy | None = None,
-        where: Where = "auto",
-        inventory: DataFrame | pa.Table | None = None,
         branches: Sequence[str] | str = (),
+        inventory: DataFrame | pa.Table | None = None,
+        run_on: RunOn = "auto",
     ) -> CleanupPlan:
-        """The files that a cleanup of the whole dataset, main and all branches, would delete; changes nothing.
+        """The files that a cleanup of the whole dataset, main and all branches, would delete; ``apply()`` deletes them.
 
         With ``branches``, names or patterns, only files that these branches alone own: see
-        ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``where``
+        ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``run_on``
         forces "spark" or "local". ``inventory`` has the columns path, size and last_modified, and replaces the listing
         of the store, except for manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is
         missing.
         """
-        return maintenance.plan(self.spark, self.location, of_branches(policy, branches), where, inventory)
+        return maintenance.plan(self.spark, self.location, of_branches(policy, branches), run_on, inventory)
 
-    def open_cleanup_plan(self, directory: str, where: Where = "auto") -> CleanupPlan:
+    def open_cleanup_plan(self, directory: str, run_on: RunOn = "auto") -> CleanupPlan:
         """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
-        return maintenance.stored(self.spark, self.location, directory, where)
-
-    def cleanup(
-        self,
-        policy: CleanupPolicy | None = None,
-        execute: bool = False,
-        where: Where = "auto",
-        branches: Sequence[str] | str = (),
-    ) -> CleanupReport:
-        """Plan a cleanup and, with ``execute``, carry it out. Without, the report lists what would be deleted.
-
-        ``branches``, names or patterns, restricts the cleanup to these: nothing is written elsewhere.
-        """
-        plan = self.plan_cleanup(policy, where, branches=branches)
-        try:
-            return plan.apply() if execute else plan.report()
-        finally:
-            plan.runner.release()
+        return maintenance.stored(self.spark, self.location, directory, run_on)
 
     def enable_auto_cleanup(
         self,
@@ -359,7 +375,5 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
             self.spark, uri, self.location.storage_options if storage_options is None else storage_options
         )
 
-    def _follower(self, target: DatasetLocation, options: CloneOptions, progress: Progressing = None) -> LanceTable:
-        pin, engine = self._pin(), engine_of(self.spark, progress=progress)
-        following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
-        return LanceTable(self.spark, target, RefSpec(pin.branch))
+    def _engine(self, progress: Progressing = None) -> Engine:
+        return engine_of(self.spark, progress=progress)

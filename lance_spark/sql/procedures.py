@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal
 
@@ -401,12 +401,12 @@ def _create_index(context: Context, given: Mapping[str, Any]) -> Rows:
     "branch STRING, kind STRING, outcome STRING, reason STRING, files BIGINT, bytes BIGINT, example STRING",
     TABLE,
     *parameters_of(CleanupPolicy),
-    Parameter("execute", "BOOLEAN", "whether to delete", default=False),
+    Parameter("dry_run", "BOOLEAN", "false to delete; true to only report what would be deleted", default=True),
 )
 def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
-    """Remove old versions and files that nothing needs; only reports them unless execute is true."""
+    """Remove old versions and files that nothing needs; a dry run by default."""
     policy = typed_at("sql", CleanupPolicy, given)
-    return cleanup_rows(context.table(given["table"]), policy, context.engine, given["execute"])
+    return cleanup_rows(context.table(given["table"]), policy, context.engine, not given["dry_run"])
 
 
 def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engine, execute: bool) -> Rows:
@@ -453,17 +453,16 @@ STEP, RECORD = "step", "record"
     "severity STRING, code STRING, path STRING, refs ARRAY<STRING>, rows BIGINT, says STRING, do STRING",
     TABLE,
     *parameters_of(FsckOptions),
-    Parameter("repair", "BOOLEAN", "whether to plan repairs", default=False),
-    Parameter("execute", "BOOLEAN", "whether to execute the planned repairs", default=False),
+    Parameter("repair", "BOOLEAN", "whether to repair what can be repaired", default=False),
     *parameters_of(RepairOptions),
 )
 def _fsck(context: Context, given: Mapping[str, Any]) -> Rows:
     """Check for missing or damaged files of any version; make repairs that can be undone."""
-    repair = typed_at("sql", RepairOptions, given, dry_run=not given["execute"])
-    options = typed_at("sql", FsckOptions, given)
+    options, repair = typed_at("sql", FsckOptions, given), typed_at("sql", RepairOptions, given)
+    repair = repair if given["repair"] else replace(repair, dry_run=True)
     location = context.table(given["table"])
     report = fsck_and_repair(location, options, repair, context.engine, time.time_ns())
-    return [*_findings(report), *(_steps(report) if given["repair"] or given["execute"] else ())]
+    return [*_findings(report), *(_steps(report) if given["repair"] else ())]
 
 
 def _findings(report: FsckReport) -> Rows:
@@ -487,7 +486,7 @@ def _steps(report: FsckReport) -> Rows:
     nothing: dict[str, Any] = {"refs": [], "rows": None}
     done = report.repaired.outcomes if report.repaired else ()
     for number, step in enumerate(report.repair.steps if report.repair else ()):
-        state = f"{done[number].state} {done[number].why}".strip() if done else "would be done: execute => true"
+        state = f"{done[number].state} {done[number].why}".strip() if done else "would be done"
         yield {**nothing, "severity": STEP, "code": step.kind, "path": step.path, "says": str(step), "do": state}
     if report.repaired and report.repaired.record:
         record = report.repaired.record

@@ -242,7 +242,7 @@ def _denied(text: str, where: str, missing: Denial | None) -> errors.PermissionD
     problem = errors.PermissionDenied(
         f"The store denied access to {where}: {said}",
         hint="Check the credentials (storage.<key> options or the environment) and what they may read and write: see "
-        "docs/permissions.md.",
+        "docs/operations/permissions.md.",
     )
     if missing is not None:
         problem.missing, problem.before_commit = str(missing), missing.before_commit

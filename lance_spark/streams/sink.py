@@ -16,7 +16,7 @@ from itertools import takewhile
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import split_storage, to_bool
+from lance_spark.core.options import folded, split_storage, to_bool
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import NEW_BRANCH, parse_write_options, take_stream_options
 from lance_spark.engine.local import LocalRunner
@@ -77,9 +77,9 @@ def _going_on(options: Mapping[str, str], query: str) -> dict[str, str]:
 
     Raises Refused for a missing branch that the query wrote to before.
     """
-    given = {key.lower(): value for key, value in options.items()}
-    rest = {key: value for key, value in options.items() if key.lower() not in NEW_BRANCH}
-    if not to_bool("create_branch", given.get("create_branch", "false")):
+    given = {folded(key): value for key, value in options.items()}
+    rest = {key: value for key, value in options.items() if folded(key) not in NEW_BRANCH}
+    if not to_bool("create_branch", given.get("createbranch", "false")):
         return dict(options)
     target = take_target(options, "save")
     parsed, place = parse_write_options(target.options), target.place

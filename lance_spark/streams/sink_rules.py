@@ -179,8 +179,9 @@ def _cannot(batch: Batch) -> str:
 
 
 def _resume(batch: Batch) -> str:
-    call = f"lance_spark.resume_stream({batch.uri!r}, query_id={batch.query!r}, last_batch={batch.number - 1}"
-    return call + ("" if batch.branch is None else f", branch={batch.branch!r}")
+    branch = "" if batch.branch is None else f", branch={batch.branch!r}"
+    handle = f"LanceTable.for_path({batch.uri!r}{branch})"
+    return f"{handle}.streams.resume({batch.query!r}, last_batch={batch.number - 1}"
 
 
 def _refused(batch: Batch, why: str) -> Refused:

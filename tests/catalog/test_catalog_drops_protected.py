@@ -21,7 +21,7 @@ def catalog(tmp_path, mode):
 
 def made(catalog, name="t", branch="main"):
     declared = make_table(catalog, name)
-    table = LanceTable.for_path(None, declared.location.uri)
+    table = LanceTable.for_path(declared.location.uri)
     if branch != "main":
         table.branches.create(branch)
     table.branches.alter(branch, protected=True)

@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.fixture
 def cat(spark, tmp_path):
     """An empty catalog with namespaces ns1 and ns1.ns2."""
-    made = LanceCatalog(spark, str(tmp_path / "lake"))
+    made = LanceCatalog(str(tmp_path / "lake"), spark=spark)
     made.create_namespace("ns1", {"owner": "ops"})
     made.create_namespace("ns1.ns2")
     return made
@@ -209,11 +209,11 @@ def test_tables_are_renamed_moved_taken_out_put_back_and_dropped(cat):
 def test_directories_of_tables_are_migrated(spark, tmp_path):
     root = str(tmp_path / "old")
     lance.write_dataset(pa.table({"id": [1]}), f"{root}/t.lance")
-    cat = LanceCatalog(spark, root)
-    assert (cat.list_tables(), LanceCatalog(spark, root, mode="v2").list_tables()) == (["t"], [])
+    cat = LanceCatalog(root, spark=spark)
+    assert (cat.list_tables(), LanceCatalog(root, mode="v2", spark=spark).list_tables()) == (["t"], [])
     assert "1 table would be registered" in str(cat.migrate(dry_run=True))
     assert "1 table registered" in str(cat.migrate())
-    assert LanceCatalog(spark, root, mode="v2").table("t").count_rows() == 1
+    assert LanceCatalog(root, mode="v2", spark=spark).table("t").count_rows() == 1
 
 
 @pytest.mark.when(spark="newest")
@@ -235,7 +235,7 @@ def test_a_catalog_goes_to_executors_without_its_session(spark, cat):
 
 @pytest.mark.when(spark="newest")
 def test_no_text_shows_a_storage_option(spark, tmp_path):
-    cat = LanceCatalog(spark, str(tmp_path / "lake"), {"aws_secret_access_key": "hush-hush"})
+    cat = LanceCatalog(str(tmp_path / "lake"), {"aws_secret_access_key": "hush-hush"}, spark=spark)
     cat.write_table(numbers(spark, 0, 1), "t")
     with pytest.raises(AlreadyExists) as caught:
         cat.write_table(numbers(spark, 0, 1), "t")

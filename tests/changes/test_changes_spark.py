@@ -43,7 +43,7 @@ def changed(uri):
 )
 def test_spark_gives_what_this_process_gives(spark, uri, options):
     changed(uri)
-    frame = LanceTable.for_path(spark, uri).checkout(branch="exp").changes("main", **options)
+    frame = LanceTable.for_path(uri, spark=spark).checkout(branch="exp").changes("main", **options)
     assert [field.dataType for field in frame.schema.fields[-4:]] == [
         StringType(), LongType(), TimestampType(), StringType(),
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def test_spark_gives_what_this_process_gives(spark, uri, options):
 
 def test_a_feed_stays_what_it_was_and_an_empty_one_has_its_columns(spark, uri):
     lance.write_dataset(table(0, 3), uri)
-    handle = LanceTable.for_path(spark, uri)
+    handle = LanceTable.for_path(uri, spark=spark)
     empty = handle.changes(1)
     lance.dataset(uri).delete("id = 1")
     first = handle.changes(1)
@@ -82,7 +82,7 @@ def test_types_of_every_kind_cross_to_spark(spark, uri):
     )
     lance.write_dataset(rows, uri)
     lance.dataset(uri).update({"half": "2"}, "id = 2")
-    handle = LanceTable.for_path(spark, uri)
+    handle = LanceTable.for_path(uri, spark=spark)
     frame = handle.changes(1, key="id")
     before, after = sorted(collected(frame), key=lambda row: row["_change_type"], reverse=True)
     assert (before["half"], after["half"], after["vec"], after["word"]) == (None, 2.0, [3.0, 4.0], "y")
@@ -93,7 +93,7 @@ def test_types_of_every_kind_cross_to_spark(spark, uri):
 def test_what_cannot_be_told_is_refused_when_it_is_asked_for(spark, uri):
     changed(uri)
     Path(uri, "tree", "exp", "_versions", f"{2**64 - 1 - 6:020}.manifest").unlink()
-    handle = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    handle = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     with pytest.raises(NotFound, match="Version 6 of 'exp' is gone"):
         handle.changes("main")
     assert handle.changes(7).count() == 2
@@ -104,7 +104,7 @@ def test_without_a_session_it_says_what_to_do_instead(uri, monkeypatch):
     lance.write_dataset(table(0, 3), uri)
     monkeypatch.setattr("lance_spark.spark.rows.needed_session", refuse)
     with pytest.raises(Refused, match="lance-git diff --rows"):
-        LanceTable.for_path(None, uri).changes(1)
+        LanceTable.for_path(uri).changes(1)
 
 
 def refuse(spark, hint):

@@ -59,12 +59,12 @@ def test_all_tables_are_cleaned_in_one_job_as_without_spark(spark, lake, tmp_pat
         found = json.loads((tmp_path / "report.json").read_text())["tables"]
         return {table["table"]: (table["state"], table["versions"], table["files"]) for table in found}
 
-    local = told("--where", "local")
+    local = told("--run-on", "local")
     assert local["ns.a"][:2] == local["ns.b"][:2] == ("would", 1)
     by_itself = told()
     assert by_itself == local
     assert json.loads((tmp_path / "report.json").read_text())["ran_on"] == "local", "a handful of small tables"
-    done = told("--execute", "--where", "spark")
+    done = told("--execute", "--run-on", "spark")
     assert json.loads((tmp_path / "report.json").read_text())["ran_on"] == "spark"
     assert done == {name: ("done" if state == "would" else state, *rest) for name, (state, *rest) in local.items()}
     assert "broken" in capsys.readouterr().out

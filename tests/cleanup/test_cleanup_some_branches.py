@@ -86,7 +86,7 @@ def test_cleaning_every_branch_alone_leaves_what_one_cleanup_of_all_leaves(table
 def test_files_that_a_tag_a_clone_or_another_branch_reads_stay(table, tmp_path):
     lance.dataset(f"{table}/tree/exp").create_branch("child", 4)
     lance.dataset(table).tags.create("kept", ("exp", 5))
-    LanceTable.for_path(None, table).checkout(branch="other", version=4).shallow_clone(str(tmp_path / "clone.lance"))
+    LanceTable.for_path(table).checkout(branch="other", version=4).clone(str(tmp_path / "clone.lance"), follow=False)
     overwrite(table, 5000, branch="exp")
     before, cloned = reads(table), lance.dataset(str(tmp_path / "clone.lance")).to_table()
     report = clean(table, **KEEPING, only_branches=["exp", "other"])
@@ -195,7 +195,7 @@ def test_a_stored_plan_still_cleans_its_branches_alone(table, tmp_path):
     around = outside(table, "other")
     place = str(tmp_path / "plan")
     plan(table, older_than=NOW, only_branches=["other"]).store(place)
-    opened = LanceTable.for_path(None, table).open_cleanup_plan(place)
+    opened = LanceTable.for_path(table).open_cleanup_plan(place)
     assert opened.facts.branches == ("other",)
     assert set(opened.apply().versions) == {"other"}
     assert outside(table, "other") == around
@@ -210,7 +210,7 @@ def test_a_rule_of_the_policy_counts_for_the_branch_that_is_cleaned(table):
 
 def test_a_table_and_sql_clean_the_named_branches_alone(table):
     around = outside(table, "exp/deep", "other")
-    report = LanceTable.for_path(None, table).cleanup(POLICY, execute=True, branches="exp/deep")
+    report = LanceTable.for_path(table).cleanup(POLICY, branches="exp/deep").apply()
     assert set(report.versions) == {"exp/deep"}
     given = {"table": table, "older_than": "0s", "retain_versions": None, "commit_window": "0s", "execute": True}
     rows = list(PROCEDURES["cleanup"].run(Context(LocalRunner(1)), {**given, "branches": "other, exp/deep"}))

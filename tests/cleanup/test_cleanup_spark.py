@@ -73,21 +73,21 @@ def paths(plan):
     ids=["older than now", "retain 2", "exact versions", "default"],
 )
 def test_spark_and_the_local_runner_decide_the_same(spark, history, policy):
-    table = LanceTable.for_path(spark, history)
-    on_spark, local = (table.plan_cleanup(policy, where=where) for where in ("spark", "local"))
+    table = LanceTable.for_path(history, spark=spark)
+    on_spark, local = (table.cleanup(policy, run_on=run_on) for run_on in ("spark", "local"))
     assert paths(on_spark) == paths(local)
     planned = [report.planned for report in (on_spark.report(), local.report())]
     assert planned[0] == planned[1]
     assert (on_spark.report().to_delete[0] > 0) == (policy != CleanupPolicy())
 
 
-@pytest.mark.parametrize("where", ["spark", pytest.param("local", marks=ONE_SPARK)])
-def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
-    table = LanceTable.for_path(spark, history)
+@pytest.mark.parametrize("run_on", ["spark", pytest.param("local", marks=ONE_SPARK)])
+def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, run_on):
+    table = LanceTable.for_path(history, spark=spark)
     before, names = contents(history, "exp/a", "exp/a/b"), all_files(history)
-    dry = table.cleanup(EVERYTHING_OLD, where=where)
+    dry = table.cleanup(EVERYTHING_OLD, run_on=run_on).report()
     assert all_files(history) == names
-    report = table.cleanup(EVERYTHING_OLD, execute=True, where=where)
+    report = table.cleanup(EVERYTHING_OLD, run_on=run_on).apply()
     assert contents(history, "exp/a", "exp/a/b") == before
     assert report.count("deleted") == dry.to_delete
     assert report.complete
@@ -97,14 +97,14 @@ def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
         "exp/a": 2,
         "exp/a/b": 1,
     }
-    again = table.cleanup(EVERYTHING_OLD, execute=True, where=where)
+    again = table.cleanup(EVERYTHING_OLD, run_on=run_on).apply()
     assert again.count("deleted") == (0, 0)
     assert json.loads(report.to_json())["totals"]["deleted"]["files"] == dry.to_delete[0]
 
 
 @pytest.mark.when(spark="newest")
 def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
-    plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD, where="spark")
+    plan = LanceTable.for_path(history, spark=spark).cleanup(EVERYTHING_OLD, run_on="spark")
     frame = plan.candidates()
     assert frame.columns[:7] == ["path", "kind", "size", "last_modified", "branch", "reason", "verified"]
     for row in frame.collect():
@@ -114,11 +114,11 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
 
 @pytest.mark.when(spark="newest")
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
-    table = LanceTable.for_path(spark, history)
-    table.plan_cleanup(EVERYTHING_OLD, where="spark").store(str(tmp_path / "plan"))
+    table = LanceTable.for_path(history, spark=spark)
+    table.cleanup(EVERYTHING_OLD, run_on="spark").store(str(tmp_path / "plan"))
     table.tags.create("rescued", version=4)
     lance.dataset(history, version=5).restore()
-    report = table.open_cleanup_plan(str(tmp_path / "plan"), where="spark").apply()
+    report = table.open_cleanup_plan(str(tmp_path / "plan"), run_on="spark").apply()
     assert report.count("kept")[0] > 0
     assert lance.dataset(history).checkout_version("rescued").count_rows() == 40
     assert lance.dataset(history).to_table()["id"].to_pylist() == [*range(40)]
@@ -127,18 +127,18 @@ def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, hi
 
 @pytest.mark.when(spark="newest")
 def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
-    table = LanceTable.for_path(spark, history)
-    table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
+    table = LanceTable.for_path(history, spark=spark)
+    table.cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
     lance.write_dataset(rows(0, 3), str(tmp_path / "other.lance"))
     with pytest.raises(InvalidOption, match=r"is for .*t.*lance, not for .*other.lance"):
-        LanceTable.for_path(spark, str(tmp_path / "other.lance")).open_cleanup_plan(str(tmp_path / "plan"))
+        LanceTable.for_path(str(tmp_path / "other.lance"), spark=spark).open_cleanup_plan(str(tmp_path / "plan"))
 
 
 @pytest.mark.when(spark="newest")
 def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     before = all_files(history)
     with pytest.raises(Refused, match="'two'"):
-        LanceTable.for_path(spark, history).cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW), execute=True)
+        LanceTable.for_path(history, spark=spark).cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW)).apply()
     assert all_files(history) == before
 
 
@@ -148,29 +148,29 @@ def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, histo
     manifest.write_bytes(manifest.read_bytes()[:-20])
     before = all_files(history)
     with pytest.raises(CorruptData, match=manifest.name):
-        LanceTable.for_path(spark, history).cleanup(EVERYTHING_OLD, execute=True, where="spark")
+        LanceTable.for_path(history, spark=spark).cleanup(EVERYTHING_OLD, run_on="spark").apply()
     assert all_files(history) == before
 
 
 @pytest.mark.when(spark="newest")
 def test_an_inventory_is_used_instead_of_listing(spark, history):
-    table = LanceTable.for_path(spark, history)
-    whole = paths(table.plan_cleanup(EVERYTHING_OLD))
+    table = LanceTable.for_path(history, spark=spark)
+    whole = paths(table.cleanup(EVERYTHING_OLD))
     listed = [(f"{history}/{name}", Path(history, name).stat()) for name in all_files(history)]
     inventory = spark.createDataFrame(
         [(path, entry.st_size, entry.st_mtime) for path, entry in listed if not path.endswith(".txn")],
         "path string, size bigint, seconds double",
     ).selectExpr("path", "size", "timestamp_micros(cast(seconds * 1000000 as bigint)) as last_modified")
-    found = paths(table.plan_cleanup(EVERYTHING_OLD, inventory=inventory))
+    found = paths(table.cleanup(EVERYTHING_OLD, inventory=inventory))
     assert [row["path"] for row in found] == [row["path"] for row in whole if row["kind"] != "transaction"]
 
 
 @pytest.mark.when(spark="newest")
 def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
-    table = LanceTable.for_path(spark, history)
-    clone = table.checkout(version=4).shallow_clone(str(tmp_path / "clone.lance"))
+    table = LanceTable.for_path(history, spark=spark)
+    clone = table.checkout(version=4).clone(str(tmp_path / "clone.lance"), follow=False)
     save(numbers(spark, 500, 503), clone.location.uri)
-    table.cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW, tags={"two": "keep"}), execute=True)
+    table.cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW, tags={"two": "keep"})).apply()
     found = sorted(lance.dataset(clone.location.uri).to_table()["id"].to_pylist())
     assert found == [*range(40), 500, 501, 502]
     assert lance.dataset(history).checkout_version(4).count_rows() == 40
@@ -179,7 +179,7 @@ def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
 @pytest.mark.when(spark="newest")
 def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
     save(numbers(spark, 0, 3), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.enable_auto_cleanup(interval=1, retain_versions=2, commit_window=NOW)
     for first in (10, 20, 30):
         save(numbers(spark, first, first + 1), uri)
@@ -193,13 +193,13 @@ def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
 @pytest.mark.when(spark="newest")
 def test_automatic_cleanup_is_refused_where_it_would_lose_data(spark, uri, tmp_path):
     dataset = lance.write_dataset(rows(0, 3), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     with pytest.raises(InvalidOption, match="retain_versions"):
         table.enable_auto_cleanup(interval=1)
     lance.dataset(f"file://{uri}").create_branch("odd", dataset.version)
     with pytest.raises(Refused, match="'odd'"):
         table.enable_auto_cleanup(interval=1, older_than=timedelta(days=1))
     table.branches.delete("odd")
-    table.shallow_clone(str(tmp_path / "clone.lance"))
+    table.clone(str(tmp_path / "clone.lance"), follow=False)
     with pytest.raises(Refused, match=r"clone\.lance"):
         table.enable_auto_cleanup(interval=1, older_than=timedelta(days=1))

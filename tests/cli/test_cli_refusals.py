@@ -256,13 +256,13 @@ def test_help_is_a_verb_as_in_git(tmp_path):
 
 
 def test_the_tags_of_a_frozen_set_go_with_the_set_alone(flights):
-    table = LanceTable.for_path(None, str(flights))
-    table.freeze("train")
+    table = LanceTable.for_path(str(flights))
+    table.frozen.create("train")
     for words in (("-d", "train"), ("-d", "train", "-f"), ("-d", "frozen-train", "-f"), ("-f", "train", "main@1")):
         done = call(flights, "tag", *words, "--yes")
         assert done.code == 3
         assert "belongs to the frozen set 'train'" in done.error
-        assert "t.unfreeze('train') in Python deletes the frozen set" in done.error
+        assert "t.frozen.delete('train') in Python deletes the frozen set" in done.error
     assert table.checkout(tag="train").version == 4
     names = [{tag["name"] for tag in call(flights, "tag", *rest, "--json").json["tags"]} for rest in ((), ("-a",))]
     assert (names[1] - names[0], "train" in names[0]) == ({"frozen-train"}, True)
@@ -288,7 +288,7 @@ def test_hints_are_in_the_language_of_the_shell(flights):
     call(flights, "branch", "--alter", "exp", "--protected")
     done = call(flights, "branch", "-d", "exp", "--yes")
     assert done.error.splitlines()[-1] == "hint: To delete it anyway: lance-git branch --alter exp --no-protected."
-    table = LanceTable.for_path(None, str(flights))
+    table = LanceTable.for_path(str(flights))
     with pytest.raises(Refused) as caught:
         table.branches.delete("exp")
     assert str(caught.value).endswith("hint: To delete it anyway: t.branches.alter('exp', protected=False).")

@@ -1,4 +1,4 @@
-"""The script in docs/lance-git.md on S3: git's eleven words on a dataset, through real processes.
+"""The script in docs/branches/lance-git.md on S3: git's eleven words on a dataset, through real processes.
 
 On a local disk tests/whole/test_documentation.py types it into a shell.
 """
@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 pytestmark = pytest.mark.s3
 
-PAGE = Path(__file__).parents[2] / "docs" / "lance-git.md"
+PAGE = Path(__file__).parents[2] / "docs" / "branches" / "lance-git.md"
 WORDS = ("Repository", "Commit", "Clone", "Remote", "Branch", "Checkout", "Tag", "Log", "Fetch", "Pull", "Push")
 
 

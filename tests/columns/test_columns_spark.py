@@ -24,7 +24,7 @@ def table(spark, uri):
         lance.write_dataset(some(first), uri, mode="append" if first else "create", enable_stable_row_ids=True)
     lance.dataset(uri).create_scalar_index("x", "BTREE")
     lance.dataset(uri).delete("id in (3, 20)")
-    made = LanceTable.for_path(spark, uri)
+    made = LanceTable.for_path(uri, spark=spark)
     made.branches.create("exp")
     lance.dataset(f"{uri}/tree/exp").delete("id = 14")
     return made
@@ -200,7 +200,7 @@ def test_columns_come_to_main_with_a_merge(table):
 
 
 def test_drop_rename_and_alter_without_spark(table):
-    handle = LanceTable.for_path(None, table.location.uri).checkout(branch="exp")
+    handle = LanceTable.for_path(table.location.uri).checkout(branch="exp")
     handle.alter_columns({"id": "bigint"}, comments={"x": "half of it"}, nullable={"x": True}, message="wider")
     handle.rename_columns({"id": "key"})
     assert read(handle).schema.field("key").type == pa.int64()

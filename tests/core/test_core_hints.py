@@ -48,7 +48,12 @@ DELETE = of("Delete it first: ", hints.delete_tag("v1"), ".")
             "t.tags.move('v1', branch='exp', version=7) in Python",
             "lance-git tag -f v1 exp@7",
         ),
-        (hints.unfreeze("s"), "t.unfreeze('s')", "t.unfreeze('s') in Python", "t.unfreeze('s') in Python"),
+        (
+            hints.unfreeze("s"),
+            "t.frozen.delete('s')",
+            "t.frozen.delete('s') in Python",
+            "t.frozen.delete('s') in Python",
+        ),
         (
             hints.optimize(own_only=False),
             "t.optimize(own_only=False)",

@@ -14,7 +14,7 @@ from lance_spark.optimize.order_rules import ordering_of
 def table(tmp_path):
     uri = str(tmp_path / "table.lance")
     make_dataset(uri, numbers(5).append_column("flight", pa.array(range(5))))
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def test_columns(table):
@@ -31,7 +31,7 @@ def test_settings_and_properties(table, tmp_path):
     assert (after.owner, after.retain_versions) == (None, 3)
     table.tags.create("v1", owner="ada")
     assert table.tags.alter("v1", unset="owner").owner is None
-    catalog = LanceCatalog(None, str(tmp_path / "lake"))
+    catalog = LanceCatalog(str(tmp_path / "lake"))
     catalog.create_namespace("ns", {"owner": "ada", "team": "ops"})
     assert dict(catalog.alter_namespace("ns", unset="owner").properties) == {"team": "ops"}
 
@@ -43,6 +43,6 @@ def test_branches_of_a_remote(table, tmp_path):
 
 
 def test_clones(table, tmp_path):
-    clone = table.shallow_clone(str(tmp_path / "clone.lance"), record=False)
+    clone = table.clone(str(tmp_path / "clone.lance"), follow=False, record=False)
     assert table.fsck(clones=clone.location.uri).findings == ()
     assert clone.location.uri in table.storage(clones=clone.location.uri).to_arrow()["ref"].to_pylist()

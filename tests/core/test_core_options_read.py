@@ -143,7 +143,7 @@ def test_a_ref_that_cannot_exist_is_refused(option, value):
         ("branche", "branch"),
         ("versionasoff", "versionAsOf"),
         ("column", "columns"),
-        ("withRowId", "with_row_id"),
+        ("withRowIds", "with_row_id"),
         ("mode", None),
         ("create_branch", None),
         ("max_rows_per_file", None),
@@ -176,8 +176,24 @@ def test_a_read_of_changes_is_answered_with_the_call_that_does_it(given, named, 
     with pytest.raises(InvalidOption) as caught:
         parse(given)
     assert caught.value.message == f"Option '{named}' does not apply to a read, which covers one version."
-    assert f"LanceTable.for_path(spark, path).{call} is" in caught.value.hint
+    assert f"LanceTable.for_path(path).{call} is" in caught.value.hint
 
 
 def test_in_a_stream_deltas_word_for_changes_is_taken():
     assert split_stream_options({"readChangeFeed": "true", "branch": "b"}) == ({"changes": "true"}, {"branch": "b"})
+
+
+SPELLINGS = [
+    ({"with_row_id": "true"}, {"withRowId": "true"}),
+    ({"batch_size": "7"}, {"batchSize": "7"}),
+    ({"asOf": "2026-01-31"}, {"as_of": "2026-01-31"}),
+    ({"version": "3"}, {"version_as_of": "3"}),
+    ({"blob_handling": "bytes"}, {"BlobHandling": "bytes"}),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), SPELLINGS)
+def test_an_option_is_the_same_with_underscores_and_in_camel_case(ours, theirs):
+    assert parse_read_options(ours) == parse_read_options(theirs)
+    with pytest.raises(InvalidOption, match="given twice"):
+        parse_read_options({**ours, **theirs})

@@ -173,8 +173,8 @@ def test_any_names_survive_being_quoted_into_a_path_and_a_list(names):
     [
         ("brnch", "Did you mean 'branch'?"),
         ("BRNCH", "Did you mean 'branch'?"),
-        ("splitsize", "Did you mean 'split_size'?"),
-        ("asof_", "Did you mean 'asOf'?"),
+        ("splitsizes", "Did you mean 'split_size'?"),
+        ("asoff", "Did you mean 'asOf'?"),
         ("qqqq", "Known options: asOf, branch, split_size."),
     ],
 )

@@ -53,6 +53,11 @@ def test_an_option_is_not_given_under_two_names():
         parse_write_options({"merge_schema": "true", "mergeSchema": "false"})
 
 
+def camel(name):
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 @pytest.mark.parametrize("spell", ["replaceWhere", "replacewhere", "replace_where"])
 def test_deltas_replace_where_is_answered_with_the_call_that_does_it(spell):
     with pytest.raises(InvalidOption) as caught:
@@ -61,9 +66,9 @@ def test_deltas_replace_where_is_answered_with_the_call_that_does_it(spell):
     assert """.write(df, mode='overwrite', replace_where="day = 'x'")""" in caught.value.hint
 
 
-@pytest.mark.parametrize("spell", [str, str.upper])
+@pytest.mark.parametrize("spell", [str, str.upper, camel])
 @pytest.mark.parametrize(("given", "expected"), GOOD)
-def test_an_option_is_understood_in_any_case(given, expected, spell):
+def test_an_option_is_understood_in_any_case_and_spelling(given, expected, spell):
     assert parse_write_options({spell(name): value for name, value in given.items()}) == expected
 
 
@@ -135,7 +140,7 @@ def test_an_existing_branch_with_an_unlucky_name_may_still_be_written():
     ("option", "near"),
     [
         ("max_row_per_file", "max_rows_per_file"),
-        ("createBranch", "create_branch"),
+        ("createBranches", "create_branch"),
         ("comit_message", "commit_message"),
         ("columns", None),
         ("limit", None),

@@ -28,7 +28,7 @@ def table(uri):
     """Versions 1 and 2, a tag, a branch with rows of its own, deleted rows, and a merge."""
     lance.write_dataset(numbers(10), uri)
     lance.write_dataset(numbers(5, 10), uri, mode="append")
-    found = LanceTable.for_path(None, uri, SECRETS)
+    found = LanceTable.for_path(uri, SECRETS)
     found.tags.create("v1")
     found.branches.create("exp/a")
     lance.write_dataset(numbers(1, 100), f"{uri}/tree/exp/a", mode="append")
@@ -154,7 +154,7 @@ def test_a_log_is_a_drawing_beside_a_table(table):
 
 def test_plans_and_reports_say_what_goes(table, uri, tmp_path):
     policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, error_if_tagged_old_versions=False)
-    plan = table.plan_cleanup(policy, where="local")
+    plan = table.cleanup(policy, run_on="local")
     stored = plan.store(str(tmp_path / "plan"))
     assert repr(plan).startswith(f"<CleanupPlan {uri}: dry run: ")
     assert str(plan) == str(plan.report())
@@ -167,7 +167,7 @@ def test_plans_and_reports_say_what_goes(table, uri, tmp_path):
 
 def test_catalogs_and_what_they_tell(tmp_path):
     root = str(tmp_path / "lake")
-    catalog = LanceCatalog(None, root, SECRETS)
+    catalog = LanceCatalog(root, SECRETS)
     assert repr(catalog) == f"LanceCatalog({root!r}, mode='compatibility')"
     assert str(catalog) == f"LanceCatalog {root}\n  mode  compatibility"
     catalog.create_namespace("air", {"owner": "ops"})
@@ -218,7 +218,7 @@ def test_what_is_known_shows_where_no_store_answers(monkeypatch):
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     location = DatasetLocation.at("s3://gone/t.lance", UNREACHABLE)
     table, branches, *_ = handles(location)
-    for text in (repr(table), html(branches), str(LanceCatalog(None, "s3://gone/t.lance", UNREACHABLE))):
+    for text in (repr(table), html(branches), str(LanceCatalog("s3://gone/t.lance", UNREACHABLE))):
         assert "s3://gone/t.lance" in text
         assert "The store could not be reached" in text
         assert "hush-hush" not in text

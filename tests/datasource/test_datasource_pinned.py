@@ -124,7 +124,7 @@ def test_a_dataset_replaced_by_another_one_is_not_mixed_with_it(spark, uri):
 
 def test_a_new_read_sees_a_change_although_an_older_one_is_cached(spark, uri):
     lance.write_dataset(batch(0, 5), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     reads = {
         "format": lambda: spark.read.format("lance").load(uri),
         "option": lambda: spark.read.format("lance").option("path", uri).load(),

@@ -34,7 +34,7 @@ def test_options_and_every_spelling_reach_driver_and_executors(spark, table, sto
     plain = {name.replace("aws_", ""): value for name, value in options.items()}
     save(spark.range(0, 30, 1, 3), f"s3a://{key}/", options)
     save(spark.range(30, 40), f"s3n://{key}", plain, branch="exp/delays", create_branch="true")
-    handle = LanceTable.for_path(spark, f"S3://{key}//", {name[8:]: value for name, value in plain.items()})
+    handle = LanceTable.for_path(f"S3://{key}//", {name[8:]: value for name, value in plain.items()}, spark=spark)
     handle.tags.create("t", branch="exp/delays")
     assert [branch.name for branch in handle.branches.list()] == ["exp/delays"]
     for uri, given in ((table, options), (f"s3a://{key}", plain), (f"s3n://{key}/", options)):
@@ -62,7 +62,7 @@ def test_rows_and_columns_of_a_branch_change_with_permission_for_its_directory_o
     write(table, storage, [1, 2, 3])
     opened(table, storage).create_branch("b", storage_options=storage)
     faulty.rule = only_below("tree/b/")
-    main = LanceTable.for_path(spark, table, storage_through)
+    main = LanceTable.for_path(table, storage_through, spark=spark)
     branch = main.checkout(branch="b")
     before = {key: etag for key, etag in objects(client, bucket).items() if "/tree/b/" not in key}
     branch.delete("id = 1")

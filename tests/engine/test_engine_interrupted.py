@@ -16,7 +16,7 @@ def table(tmp_path):
     """30 rows on main in three fragments, and on branch 'exp' five more."""
     uri = forked(str(tmp_path / "flights.lance"))
     add(uri, 30, 35, "exp")
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def press_ctrl_c(*_):

@@ -30,7 +30,7 @@ def table(spark, uri):
     for first in (0, 10):
         lance.write_dataset(rows(first, first + 10), uri, mode="append" if first else "create")
     lance.dataset(uri).create_branch("exp")
-    return LanceTable.for_path(spark, uri)
+    return LanceTable.for_path(uri, spark=spark)
 
 
 def append(table, branch, first, files):
@@ -76,7 +76,7 @@ def test_a_merge_goes_to_spark_with_its_first_file_too_many(table, tags, jobs, f
 
 
 def test_a_small_cleanup_starts_no_job(table, jobs):
-    plan = table.plan_cleanup(EVERYTHING_OLD)
+    plan = table.cleanup(EVERYTHING_OLD)
     report = plan.apply()
     assert (jobs(), report.ran_on, json.loads(report.to_json())["ran_on"]) == (0, "local", "local")
     assert "ran on local" in report.summary()
@@ -84,10 +84,10 @@ def test_a_small_cleanup_starts_no_job(table, jobs):
 
 @pytest.mark.usefixtures("nothing_is_little")
 def test_a_cleanup_beyond_the_border_runs_on_spark(table, tags, tmp_path):
-    report = table.cleanup(EVERYTHING_OLD)
+    report = table.cleanup(EVERYTHING_OLD).report()
     assert (report.ran_on, json.loads(report.to_json())["ran_on"]) == ("spark", "spark")
     assert report.summary().endswith("ran on spark)")
-    table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
+    table.cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
     done = table.open_cleanup_plan(str(tmp_path / "plan")).apply()
     assert (done.ran_on, done.to_delete) == ("spark", report.to_delete)
     assert {tag.partition(":")[0] for tag in tags} == {"lance cleanup"}
@@ -96,11 +96,11 @@ def test_a_cleanup_beyond_the_border_runs_on_spark(table, tags, tmp_path):
 @pytest.mark.parametrize("border", [LITTLE, Work()], ids=["local", "spark"])
 def test_candidates_are_a_data_frame_however_many_there_are(table, monkeypatch, border):
     monkeypatch.setattr(local, "LITTLE", border)
-    frame = table.plan_cleanup(EVERYTHING_OLD).candidates()
+    frame = table.cleanup(EVERYTHING_OLD).candidates()
     assert isinstance(frame, DataFrame)
     found = {(row.path.rpartition(".")[2], row.kind, row.last_modified is None) for row in frame.collect()}
     assert found == {("manifest", "manifest", False), ("txn", "transaction", False)}
-    assert isinstance(table.plan_cleanup(EVERYTHING_OLD, where="local").candidates(), pa.Table)
+    assert isinstance(table.cleanup(EVERYTHING_OLD, run_on="local").candidates(), pa.Table)
 
 
 @pytest.mark.usefixtures("nothing_is_little")
@@ -127,12 +127,12 @@ def test_nothing_runs_before_there_is_work(spark, jobs):
     assert (runner.parallelism, SparkRunner(spark, "merge", 7).parallelism, jobs()) == (2, 7, counted)
 
 
-@pytest.mark.parametrize(("where", "there"), [("auto", "local"), ("local", "local"), ("spark", "spark")])
-def test_an_inventory_as_an_arrow_table_works_everywhere(table, where, there):
-    whole = table.plan_cleanup(EVERYTHING_OLD, where="local").candidates()
+@pytest.mark.parametrize(("run_on", "there"), [("auto", "local"), ("local", "local"), ("spark", "spark")])
+def test_an_inventory_as_an_arrow_table_works_everyrun_on(table, where, there):
+    whole = table.cleanup(EVERYTHING_OLD, run_on="local").candidates()
     inventory = whole.select(["path", "size", "last_modified"])
-    plan = table.plan_cleanup(
-        CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0)), where=where, inventory=everything(table)
+    plan = table.cleanup(
+        CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0)), run_on=where, inventory=everything(table)
     )
     assert plan.runner.name == there
     assert plan.report().to_delete[0] == inventory.num_rows

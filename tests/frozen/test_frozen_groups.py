@@ -43,8 +43,8 @@ def splits_of(uri, values, kind, **call):
     column = pa.array(values, kind)
     rows = pa.table({"id": range(3 * len(values)), "key": pa.chunked_array([column] * 3)})
     lance.write_dataset(rows, uri, max_rows_per_file=50)
-    table = LanceTable.for_path(None, uri)
-    table.freeze("s", split=SPLIT, by="key", **call)
+    table = LanceTable.for_path(uri)
+    table.frozen.create("s", split=SPLIT, by="key", **call)
     found = {}
     for batch in table.frozen.batches("s", columns="id", with_position=True):
         for row in batch.to_pylist():
@@ -85,4 +85,4 @@ def test_a_dictionary_that_holds_null_is_a_row_without_a_group(tmp_path):
     keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2], pa.int8()), pa.array(["x", None, "y"]))
     lance.write_dataset(pa.table({"id": range(4), "key": keys}), uri)
     with pytest.raises(Refused, match="1 rows have no 'key'"):
-        LanceTable.for_path(None, uri).freeze("s", by="key")
+        LanceTable.for_path(uri).frozen.create("s", by="key")

@@ -29,7 +29,7 @@ def uri(tmp_path, request):
 
 
 def table_at(uri):
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def rows_of(uri, name="s", **options):
@@ -57,11 +57,11 @@ def change_everything(uri, branch=None):
         lance.dataset(every).cleanup_old_versions(
             older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
         )
-    table_at(uri).cleanup(EVERYTHING, execute=True)
+    table_at(uri).cleanup(EVERYTHING).apply()
 
 
 def test_rows_that_are_updated_later_stay_as_they_were(uri):
-    table_at(uri).freeze("s", **CALL)
+    table_at(uri).frozen.create("s", **CALL)
     before = rows_of(uri)
     change_everything(uri)
     assert rows_of(uri) == before == by_pylance(uri)
@@ -71,7 +71,7 @@ def test_rows_that_are_updated_later_stay_as_they_were(uri):
 
 def test_pylance_reads_the_lineage_from_the_properties_of_the_plan(uri):
     table_at(uri).branches.create("exp")
-    table_at(uri).checkout(branch="exp").freeze("s", code="3f2c9a1", **CALL)
+    table_at(uri).checkout(branch="exp").frozen.create("s", code="3f2c9a1", **CALL)
     change_everything(uri, "exp")
     kept = json.loads(lance.dataset(uri, version="frozen-s").schema.metadata[b"lance_spark.frozen"])
     assert (kept["uri"], kept["source"]["branch"], kept["source"]["version"]) == (uri, "exp", 2)
@@ -86,7 +86,7 @@ def test_a_branch_that_was_frozen_is_not_deleted_by_any_verb(uri):
     table = table_at(uri)
     table.branches.create("exp", expire_after="1h")
     lance.write_dataset(visits(100, 20), f"{uri}/tree/exp", mode="append")
-    table.checkout(branch="exp").freeze("s", split=SPLIT, seed=1)
+    table.checkout(branch="exp").frozen.create("s", split=SPLIT, seed=1)
     before = rows_of(uri)
     with pytest.raises(Refused, match=r"t.unfreeze\('s'\)"):
         table.branches.delete("exp")
@@ -105,21 +105,21 @@ def test_a_clones_own_set_is_kept_while_its_source_is_compacted_and_cleaned(uri,
     clone = table_at(uri).clone(str(tmp_path / "clone.lance"))
     there = clone.location.uri
     lance.write_dataset(visits(100, 5), there, mode="append")
-    clone.freeze("s", **CALL)
+    clone.frozen.create("s", **CALL)
     before = rows_of(there)
     for number in range(12):  # tags at the source are pruned from the ninth on
         lance.write_dataset(visits(1000 + number, 1), uri, mode="append")
         clone.remotes.pull()
     change_everything(uri)
     clone.remotes.fetch()
-    clone.cleanup(EVERYTHING, execute=True)
+    clone.cleanup(EVERYTHING).apply()
     change_everything(uri)
     assert rows_of(there) == before == by_pylance(there)
     assert clone.fsck(deep=True).sound
 
 
 def test_a_set_stays_at_a_remote_that_is_pushed_to_and_pulled_from(uri, tmp_path):
-    table_at(uri).freeze("s", **CALL)
+    table_at(uri).frozen.create("s", **CALL)
     before = rows_of(uri)
     clone = table_at(uri).clone(str(tmp_path / "clone.lance"))
     fetched = f"{clone.location.uri}/tree/origin/frozen/s"
@@ -128,7 +128,7 @@ def test_a_set_stays_at_a_remote_that_is_pushed_to_and_pulled_from(uri, tmp_path
     clone.remotes.push()
     change_everything(uri)
     clone.remotes.pull()
-    clone.cleanup(EVERYTHING, execute=True)
+    clone.cleanup(EVERYTHING).apply()
     assert rows_of(uri) == before == by_pylance(uri)
     assert lance.dataset(fetched).to_table() == plan
     assert table_at(uri).fsck(deep=True).sound

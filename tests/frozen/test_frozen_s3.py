@@ -35,19 +35,19 @@ def ids(table, name, split=None):
 
 def test_a_set_of_a_branch_in_a_bucket(stored):
     uri, storage = stored
-    table = LanceTable.for_path(None, uri, storage)
+    table = LanceTable.for_path(uri, storage)
     branch = table.checkout(branch="exp")
     freeze(branch.location, branch._pin(), make_spec("s", **CALL), LocalRunner(), at_once=11)
-    assert branch.freeze("again", **CALL).rows == 93
+    assert branch.frozen.create("again", **CALL).rows == 93
     assert ids(table, "s") == ids(table, "again")
-    table.cleanup(CleanupPolicy(retain_versions=1, commit_window=timedelta(0)), execute=True)
+    table.cleanup(CleanupPolicy(retain_versions=1, commit_window=timedelta(0))).apply()
     plan = lance.dataset(uri, version="frozen-s", storage_options=storage).to_table(filter="split = 'train'")
     rows = lance.dataset(uri, version="s", storage_options=storage).take(plan["row_offset"].to_pylist())
     assert rows["id"].to_pylist() == ids(table, "s", "train")
     split = open_split(uri, "s", "train", "id", storage)
     assert split.read([3, 0])["id"].to_pylist() == [rows["id"][3].as_py(), rows["id"][0].as_py()]
     assert (table.frozen.diff("s", "again").kept, table.fsck().sound) == (93, True)
-    table.unfreeze("s")
+    table.frozen.delete("s")
     assert [each.name for each in table.frozen.list()] == ["again"]
 
 
@@ -57,8 +57,8 @@ def test_executors_make_and_read_a_set_in_a_bucket(stored, spark):
     from lance_spark.engine.session_spark import engine_for
 
     uri, storage = stored
-    table = LanceTable.for_path(spark, uri, storage)
+    table = LanceTable.for_path(uri, storage, spark=spark)
     engine = engine_for("spark", lambda: spark, parallelism=2)
     freeze(table.location, table._pin(), make_spec("s", **CALL), engine, at_once=30)
-    assert [row["id"] for row in table.frozen("s", columns="id").collect()] == ids(table, "s")
+    assert [row["id"] for row in table.frozen.read("s", columns="id").collect()] == ids(table, "s")
     assert sorted(ids(table, "s")) == list(range(90))

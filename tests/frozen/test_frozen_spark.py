@@ -50,12 +50,12 @@ def frozen(spark, tmp_path, request):
         }
     )
     make_dataset(uri, rows, max_rows_per_file=40).delete("id % 7 = 0")
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     call = {"filter": "id < 190", "split": SPLIT, "by": "patient", "seed": 7}
     on_spark = engine_for("spark", lambda: spark, parallelism=parallelism)
     with settings(spark, given):
         freeze(table.location, table._pin(), make_spec("spark", **call), on_spark, at_once=30)
-    table.freeze("threads", **call)
+    table.frozen.create("threads", **call)
     with pytest.raises(Refused, match="9 rows have no 'patient'"):
         freeze(table.location, table._pin(), make_spec("no", by="patient"), on_spark)
     return table
@@ -65,21 +65,21 @@ def test_executors_make_the_plan_that_threads_make(frozen):
     uri = frozen.location.uri
     plans = [lance.dataset(f"{uri}/tree/frozen/{name}").to_table() for name in ("spark", "threads")]
     assert plans[0].combine_chunks() == plans[1].combine_chunks()
-    found = frozen.frozen("spark", "train", with_position=True)
+    found = frozen.frozen.read("spark", "train", with_position=True)
     rows = found.collect()
     assert [row["_position"] for row in rows] == list(range(len(rows)))
     expected = pa.Table.from_batches(frozen.frozen.batches("spark", "train"))
     assert [row["id"] for row in rows] == expected["id"].to_pylist()
     assert [row["vector"] for row in rows] == expected["vector"].to_pylist()
     assert found.schema["vector"].metadata
-    assert frozen.frozen("spark", "val", columns=["patient"]).distinct().count() > 1
-    assert frozen.frozen("spark").count() == len(plans[0])
-    frozen.freeze("one", filter="id = 1", split={"val": 0.5, "train": 0.5}, by="patient")
-    assert sorted(frozen.frozen("one", split).count() for split in SPLIT) == [0, 1]
+    assert frozen.frozen.read("spark", "val", columns=["patient"]).distinct().count() > 1
+    assert frozen.frozen.read("spark").count() == len(plans[0])
+    frozen.frozen.create("one", filter="id = 1", split={"val": 0.5, "train": 0.5}, by="patient")
+    assert sorted(frozen.frozen.read("one", split).count() for split in SPLIT) == [0, 1]
 
 
 def test_differences_are_found_on_executors(spark, frozen):
-    frozen.freeze("other", filter="id < 150", split=SPLIT, seed=7)
+    frozen.frozen.create("other", filter="id < 150", split=SPLIT, seed=7)
     engine = engine_for("spark", lambda: spark, parallelism=2)
     here = frozen.frozen.diff("spark", "other")
     there = diff_frozen(frozen.location, ("spark", "other"), ("id",), engine)

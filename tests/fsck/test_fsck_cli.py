@@ -59,13 +59,13 @@ def test_a_repair_is_shown_done_and_taken_back(flights):
     file = sorted((dataset_of(flights) / "_refs" / "branches").iterdir())[0]
     whole = file.read_bytes()
     file.write_bytes(whole[:60])
-    told = call(flights, "fsck", "--repair")
+    told = call(flights, "fsck", "--repair", "--dry-run")
     assert told.code == 22
     assert "write _refs/branches/" in told.out
-    assert "--execute carries it out" in told.out
+    assert "Nothing was changed." in told.out
     assert file.read_bytes() == whole[:60]
-    assert call(flights, "fsck", "--repair", "--execute").code == 3  # nobody said yes
-    done = call(flights, "fsck", "--repair", "--execute", "--yes", "--json")
+    assert call(flights, "fsck", "--repair").code == 3  # nobody said yes
+    done = call(flights, "fsck", "--repair", "--yes", "--json")
     assert (done.code, done.json["repaired"]["complete"]) == (0, True)
     assert json.loads(file.read_bytes())["parentVersion"] == json.loads(whole)["parentVersion"]
     assert call(flights, "fsck").code == 0
@@ -79,16 +79,16 @@ def test_what_is_beyond_repair_is_named_and_some_is_repaired(flights):
     refs = dataset_of(flights) / "_refs"
     sorted((refs / "branches").iterdir())[0].write_bytes(b"")
     (refs / "tags" / "v1.json").write_bytes(b"")
-    done = call(flights, "fsck", "--repair", "--execute", "--yes")
+    done = call(flights, "fsck", "--repair", "--yes")
     assert done.code == 6
     assert "Beyond repair" in done.out
     assert "tags/v1.json" in done.out
-    only = call(flights, "fsck", "--repair", "--execute", "--yes")
+    only = call(flights, "fsck", "--repair", "--yes")
     assert (only.code, "0 steps" in only.out) == (22, True)
 
 
 def test_options_that_do_not_go_together(flights):
-    for options in (["--execute"], ["--on-main"], ["--undo", "last", "--repair"], ["--undo", "last", "--deep"]):
+    for options in (["--dry-run"], ["--on-main"], ["--undo", "last", "--repair"], ["--undo", "last", "--deep"]):
         assert call(flights, "fsck", *options).code == 2
 
 

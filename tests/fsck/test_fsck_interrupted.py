@@ -142,7 +142,9 @@ def test_taking_back_can_be_killed_and_be_repeated(uri, monkeypatch, at):
 
 
 def planned(uri, deep=False, on_main=False):
-    report = fsck_and_repair(locate(uri), FsckOptions(deep), RepairOptions(on_main), LocalRunner(2), 10**18)
+    report = fsck_and_repair(
+        locate(uri), FsckOptions(deep), RepairOptions(on_main, dry_run=True), LocalRunner(2), 10**18
+    )
     return report.repair
 
 
@@ -382,7 +384,7 @@ def test_a_branch_of_a_branch_gets_a_branch_of_its_own(uri):
 
 
 def protect(uri, protected=True):
-    LanceTable.for_path(None, uri).branches.alter("main", protected=protected)
+    LanceTable.for_path(uri).branches.alter("main", protected=protected)
 
 
 def test_indexes_of_a_protected_branch_are_mended_and_its_rows_stay(uri):

@@ -22,7 +22,6 @@ from lance_spark.core.reflog import LOG
 from lance_spark.core.refs import MAIN_FILE
 from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
 from lance_spark.fsck import fsck
-from lance_spark.fsck.option_rules import RepairOptions
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
@@ -157,7 +156,7 @@ OLD_REPAIR = "_quarantine/20200101T000000.000000-0123abcd"
 
 def moved_tag(uri: str) -> None:
     rich(uri)
-    LanceTable.for_path(None, uri).tags.move("v3", version=4)
+    LanceTable.for_path(uri).tags.move("v3", version=4)
 
 
 def changed(uri: str) -> Path:
@@ -486,10 +485,10 @@ def test_a_cleanup_leaves_the_quarantine_alone(uri):
 def test_a_table_is_repaired_in_python(uri):
     rich(uri)
     ref(uri, "dev").write_bytes(b"")
-    table = LanceTable.for_path(None, uri)
-    assert [step.kind for step in table.fsck(repair=True).repair.steps] == [REF]
+    table = LanceTable.for_path(uri)
+    assert [step.kind for step in table.repair(dry_run=True).repair.steps] == [REF]
     assert ref(uri, "dev").read_bytes() == b""
-    report = table.fsck(repair=RepairOptions(dry_run=False))
+    report = table.repair()
     assert "1 of 1 step done" in str(report)
     assert table.fsck().sound
     assert "undone" in str(table.undo_repair())

@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def table(spark, uri):
-    return LanceTable.for_path(spark, busy(uri))
+    return LanceTable.for_path(busy(uri), spark=spark)
 
 
 def test_spark_and_threads_agree_on_what_refs_cost(table):
-    on_spark, here = table.storage(where="spark"), table.storage(where="local")
+    on_spark, here = table.storage(run_on="spark"), table.storage(run_on="local")
     assert (on_spark.ran_on, here.ran_on) == ("spark", "local")
     assert on_spark.refs == here.refs
     assert on_spark.kinds == here.kinds
@@ -33,11 +33,11 @@ def test_spark_and_threads_agree_on_what_refs_cost(table):
 @pytest.mark.when(day={"deep": [True]})
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 def test_spark_and_threads_agree_on_what_is_wrong(table, deep):
-    assert table.fsck(deep, where="spark").findings == ()
+    assert table.fsck(deep, run_on="spark").findings == ()
     file = sorted(Path(table.location.uri, "tree", "dev", "data").iterdir())[0]
     content = file.read_bytes()
     file.write_bytes(bytes(len(content)) if deep else content[:-1])
-    on_spark, here = table.fsck(deep, where="spark"), table.fsck(deep, where="local")
+    on_spark, here = table.fsck(deep, run_on="spark"), table.fsck(deep, run_on="local")
     assert (on_spark.ran_on, here.ran_on) == ("spark", "local")
     assert on_spark.findings == here.findings
     assert on_spark.files == here.files > 0

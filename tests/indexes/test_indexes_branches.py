@@ -251,7 +251,7 @@ def test_an_inherited_index_is_not_mixed_with_another_one(location):
 
 
 def test_handles_list_tell_and_drop(location):
-    table = LanceTable.for_path(None, location.uri)
+    table = LanceTable.for_path(location.uri)
     assert table.indexes.create("id", message="for lookups").version.version == 3
     assert "for lookups" in str(table.log())
     table.tags.create("before")
@@ -386,7 +386,7 @@ def test_killed_before_the_commit_nothing_is_visible_and_the_next_call_does_it(l
 def test_a_branch_that_is_merged_brings_its_new_index(location):
     create_branch(location, "exp", RefSpec())
     create(location, "id", branch="exp")
-    table = LanceTable.for_path(None, location.uri)
+    table = LanceTable.for_path(location.uri)
     table.branches.merge("exp")
     assert [(each.name, each.rows_covered) for each in listed(location)] == [("id_idx", ROWS)]
     check_answers(location.uri, "id", "btree")
@@ -398,7 +398,7 @@ def test_a_branchs_segment_of_an_index_that_main_has_comes_with_a_merge(location
     create_branch(location, "exp", RefSpec())
     append(location, ROWS, 600, "exp")
     create(location, "id", branch="exp")
-    result = LanceTable.for_path(None, location.uri).branches.merge("exp")
+    result = LanceTable.for_path(location.uri).branches.merge("exp")
     assert result.indexes_carried == ("id_idx",)
     (there,) = listed(location)
     assert (there.segments, there.rows_covered, there.rows_uncovered) == (2, 2100, 0)
@@ -420,7 +420,7 @@ def test_a_segment_with_other_parameters_is_left_out(location, column, other):
         settings = tuple({"num_partitions": 2, "metric": name} for name in ("l2", "cosine" if other else "l2"))
     create(location, column, kinds[0], name="same", **settings[0])
     create(location, column, kinds[1], name="same", branch="exp", **settings[1])
-    result = LanceTable.for_path(None, location.uri).branches.merge("exp")
+    result = LanceTable.for_path(location.uri).branches.merge("exp")
     assert (result.indexes_carried, result.indexes_missing) == (((), ("same",)) if other else (("same",), ()))
 
 
@@ -430,7 +430,7 @@ def test_a_segment_whose_fragments_have_other_ids_in_main_is_left_out(location):
     append(location, ROWS, 600, "exp")
     create(location, "id", branch="exp")
     append(location, 9000, 600)
-    result = LanceTable.for_path(None, location.uri).branches.merge("exp")
+    result = LanceTable.for_path(location.uri).branches.merge("exp")
     assert (result.indexes_carried, result.indexes_missing) == ((), ("id_idx",))
     assert filtered(location.uri, "id >= 2098") == ([2098, 2099, *range(9000, 9600)],) * 2
     assert filtered(location.uri, "id = 1600") == ([1600],) * 2
@@ -442,7 +442,7 @@ def test_merged_rows_are_found_and_optimize_covers_them(location):
     append(location, ROWS, 600, "exp")
     create(location, "id", branch="exp")
     append(location, 9000, 10)
-    LanceTable.for_path(None, location.uri).branches.merge("exp")
+    LanceTable.for_path(location.uri).branches.merge("exp")
     assert filtered(location.uri, "id >= 2098") == ([2098, 2099, *range(9000, 9010)],) * 2
     optimize(location)
     (there,) = listed(location)

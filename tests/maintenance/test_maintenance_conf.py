@@ -142,11 +142,11 @@ def test_the_example_policy_has_every_word():
 
 
 def test_the_page_has_every_option_of_the_job(job):
-    page = (ROOT / "docs" / "maintenance-job.md").read_text()
+    page = (ROOT / "docs" / "operations" / "maintenance-job.md").read_text()
     documented = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page)) - {"--properties-file"}
     assert documented == {option for action in job.parser()._actions for option in action.option_strings} - {"-h"}
 
 
 def test_the_page_has_every_word_of_a_policy():
-    page = (ROOT / "docs" / "maintenance-job.md").read_text()
+    page = (ROOT / "docs" / "operations" / "maintenance-job.md").read_text()
     assert [word for keys in KEYS.values() for word in keys if f"`{word}`" not in page] == []

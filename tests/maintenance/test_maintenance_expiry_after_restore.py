@@ -20,7 +20,7 @@ TAKEN_BACK = {
 @pytest.mark.parametrize("take_back", TAKEN_BACK.values(), ids=TAKEN_BACK)
 def test_a_branch_whose_merge_was_taken_back_is_unmerged(uri, take_back):
     make_dataset(uri, numbers(3))
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.branches.create("exp", expire_after="1d")
     write(uri, numbers(1, 100), branch="exp")
     write(uri, numbers(1, 50))

@@ -187,7 +187,7 @@ def test_no_time_leaves_all_of_it_for_the_next_run(maintain, lake):
         (("--for", "soon"), 2, "for"),
         (("--tables-at-once", "0"), 2, "at a time"),
         (("--policy", "nowhere.toml"), 2, "nowhere.toml"),
-        (("--where", "local", "--state", "policy.toml"), 22, "state"),
+        (("--run-on", "local", "--state", "policy.toml"), 22, "state"),
     ],
 )
 def test_what_is_refused(job, lake, monkeypatch, capsys, words, code, said):
@@ -255,7 +255,7 @@ def test_one_dataset_without_a_policy(job, lake, capsys):
 def test_the_policies_that_we_show_run(maintain, lake, source):
     text = (ROOT / "conf" / "maintenance-policy.toml").read_text()
     if source == "page":
-        page = (ROOT / "docs" / "maintenance-job.md").read_text()
+        page = (ROOT / "docs" / "operations" / "maintenance-job.md").read_text()
         text = re.search(r"<!-- policy -->\n```toml\n(.*?)```", page, re.DOTALL)[1]
     (lake / "shown.toml").write_text(text)
     code, _, _ = maintain("--execute", *outputs(lake), policy="shown.toml")

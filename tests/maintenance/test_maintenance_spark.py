@@ -23,7 +23,7 @@ POLICY = {"compaction": {"small_fragments": 2}, "cleanup": {"older_than": "0s", 
 @pytest.fixture
 def lake(spark, tmp_path):
     """Three tables of three fragments, each with a branch."""
-    lake = LanceCatalog(spark, str(tmp_path / "lake"))
+    lake = LanceCatalog(str(tmp_path / "lake"), spark=spark)
     create_namespace(lake.catalog, "ns1")
     for name in ("ns1.a", "ns1.b", "c"):
         uri = make_table(lake.catalog, name, numbers(5)).location.uri
@@ -48,7 +48,7 @@ def job():
 
 def test_threads_share_the_session_and_leave_it_as_it_is(spark, lake, job, tmp_path):
     report = tmp_path / "report.json"
-    command = [lake.catalog.uri, "--where", "spark", "--parallelism", "2", "--report", str(report)]
+    command = [lake.catalog.uri, "--run-on", "spark", "--parallelism", "2", "--report", str(report)]
     assert job.main([*command, "--execute", "--only", "fsck", "--table", "ns1.*"]) == 0
     assert spark.range(3).count() == 3  # the session of somebody else goes on
     assert {table["state"] for table in json.loads(report.read_text())["tables"]} == {"done"}
@@ -63,7 +63,7 @@ def test_threads_that_share_the_session_do_what_threads_alone_do(spark, lake, jo
         lake.catalog.uri,
         "--policy",
         str(policy),
-        "--where",
+        "--run-on",
         "spark",
         "--parallelism",
         "2",
@@ -84,20 +84,20 @@ def test_threads_that_share_the_session_do_what_threads_alone_do(spark, lake, jo
 
 
 def test_a_catalog_and_a_table_are_maintained_from_python(lake):
-    planned = lake.maintain(POLICY, where="local")
+    planned = lake.maintain(POLICY, run_on="local").report()
     assert (planned.executed, states(planned)["c", "compaction of main"]) == (False, "would")
-    done = lake.maintain(POLICY, execute=True, limit="1h", where="local")
+    done = lake.maintain(POLICY, limit="1h", run_on="local").apply()
     assert (done.exit_code, states(done)["ns1.a", "cleanup"]) == (0, "done")
-    (again,) = lake.table("ns1.a").maintain(POLICY).tables
+    (again,) = lake.table("ns1.a").maintain(POLICY).report().tables
     assert {step.name: step.state for step in again.steps}["compaction of main"] == "nothing"
 
 
 def test_storage_of_a_catalog_is_the_same_on_executors_and_has_a_data_frame(lake):
-    here, there = lake.storage(where="local"), lake.storage(where="spark")
+    here, there = lake.storage(run_on="local"), lake.storage(run_on="spark")
     assert (here.ran_on, there.ran_on) == ("local", "spark")
     rows = [{key: row[key] for key in ("table", "files", "bytes", "unneeded_bytes", "branches")} for row in here.tables]
     assert rows == [{key: row[key] for key in rows[0]} for row in there.tables]
     assert [row["branches"] for row in rows] == [1, 1, 1]
-    assert here.bytes == sum(lake.table(row["table"]).storage(where="local").bytes for row in rows)
+    assert here.bytes == sum(lake.table(row["table"]).storage(run_on="local").bytes for row in rows)
     assert there.to_df().where("table = 'c'").select("error").collect() == [("",)]
-    assert {row["table"] for row in lake.storage("ns1", where="local").tables} == {"ns1.a", "ns1.b"}
+    assert {row["table"] for row in lake.storage("ns1", run_on="local").tables} == {"ns1.a", "ns1.b"}

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 def table(spark, tmp_path):
     uri = str(tmp_path / "t.lance")
     spark.range(0, 10).write.format("lance").mode("append").save(uri)
-    return LanceTable.for_path(spark, uri)
+    return LanceTable.for_path(uri, spark=spark)
 
 
 def ids(table, branch=None):

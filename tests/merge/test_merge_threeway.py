@@ -32,7 +32,7 @@ pytestmark = pytest.mark.pure
 FIRST = fragment(0)
 SECOND = fragment(1, "a.lance")
 BASE = version([FIRST, SECOND])
-PAGE = Path(__file__).parents[2] / "docs" / "branches-and-merges.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "merging.md"
 
 
 def deleted(number):

@@ -305,7 +305,7 @@ def test_two_reads_of_the_same_share_an_exchange(spark, frame, in_tasks, adaptiv
 
 
 def test_handles_read_natively(spark, table, in_tasks):
-    frame = LanceTable.for_path(spark, table).to_df(filter="id > 10")
+    frame = LanceTable.for_path(table, spark=spark).to_df(filter="id > 10")
     assert "aggregate: [max(id)], filter: id > 10" in plan(frame.agg(F.max("id")))
     assert frame.where("id < 20").count() == 9
 

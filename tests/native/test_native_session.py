@@ -90,8 +90,8 @@ def test_options_count_wherever_they_were_given(session, table):
 
 def test_time_travel_in_sql(session, table):
     register(session)
-    LanceTable.for_path(session, table).tags.create("t1")
-    LanceTable.for_path(session, table).branches.create("exp/a")
+    LanceTable.for_path(table, spark=session).tags.create("t1")
+    LanceTable.for_path(table, spark=session).branches.create("exp/a")
     lance.dataset(table).delete("id > 4")
     refs = {"1": 10, "2": 5, "'1'": 10, "'t1'": 10, "'exp/a'": 10, "'main'": 5, "'main@1'": 10}
     for ref, rows in refs.items():
@@ -102,7 +102,7 @@ def test_time_travel_in_sql(session, table):
 
 
 def test_a_catalog_of_a_root(session, tmp_path):
-    catalog = LanceCatalog(session, str(tmp_path))
+    catalog = LanceCatalog(str(tmp_path), spark=session)
     catalog.create_namespace("ns1")
     catalog.write_table(session.range(5), "ns1.numbers")
     catalog.write_table(session.range(3), "top")
@@ -198,7 +198,7 @@ def test_a_missing_name_leads_to_the_plain_source(session, table, monkeypatch, m
     assert f"{missing}Gone" in found.reason
     assert type(session.read.format("lance")) is DataFrameReader
     assert session.read.format("lance").load(table).where("id > 5").count() == 4
-    assert LanceTable.for_path(session, table).to_df().count() == 10
+    assert LanceTable.for_path(table, spark=session).to_df().count() == 10
     with pytest.raises(Refused, match="cannot have a catalog"):
         register(session, catalog="lake", root=table)
     assert not session.sparkContext._gateway.callback_server_parameters.propagate_java_exceptions
@@ -207,7 +207,7 @@ def test_a_missing_name_leads_to_the_plain_source(session, table, monkeypatch, m
 def test_it_can_be_switched_off(session, table, monkeypatch):
     register(session, native=False)
     assert "native=False" in capabilities(session).reason
-    assert LanceTable.for_path(session, table).to_df().count() == 10
+    assert LanceTable.for_path(table, spark=session).to_df().count() == 10
     assert not capabilities(session).native
     register(session)
     assert capabilities(session).native
@@ -224,7 +224,7 @@ def test_each_session_is_registered_on_its_own(session, table):
     register(other, catalog="more")
     assert other.table(f"more.`{table}`").count() == 10
     assert capabilities(session).catalogs == ("lance",)
-    assert LanceTable.for_path(other, table).to_df().count() == 10
+    assert LanceTable.for_path(table, spark=other).to_df().count() == 10
     unregister(other)
     assert type(session.read.format("lance")) is not DataFrameReader
 

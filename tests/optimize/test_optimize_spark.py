@@ -36,14 +36,14 @@ def test_a_branch_with_what_it_inherited(spark, uri, stable):
 def test_the_verb_of_a_handle(spark, uri):
     fragmented(uri, stable=False)
     append(uri, 40, 2)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     assert table.optimize().fragments_removed == 6
     check_rows(uri, range(60))
     assert table.checkout(branch="exp").optimize(where="id >= 60").rows == 20
     for standing in (table.checkout(version=1), table.checkout(branch="exp", version=9)):
         with pytest.raises(Refused, match="pinned to a tag or version"):
             standing.optimize()
-    assert LanceTable.for_path(None, uri).optimize().commits == 0
+    assert LanceTable.for_path(uri).optimize().commits == 0
 
 
 @pytest.mark.parametrize(("kind", "stable"), [("sort_by", True), ("zorder", False)])
@@ -61,7 +61,7 @@ def test_another_order_on_executors(spark, uri, kind, stable):
 
 def test_another_order_by_the_verb_of_a_handle(spark, uri):
     fragmented(uri, stable=False)
-    table, told = LanceTable.for_path(spark, uri), []
+    table, told = LanceTable.for_path(uri, spark=spark), []
     assert table.optimize(sort_by="k", target_rows=20, progress=told.append).commits == 1
     assert str(told[-1]).startswith("committed: 4 of 4 fragments, 40 rows")
     assert lance.dataset(uri).to_table()["k"].to_pylist() == [key for key in range(5) for _ in range(8)]

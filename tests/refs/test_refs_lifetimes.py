@@ -35,7 +35,7 @@ AT_ONCE = ExpiryOptions(warn=timedelta(0))
 @pytest.fixture
 def table(uri):
     make_dataset(uri, numbers(3), numbers(2, 3))
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def later(days):
@@ -128,7 +128,7 @@ def test_refs_are_warned_of_and_then_go(table, uri):
 def test_the_verb_of_the_table_changes_nothing_unless_told(table):
     table.branches.create("exp", expire_after="1s")
     assert states(table.expire_refs(warn="1d"))["exp"] == WARN
-    assert outcomes(table.expire_refs(dry_run=False, warn="1d")) == {"exp": TOLD}
+    assert outcomes(table.expire_refs(warn="1d").apply()) == {"exp": TOLD}
     assert states(table.expire_refs(warn="1d"))["exp"] == "warned of"
 
 

@@ -24,14 +24,14 @@ def later(days):
 def test_refs_live_and_come_back_on_a_store(table, storage, client, bucket):
     write(table, storage, [1, 2])
     write(table, storage, [3])
-    handle = LanceTable.for_path(None, table, storage)
+    handle = LanceTable.for_path(table, storage)
     handle.branches.create("exp/ü", expire_after="30d", owner="ml")
     write(table, storage, [4], branch="exp/ü")
     handle.tags.create("v1", version=1)
     handle.tags.move("v1", version=2)
     handle.branches.delete("exp/ü", keep_files=True)
     write(table, storage, [5])
-    handle.cleanup(NOTHING_STAYS, execute=True)
+    handle.cleanup(NOTHING_STAYS).apply()
     handle.tags.restore("v1")
     handle.branches.restore("exp/ü")
     assert opened(table, storage).tags.list()["v1"]["version"] == 1

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 def test_a_protected_main_takes_merges_only(spark, uri):
     save(numbers(spark, 0, 3), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("work", expire_after="30d", owner="ml")
     save(numbers(spark, 10, 12), uri, branch="work")
     table.branches.alter("main", protected=True)

@@ -27,7 +27,7 @@ BRANCHES = [None, "exp"]
 @pytest.fixture
 def table(uri):
     make_dataset(uri, numbers(3), numbers(2, 3))
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.branches.create("exp")
     write(uri, numbers(1, 50), branch="exp")
     table.branches.create("work")
@@ -141,7 +141,7 @@ def test_a_push_is_no_merge(table, uri, tmp_path):
     other = str(tmp_path / "remote.lance")
     push(table.location, Remote("origin", locate(other)), None, LocalRunner())
     write(uri, numbers(1, 80))
-    there = LanceTable.for_path(None, other)
+    there = LanceTable.for_path(other)
     there.branches.alter("main", protected=True)
     with pytest.raises(Refused, match="is protected"):
         push(table.location, Remote("origin", there.location), None, LocalRunner())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents
 
-from lance_spark import LanceCatalog, LanceTable, register, unregister, upsert_batches
+from lance_spark import LanceCatalog, LanceTable, register, unregister
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
@@ -38,7 +38,7 @@ PYTHON = {
     "restore": lambda t, _: t.checkout(branch=t.branch or "main", version=1).restore(),
     "disable_auto_cleanup": lambda t, _: t.disable_auto_cleanup(),
     "a stream": lambda t, frame: stream(t, frame, lambda out: out.format("lance").option("path", t.location.uri)),
-    "a stream of upserts": lambda t, frame: upsert_batches(t, key="id", query_id="q")(frame, 0),
+    "a stream of upserts": lambda t, frame: t.streams.upsert(key="id", query_id="q")(frame, 0),
     "mode overwrite": lambda t, frame: (
         frame.write.format("lance").mode("overwrite").options(**branch_option(t)).save(t.location.uri)
     ),
@@ -53,7 +53,7 @@ UPKEEP = {
     "flatten": lambda t: t.flatten() if t.branch else None,
     "indexes": lambda t: (t.indexes.create("id", kind="btree"), t.indexes.optimize(), t.indexes.drop("id_idx")),
     "relocate": lambda t: t.relocate(),
-    "maintain": lambda t: t.maintain(execute=True) if not t.branch else None,
+    "maintain": lambda t: t.maintain().apply() if not t.branch else None,
     "merge of a branch": lambda t: t.branches.merge("work", into=t.branch or "main"),
 }
 COVERED = {"enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/refs/test_refs_protected.py"}
@@ -96,7 +96,7 @@ WHOLE = ["DROP TABLE lake.ns1.protected", "DROP TABLE lake.ns1.protected PURGE",
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
     unregister(spark)
-    catalog = LanceCatalog(spark, str(tmp_path_factory.mktemp("lakes") / "lake"))
+    catalog = LanceCatalog(str(tmp_path_factory.mktemp("lakes") / "lake"), spark=spark)
     catalog.create_namespace("ns1")
     register(spark, catalog="lake", root=catalog.catalog.uri)
     register(spark)
@@ -109,7 +109,7 @@ def make(spark, uri):
     """Branches main and exp, which have their second version each, and work, with a row more than main."""
     lance.write_dataset(numbered(0, 3), uri)
     lance.write_dataset(numbered(3, 3), uri, mode="append")
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("exp", version=1)
     lance.write_dataset(numbered(50, 3), lance.dataset(uri).checkout_version(("exp", None)), mode="append")
     table.branches.create("work")  # from main

@@ -31,7 +31,7 @@ def table(uri):
     make_dataset(uri, numbers(3))
     for start in (10, 20, 30):
         lance.write_dataset(numbers(3, start), uri, mode="overwrite")
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.branches.create("exp", expire_after="30d", owner="ml")
     write(uri, numbers(1, 100), branch="exp")
     return table

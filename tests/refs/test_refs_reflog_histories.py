@@ -41,7 +41,7 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def create(self):
         self.heads[None] = self.batch("create", self.uri)
-        self.table = LanceTable.for_path(None, self.uri)
+        self.table = LanceTable.for_path(self.uri)
 
     def batch(self, mode, uri):
         self.next += 1

@@ -20,7 +20,7 @@ from lance_spark.refs import reflog, refs
 @pytest.fixture
 def table(uri):
     make_dataset(uri, numbers(3))
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.branches.create("exp")
     write(uri, numbers(1, 100), branch="exp")
     return table

@@ -20,7 +20,7 @@ def table(spark, uri):
     """Version 1 has 0 to 4, version 2 has 0 to 9."""
     lance.write_dataset(batch(0, 5), uri)
     lance.write_dataset(batch(5, 10), uri, mode="append")
-    return LanceTable.for_path(spark, uri)
+    return LanceTable.for_path(uri, spark=spark)
 
 
 def batch(first, last):

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 def table(spark, tmp_path):
     uri = str(tmp_path / "t.lance")
     spark.range(0, 10).write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("exp")
     table.checkout(branch="exp").write(spark.range(10, 12))
     return table
@@ -54,7 +54,7 @@ def test_a_push_to_another_place_makes_a_dataset_there(spark, table, tmp_path):
     assert table.remotes.push(backup, dry_run=True).version is None
     assert not (tmp_path / "backup").exists()
     table.remotes.push(backup)
-    assert ids(LanceTable.for_path(spark, str(tmp_path / "backup"))) == [*range(10)]
+    assert ids(LanceTable.for_path(str(tmp_path / "backup"), spark=spark)) == [*range(10)]
     assert table.remotes.list() == {"backup": str(tmp_path / "backup")}
     table.write(spark.range(50, 51))
     assert table.remotes.push("backup").replayed.summary.rows_added == 1
@@ -63,7 +63,7 @@ def test_a_push_to_another_place_makes_a_dataset_there(spark, table, tmp_path):
 def test_a_table_that_was_moved_is_read_from_where_it_is(spark, table, tmp_path):
     old, new = table.location.uri, str(tmp_path / "moved.lance")
     shutil.move(old, new)
-    moved = LanceTable.for_path(spark, new)
+    moved = LanceTable.for_path(new, spark=spark)
     trial = moved.relocate(dry_run=True)
     assert [(found.branch, found.version) for found in trial.branches] == [("exp", None)]
     done = moved.relocate(old)

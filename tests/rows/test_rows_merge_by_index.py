@@ -44,7 +44,7 @@ def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, mon
 @pytest.mark.when(oldest=1.0)
 def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
     location = changing_table(uri, "exp", stable=False)
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     gone = spark.createDataFrame([(1, True), (2, False)], "id bigint, gone boolean")
     for indexed in (False, True):
         monkeypatch.setattr(merge_spark.rules, "uses_index", lambda _, indexed=indexed: indexed)
@@ -57,7 +57,7 @@ def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
 
 def test_a_source_whose_column_is_named_as_a_side(spark, uri, monkeypatch):
     location = changing_table(uri, "exp", stable=False)
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     monkeypatch.setattr(merge_spark.rules, "uses_index", lambda _: True)
     named = spark.createDataFrame([(1, True), (2, False)], "id bigint, target boolean")
     assert table.merge(named, on="id").when_matched_delete("source.target").execute().rows_deleted == 1

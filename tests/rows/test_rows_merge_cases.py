@@ -30,7 +30,7 @@ def test_columns_that_only_one_side_has(spark, uri):
     """Those of the table stay or are null, and those of the source are not written: the table keeps its schema."""
     location = changing_table(uri, "exp", stable=True)
     before, schema = rows_of(location, "exp"), lance.dataset(location.branch_uri("exp")).schema
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     given = spark.createDataFrame([(1, 5, "new"), (70, 6, "new")], "id bigint, x int, remark string")
     merge = table.merge(given, on="id").when_matched_update_all("source.remark = 'new'")
     result = merge.when_not_matched_insert_all("source.remark <> 'old'").execute()
@@ -51,7 +51,7 @@ def test_columns_that_only_one_side_has(spark, uri):
 def test_a_clause_that_names_the_side_where_its_rows_are_not(spark, uri, clause, words):
     """Before, every such value was null."""
     changing_table(uri, "exp", stable=False)
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     given = spark.createDataFrame([(1, 5, "a")], "id bigint, x int, day string")
     with pytest.raises(AnalysisException, match=words):
         clause(table.merge(given, on="id")).execute()

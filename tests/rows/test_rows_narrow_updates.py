@@ -30,7 +30,7 @@ def wide(spark, uri, request, monkeypatch):
     lance.dataset(uri).create_branch("exp")
     dataset = lance.dataset(f"{uri}/tree/exp")
     dataset.delete("id IN (3, 250)")
-    return LanceTable.for_path(spark, uri).checkout(branch="exp")
+    return LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
 
 
 def rows(table):

@@ -41,7 +41,7 @@ def location(uri, branch, stable):
 
 @pytest.fixture
 def table(spark, location, branch):
-    whole = LanceTable.for_path(spark, location.uri)
+    whole = LanceTable.for_path(location.uri, spark=spark)
     return whole if branch is None else whole.checkout(branch=branch)
 
 
@@ -204,7 +204,7 @@ def test_a_row_that_came_to_match_is_met(spark, table, location, branch):
 def test_on_a_branch_nothing_is_written_elsewhere(spark, uri):
     location = changing_table(uri, "exp", stable=True)
     before = contents(uri)
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     table.delete("id = 1")
     table.update({"x": "100"}, where="id = 2 OR id = 25")
     table.merge(
@@ -245,22 +245,22 @@ def test_replace_where(spark, table, location, branch):
 )
 def test_values_that_do_not_fit(spark, uri, values, error, said):
     location = changing_table(uri, "exp", stable=False)
-    version = LanceTable.for_path(spark, uri).checkout(branch="exp").version
+    version = LanceTable.for_path(uri, spark=spark).checkout(branch="exp").version
     with pytest.raises(error, match=said):
-        LanceTable.for_path(spark, uri).checkout(branch="exp").update(values)
+        LanceTable.for_path(uri, spark=spark).checkout(branch="exp").update(values)
     assert lance.dataset(location.branch_uri("exp")).version == version
 
 
 def test_values_are_cast(spark, uri):
     location = changing_table(uri, None, stable=False)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.update({"x": "id * 1.5D", "day": "id"}, where="id = 7")
     assert [row for row in rows_of(location, None) if row["id"] == 7] == [{"id": 7, "x": 10, "day": "7"}]
 
 
 def test_a_handle_that_stands_still_changes_nothing(spark, uri):
     changing_table(uri, None, stable=False)
-    standing = LanceTable.for_path(spark, uri).checkout(version=1)
+    standing = LanceTable.for_path(uri, spark=spark).checkout(version=1)
     for change in (
         lambda: standing.delete("true"),
         lambda: standing.update({"x": "1"}),
@@ -285,7 +285,7 @@ def test_nested_and_long_values_come_through(spark, uri):
         for key in range(6)
     ]
     lance.write_dataset(pa.Table.from_pylist(rows, schema=kind), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.update({"tags": "array('new')"}, where="id = 2")
     changed = table.to_df().where("id = 3").selectExpr("id", "named_struct('a', 9, 'b', 'z') AS s", "v", "tags", "when")
     table.merge(changed, on="id").when_matched_update_all().execute()
@@ -307,7 +307,7 @@ def test_blobs_of_rows_that_change_stay(spark, uri, version, native):
         pa.table([pa.array([0, 1, 2, 3]), values, pa.array([0] * 4)], schema), uri, data_storage_version=version
     )
     register(spark, native=native)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     assert table.update({"x": "id + 1"}, where="id != 2").rows_updated == 3
     new = spark.createDataFrame([(0, bytearray(b"new")), (9, None)], "id long, b binary")
     assert (
@@ -342,7 +342,7 @@ def test_values_that_spark_reads_as_other_types_come_back_as_they_were(spark, ur
     lance.write_dataset(pa.Table.from_pylist(rows, schema=schema), uri)
     before = lance.dataset(uri).to_table().to_pylist()
     register(spark, native=native)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.update({"id": "id + 10"})
     after = lance.dataset(uri).to_table()
     assert after.schema == schema
@@ -351,7 +351,7 @@ def test_values_that_spark_reads_as_other_types_come_back_as_they_were(spark, ur
 
 def test_nanoseconds_that_spark_would_cut_off_end_an_update(spark, uri):
     lance.write_dataset(pa.table({"id": [1], "t": pa.array([1_000_000_001], pa.timestamp("ns"))}), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     with pytest.raises(SchemaMismatch, match="Column 't'"):
         table.update({"id": "2"})
     assert table.delete("id = 1").rows_deleted == 1
@@ -360,7 +360,7 @@ def test_nanoseconds_that_spark_would_cut_off_end_an_update(spark, uri):
 def test_a_null_for_a_column_that_forbids_it(spark, uri):
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int32())])
     lance.write_dataset(pa.table({"id": [1, 2], "x": pa.array([1, 2], pa.int32())}, schema=schema), uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     with pytest.raises(SchemaMismatch, match="Column 'id' holds a null"):
         table.update({"id": "CASE WHEN x = 1 THEN id END"})
     assert table.version == 1

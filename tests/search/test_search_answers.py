@@ -33,7 +33,7 @@ def branched(tmp_path_factory):
     """Main with two segments of an index; branch exp with a segment of its own, rows without an index, deletions."""
     uri = str(tmp_path_factory.mktemp("searches") / "table.lance")
     lance.write_dataset(some(0, 1200), uri, max_rows_per_file=300)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("v", kind="ivf_pq", num_partitions=4, num_sub_vectors=4)
     t.indexes.create("text", kind="inverted", with_position=True)
     append(uri, None, 1200, 600)
@@ -122,7 +122,7 @@ def test_wide_columns_are_read_for_the_rows_that_were_found(branched, monkeypatc
 def test_wide_columns_of_other_rows_are_not_read(uri):
     """Files of a wide column are gone where no row is found: whoever read them for all rows would fail."""
     lance.write_dataset(some(0, 400), uri, max_rows_per_file=100)
-    LanceTable.for_path(None, uri).indexes.create("text", kind="inverted")
+    LanceTable.for_path(uri).indexes.create("text", kind="inverted")
     before = {each.name for each in Path(uri, "data").iterdir()}
     head(uri).add_columns({"wide": "repeat(text, 50)"})
     added = {each.name for each in Path(uri, "data").iterdir()} - before
@@ -160,7 +160,7 @@ def test_what_pylance_is_asked_for():
 
 def test_a_graph_keeps_as_many_candidates_as_were_asked_for(uri):
     lance.write_dataset(some(0, 900), uri, max_rows_per_file=300)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("v", kind="ivf_hnsw_flat", num_partitions=1, m=4, ef_construction=20)
     queries = np.random.default_rng(8).standard_normal((8, DIMENSION)).astype("f4")
     hits = {}
@@ -235,7 +235,7 @@ def test_several_columns_with_factors(uri, branch):
         )
 
     lance.write_dataset(rows(0, 40), uri, max_rows_per_file=20)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     for column in ("title", "text"):
         t.indexes.create(column, kind="inverted")
     t.branches.create("exp")
@@ -259,7 +259,7 @@ def test_several_columns_with_factors(uri, branch):
 def test_a_text_index_that_finds_rows_by_texts_that_they_had_is_refused(uri):
     """pylance 14.0.2: rows that keep their ids are in the new segment, and with their old words in the old one."""
     lance.write_dataset(some(0, 600), uri, max_rows_per_file=200, enable_stable_row_ids=True)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("text", kind="inverted")
     append(uri, None, 600, 100)
     lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
@@ -309,7 +309,7 @@ def test_both_lists_are_ranked_together(branched):
 )
 def test_whatever_happened_the_nearest_rows_are_those_that_are_there(uri, stable, kind):
     lance.write_dataset(some(0, 1200), uri, max_rows_per_file=200, enable_stable_row_ids=stable)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     pq = {"num_sub_vectors": 8} if kind == "ivf_pq" else {}
     t.indexes.create("v", kind=kind, num_partitions=4, **pq)
     rows = dict(zip(range(1200), np.stack(some(0, 1200)["v"].to_pylist()), strict=True))
@@ -504,14 +504,14 @@ def test_euclidean_is_l2(branched):
 
 def test_a_phrase_needs_an_index_that_knows_where_words_are(uri):
     lance.write_dataset(some(0, 600), uri)
-    LanceTable.for_path(None, uri).indexes.create("text", kind="inverted")
+    LanceTable.for_path(uri).indexes.create("text", kind="inverted")
     with pytest.raises(InvalidOption, match="with_position=True"):
         prepared(uri, None, "the number7", "text", phrase=True)
 
 
 def test_a_language_that_there_is_not_is_said_before_any_work(uri):
     lance.write_dataset(some(0, 10), uri)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     with pytest.raises(InvalidOption, match="no language 'klingon'"):
         t.indexes.create("text", kind="inverted", language="klingon")
     t.indexes.create("text", kind="inverted", language="german")
@@ -521,7 +521,7 @@ def test_a_language_that_there_is_not_is_said_before_any_work(uri):
 def test_of_two_indexes_of_a_column_the_one_of_the_metric_answers(uri):
     """pylance alone takes the first one, and with fast_search finds nothing if that is of another metric."""
     lance.write_dataset(some(0, 300), uri, max_rows_per_file=100)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("v", kind="ivf_flat", num_partitions=2, name="first")
     append(uri, None, 300, 100)
     t.indexes.create("v", kind="ivf_flat", num_partitions=2, name="second", metric="cosine")
@@ -541,7 +541,7 @@ def test_of_two_indexes_of_a_column_the_one_of_the_metric_answers(uri):
 
 def test_an_index_whose_rows_are_all_gone_finds_nothing(uri):
     lance.write_dataset(some(0, 300), uri)
-    LanceTable.for_path(None, uri).indexes.create("v", kind="ivf_flat", num_partitions=2)
+    LanceTable.for_path(uri).indexes.create("v", kind="ivf_flat", num_partitions=2)
     queries = pa.table({"q": pa.array([QUERY.tolist()], pa.list_(pa.float32()))})
     append(uri, None, 300, 5)
     lance.dataset(uri).delete("id < 300")
@@ -559,7 +559,7 @@ def test_an_index_whose_rows_are_all_gone_finds_nothing(uri):
 def test_a_query_is_for_the_column_that_is_named(uri):
     """A column with an index is not searched instead of the one that was named."""
     lance.write_dataset(pa.table({"id": [1, 2], "title": ["late", "storm"], "text": ["storm", "late"]}), uri)
-    LanceTable.for_path(None, uri).indexes.create("title", kind="inverted")
+    LanceTable.for_path(uri).indexes.create("title", kind="inverted")
     for query in (MatchQuery("storm"), PhraseQuery("storm"), BooleanQuery(must=[MatchQuery("storm")])):
         assert search(uri, None, query, "text")["id"].to_pylist() == [1]
     assert search(uri, None, MatchQuery("storm"))["id"].to_pylist() == [2]
@@ -572,7 +572,7 @@ def test_a_query_is_for_the_column_that_is_named(uri):
 def test_words_with_fuzziness_are_refused_where_rows_without_an_index_would_be_missed(uri):
     """pylance 14.0.2 looks for words that are alike in the index, and in other rows for the word itself."""
     lance.write_dataset(some(0, 50), uri)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     with pytest.raises(InvalidOption, match="rows that no index covers") as refused:
         prepared(uri, None, "nmber7", "text", fuzziness=1)
     assert "create('text', kind='inverted')" in refused.value.hint

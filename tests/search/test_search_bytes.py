@@ -62,7 +62,7 @@ def check(uri, branch, ids, query=QUERY, **given):
 def test_the_nearest_bytes_are_found_on_main_and_on_a_branch_whatever_happened(uri, kind, stable):
     lance.write_dataset(rows(0, 400), uri, max_rows_per_file=200, enable_stable_row_ids=stable)
     assert pairs(search(uri, QUERY, k=12, runner=PARTS)) == by_pylance(head(uri), QUERY, k=12, metric="hamming")
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("v", kind=kind, num_partitions=2)
     assert t.indexes.stats("v").settings["metric"] == "hamming"
     given = {"nprobes": 64, "ef": 200} if kind == "ivf_hnsw_flat" else {"nprobes": 64}
@@ -97,7 +97,7 @@ def test_the_nearest_bytes_are_found_on_main_and_on_a_branch_whatever_happened(u
 
 def test_as_pylance_answers_alone(uri):
     lance.write_dataset(rows(0, 600), uri, max_rows_per_file=200)
-    LanceTable.for_path(None, uri).indexes.create("v", kind="ivf_flat", num_partitions=4)
+    LanceTable.for_path(uri).indexes.create("v", kind="ivf_flat", num_partitions=4)
     append(uri, None, 600, 100)
     for given in ({"nprobes": 4}, {"nprobes": 1, "k": 5}, {"use_index": False}, {"nprobes": 4, "refine_factor": 2}):
         expected = by_pylance(head(uri), QUERY, metric="hamming", **given)
@@ -125,7 +125,7 @@ def test_a_join_of_many_vectors_of_bytes(uri):
 
 def test_what_cannot_be_is_said_before_any_work(uri):
     lance.write_dataset(rows(0, 300), uri)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     for metric in ("l2", "cosine"):
         with pytest.raises(InvalidOption, match=f"need the metric hamming, not {metric}"):
             prepared(uri, QUERY, metric=metric)

@@ -19,14 +19,14 @@ QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 def uri(tmp_path_factory):
     uri = str(tmp_path_factory.mktemp("function") / "t.lance")
     lance.write_dataset(some(0, 100), uri)
-    LanceTable.for_path(None, uri).branches.create("exp")
+    LanceTable.for_path(uri).branches.create("exp")
     lance.write_dataset(some(100, 20), lance.dataset(uri).checkout_version(("exp", None)), mode="append")
     return uri
 
 
 @pytest.fixture(scope="module")
 def function(uri):
-    lake = LanceCatalog(None, uri.removesuffix("/t.lance"))
+    lake = LanceCatalog(uri.removesuffix("/t.lance"))
     return search_function(Tables({"lake": lake.catalog}, {}))
 
 

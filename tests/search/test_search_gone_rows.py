@@ -30,7 +30,7 @@ def _small_tasks(monkeypatch):
 def table(uri, rows):
     """Rows with stable ids, and indexes that cover them all."""
     lance.write_dataset(some(0, rows), uri, max_rows_per_file=100, enable_stable_row_ids=True)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("v", kind="ivf_flat", num_partitions=2)
     t.indexes.create("text", kind="inverted")
     return t

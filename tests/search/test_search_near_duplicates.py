@@ -86,7 +86,7 @@ def test_pairs_are_those_that_comparing_all_texts_finds(documents, shingling, th
 
 
 def test_pairs_of_a_branch_without_rows_that_are_gone(documents):
-    LanceTable.for_path(None, documents).branches.create("exp")
+    LanceTable.for_path(documents).branches.create("exp")
     branch = lance.dataset(documents).checkout_version(("exp", None))
     rows = dict(enumerate(texts(120)))
     new = pa.table({"id": [1000, 1001], "text": [rows[50], "entirely new words"]})

@@ -30,7 +30,7 @@ def test_a_branchs_rows_are_found_with_and_without_index(bucket, storage, monkey
     monkeypatch.setattr(rules, "FLAT_BYTES", 100)
     uri = f"s3://{bucket}/searched.lance"
     lance.write_dataset(some(0, 400), uri, max_rows_per_file=200, storage_options=storage)
-    t = LanceTable.for_path(None, uri, storage)
+    t = LanceTable.for_path(uri, storage)
     t.indexes.create("v", kind="ivf_flat", num_partitions=2)
     t.indexes.create("text", kind="inverted")
     t.branches.create("exp")

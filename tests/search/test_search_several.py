@@ -92,7 +92,7 @@ def test_an_index_only_gives_candidates(uri):
     """pylance 14.0.2 alone, without a factor, misses the nearest row and tells distances that are too small."""
     lance.write_dataset(rows(0, 400), uri, max_rows_per_file=200)
     head(uri).create_index("v", "IVF_FLAT", metric="cosine", num_partitions=2)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.branches.create("exp")
     lance.write_dataset(rows(400, 200), head(uri, "exp"), mode="append", max_rows_per_file=100)
     head(uri, "exp").delete("id % 7 = 3")
@@ -124,6 +124,6 @@ def test_what_cannot_be_is_said_before_any_work(uri):
     with pytest.raises(InvalidOption, match="hamming compares bytes"):
         prepared(uri, QUERY, metric="hamming")
     with pytest.raises(SchemaMismatch, match="does not fit column 'v'"):
-        LanceTable.for_path(None, uri).indexes.create("v", kind="ivf_flat")
+        LanceTable.for_path(uri).indexes.create("v", kind="ivf_flat")
     with pytest.raises(SchemaMismatch, match="several vectors per row, which a join does not support"):
         join(uri, pa.table({"q": pa.array([[1.0] * SIZE], pa.list_(pa.float32()))}), "q")

@@ -22,7 +22,7 @@ def branched(tmp_path_factory):
     """A branch with a segment of its own beside the inherited one, and rows that no index covers."""
     uri = str(tmp_path_factory.mktemp("searches") / "table.lance")
     lance.write_dataset(some(0, 900), uri, max_rows_per_file=300)
-    t = LanceTable.for_path(None, uri)
+    t = LanceTable.for_path(uri)
     t.indexes.create("v", kind="ivf_flat", num_partitions=2)
     t.indexes.create("text", kind="inverted", with_position=True)
     t.branches.create("exp")
@@ -42,14 +42,14 @@ def append(uri, first, count):
 
 
 def table(spark, uri):
-    return LanceTable.for_path(spark, uri).checkout(branch="exp")
+    return LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
 
 
-@pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.when(day=0)), "spark", "auto"])
-def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, where, monkeypatch):
+@pytest.mark.parametrize("run_on", [pytest.param("local", marks=pytest.mark.when(day=0)), "spark", "auto"])
+def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, run_on, monkeypatch):
     monkeypatch.setattr(rules, "FLAT_BYTES", 100)
     monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
-    asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "where": where}
+    asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "run_on": run_on}
     # Of both partitions: a task with too few rows in the first one looks into the other one, pylance may not.
     looked = {"nprobes": 2, "refine_factor": 2}
     frame = table(spark, branched).search(QUERY, column="v", **looked, **asked)
@@ -66,7 +66,7 @@ def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branc
 
 def test_more_equal_rows_than_can_be_paired_are_refused(spark, uri):
     lance.write_dataset(pa.table({"id": range(30), "text": ["all the same"] * 30}), uri)
-    t = LanceTable.for_path(spark, uri)
+    t = LanceTable.for_path(uri, spark=spark)
     first = t.near_duplicates("text", columns=["id"], copies="first", max_group=10)
     assert sorted((row["left"]["id"], row["right"]["id"]) for row in first.collect()) == [
         (0, at) for at in range(1, 30)
@@ -77,14 +77,14 @@ def test_more_equal_rows_than_can_be_paired_are_refused(spark, uri):
         t.near_duplicates("text", max_group=10).collect()
 
 
-@pytest.mark.parametrize("where", ["local", "spark"])
-def test_text_and_both(spark, branched, where):
+@pytest.mark.parametrize("run_on", ["local", "spark"])
+def test_text_and_both(spark, branched, run_on):
     t = table(spark, branched)
-    found = t.search(text="number950 word7", column="text", k=5, columns="id", where=where).collect()
+    found = t.search(text="number950 word7", column="text", k=5, columns="id", run_on=run_on).collect()
     scores = head(branched).scanner(columns=["id", "_score"], full_text_query="number950 word7", limit=5).to_table()
     assert [row["_score"] for row in found] == pytest.approx(scores["_score"].to_pylist())
     assert found[0]["id"] == 950
-    both = t.search(QUERY, "number950 word7", k=5, columns=["id"], text_column="text", rerank="rrf", where=where)
+    both = t.search(QUERY, "number950 word7", k=5, columns=["id"], text_column="text", rerank="rrf", run_on=run_on)
     assert both.columns == ["id", "_distance", "_score", "_relevance_score"]
     assert [row["_relevance_score"] for row in both.collect()] == sorted(
         (row["_relevance_score"] for row in both.collect()), reverse=True
@@ -93,8 +93,8 @@ def test_text_and_both(spark, branched, where):
 
 def test_a_dataframe_stays_at_its_version(spark, uri):
     lance.write_dataset(some(0, 300), uri)
-    t = LanceTable.for_path(spark, uri)
-    local, there = (t.search(QUERY, k=3, columns=["id"], where=where) for where in ("local", "spark"))
+    t = LanceTable.for_path(uri, spark=spark)
+    local, there = (t.search(QUERY, k=3, columns=["id"], run_on=run_on) for run_on in ("local", "spark"))
     joined = queries(spark).where("who = 0").transform(t.nearest_join("query_emb", k=3, columns=["id"]))
     expected = [key for key, _ in by_pylance(lance.dataset(uri), QUERY, k=3)]
     lance.dataset(uri).delete("true")
@@ -157,13 +157,13 @@ def test_bytes_and_several_vectors_a_row(spark, uri):
     schema = pa.schema([("id", pa.int64()), ("h", pa.list_(pa.uint8(), 4)), ("m", pa.list_(pa.list_(pa.float32(), 2)))])
     rows = pa.table([list(range(60)), hashes.tolist(), [page.tolist() for page in pages]], schema=schema)
     lance.write_dataset(rows.slice(0, 50), uri, max_rows_per_file=20)
-    t = LanceTable.for_path(spark, uri)
+    t = LanceTable.for_path(uri, spark=spark)
     t.indexes.create("h", kind="ivf_flat", num_partitions=2)
     lance.write_dataset(rows.slice(50), uri, mode="append")
     bits = np.unpackbits(hashes ^ hashes[55], axis=1).sum(axis=1)
     order = [(int(at), float(bits[at])) for at in np.argsort(bits, kind="stable")]
-    t = LanceTable.for_path(spark, uri)
-    frame = t.search(hashes[55], column="h", k=60, nprobes=8, columns=["id", "h"], where="spark")
+    t = LanceTable.for_path(uri, spark=spark)
+    frame = t.search(hashes[55], column="h", k=60, nprobes=8, columns=["id", "h"], run_on="spark")
     assert frame.schema["h"].dataType.simpleString() == "array<smallint>"
     assert [(row["id"], row["_distance"]) for row in frame.collect()] == order
     assert frame.first()["h"] == hashes[55].tolist()
@@ -175,7 +175,7 @@ def test_bytes_and_several_vectors_a_row(spark, uri):
         float((1 - (query @ page.T) / np.outer(*(np.linalg.norm(part, axis=1) for part in (query, page)))).min(1).sum())
         for page in pages
     ]
-    near = t.search(query, column="m", metric="cosine", k=5, columns="id", where="spark").collect()
+    near = t.search(query, column="m", metric="cosine", k=5, columns="id", run_on="spark").collect()
     assert [row["id"] for row in near] == np.argsort(cosine)[:5].tolist()
     assert [row["_distance"] for row in near] == pytest.approx(sorted(cosine)[:5], rel=1e-4, abs=1e-5)
 
@@ -183,7 +183,7 @@ def test_bytes_and_several_vectors_a_row(spark, uri):
 def test_near_duplicates_are_pairs_with_what_they_have_in_common(spark, uri):
     texts = ["one two three four five", "ONE two, three four five!", "one two three four six", "other", None, "other"]
     lance.write_dataset(pa.table({"id": range(6), "text": texts}), uri, max_rows_per_file=2)
-    found = LanceTable.for_path(spark, uri).near_duplicates("text", threshold=0.5, columns=["id"])
+    found = LanceTable.for_path(uri, spark=spark).near_duplicates("text", threshold=0.5, columns=["id"])
     assert found.selectExpr("left.id", "right.id", "_similarity").orderBy("left._rowid", "right._rowid").collect() == [
         (0, 1, 1.0),
         (0, 2, 0.5),
@@ -193,7 +193,7 @@ def test_near_duplicates_are_pairs_with_what_they_have_in_common(spark, uri):
 
 
 def test_sql_has_a_table_function(spark, branched, tmp_path):
-    catalog = LanceCatalog(None, str(tmp_path / "lake"))
+    catalog = LanceCatalog(str(tmp_path / "lake"))
     lance.write_dataset(some(0, 50), str(tmp_path / "lake" / "t.lance"))
     register_search(spark, catalogs={"mylake": catalog})
     words = spark.sql("SELECT id, text FROM lance_search('mylake.t', text => 'number7', column => 'text')")
@@ -219,7 +219,7 @@ def test_a_handle_without_spark_says_what_searches(branched, monkeypatch):
         raise Refused("There is no Spark session in this process.", hint=hint)
 
     monkeypatch.setattr(search, "needed_session", without)
-    t = LanceTable.for_path(None, branched)
+    t = LanceTable.for_path(branched)
     for call in (lambda: t.search(QUERY), lambda: t.nearest_join("q"), lambda: t.near_duplicates("text")):
         with pytest.raises(Refused, match="no Spark session") as refused:
             call()

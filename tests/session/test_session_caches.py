@@ -44,7 +44,7 @@ def test_new_queries_of_names_see_what_a_handle_changed(spark, lake, verb):
     uri = lake.catalog.at("t").uri
     make_dataset(uri, numbers(2), numbers(3, 2))
     lake.register_table("ns1.t", "t")
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("exp")
     table.checkout(branch="exp").delete("id = 1")
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW moving AS SELECT * FROM lake.ns1.t")
@@ -62,7 +62,7 @@ def test_what_can_no_longer_be_cached_does_not_hide_that_the_verb_was_done(spark
     uri = lake.catalog.at("t").uri
     make_dataset(uri, numbers(5))
     lake.register_table("ns1.t", "t")
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.add_columns({"twice": "id * 2"})
     assert spark.table("lake.ns1.t").select("twice").cache().count() == 5
     table.drop_columns(["twice"])

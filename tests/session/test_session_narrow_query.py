@@ -25,7 +25,7 @@ def plain(spark):
 def table(plain, tmp_path_factory):
     uri = str(tmp_path_factory.mktemp("queried") / "t.lance")
     lance.write_dataset(rows(), uri, max_rows_per_file=150).create_scalar_index("id", "BTREE")
-    return LanceTable.for_path(plain, uri)
+    return LanceTable.for_path(uri, spark=plain)
 
 
 @pytest.fixture
@@ -66,14 +66,16 @@ def test_a_session_made_from_one_that_asked_reads_narrowly_too(plain, table, see
     child = plain.newSession()
     register(child, native=False)
     for session in (plain, child):
-        LanceTable.for_path(session, table.location.uri).query(lambda frame: frame.where("id = 17").select("never"))
+        LanceTable.for_path(table.location.uri, spark=session).query(
+            lambda frame: frame.where("id = 17").select("never")
+        )
     assert [found.columns is not None for found in seen] == [True, True]
 
 
 def test_a_query_stays_at_one_version_and_is_read_narrowly(plain, tmp_path):
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(rows(), uri)
-    table = LanceTable.for_path(plain, uri)
+    table = LanceTable.for_path(uri, spark=plain)
 
     def asked(frame):
         lance.write_dataset(rows(), uri, mode="append")  # between the look at the plan and the read, and after it
@@ -91,7 +93,7 @@ def test_a_query_stays_at_one_version_and_is_read_narrowly(plain, tmp_path):
 def test_columns_with_odd_names_and_types_are_narrowed_too(plain, tmp_path):
     odd = pa.table({"a,b": [1, 2], "two words": ["x", "y"], "B": [5, 6], "v": [[1.0], [2.0]]})
     lance.write_dataset(odd, str(tmp_path / "odd.lance"))
-    table = LanceTable.for_path(plain, str(tmp_path / "odd.lance"))
+    table = LanceTable.for_path(str(tmp_path / "odd.lance"), spark=plain)
     found = table.query(lambda frame: frame.where("b > 5").select("`a,b`", "`two words`"))
     assert [tuple(row) for row in found.collect()] == [(2, "y")]
     assert table.query(lambda frame: frame.groupBy().count()).first()[0] == 2
@@ -108,7 +110,7 @@ def test_errors_of_the_query_are_its_own(table):
 
 def test_a_native_session_reads_natively(spark, table):
     register(spark)
-    handle = LanceTable.for_path(spark, table.location.uri)
+    handle = LanceTable.for_path(table.location.uri, spark=spark)
     calls = []
     found = handle.query(lambda frame: (calls.append(1), frame.where("id = 17"))[1])
     assert [row.never for row in found.collect()] == [17]

@@ -7,6 +7,7 @@ from datetime import timedelta
 import lance
 import pytest
 from support.merge_datasets import add, forked, head
+from support.spark_fixtures import none_active
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.catalog.tables import declare_table
@@ -23,7 +24,7 @@ def no_session(monkeypatch):
     def start(self):
         raise AssertionError("a session was started")
 
-    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(SparkSession, "active", staticmethod(none_active))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
 
 
@@ -32,7 +33,7 @@ def table(uri):
     """30 rows on main, and on a branch 'exp' five more."""
     forked(uri)
     add(uri, 30, 35, "exp")
-    return LanceTable.for_path(None, uri)
+    return LanceTable.for_path(uri)
 
 
 def ids(table, branch=None):
@@ -84,18 +85,18 @@ def test_clones_and_remotes(table, tmp_path):
     assert mine.remotes.fetch(dry_run=True).of("main").state != "up to date"
     mine.remotes.pull()
     assert ids(mine) == [*range(30), 70, 71, 80]
-    assert table.shallow_clone(str(tmp_path / "shallow.lance")).count_rows() == 33
-    assert table.deep_clone(str(tmp_path / "deep.lance")).count_rows() == 33
+    assert table.clone(str(tmp_path / "shallow.lance"), follow=False).count_rows() == 33
+    assert table.clone(str(tmp_path / "deep.lance"), "deep", follow=False).count_rows() == 33
 
 
 def test_a_cleanup_and_a_stored_plan(table, tmp_path):
-    plan = table.plan_cleanup(EVERYTHING_OLD)
+    plan = table.cleanup(EVERYTHING_OLD)
     files, _ = plan.report().to_delete
     assert plan.candidates().num_rows == files > 0
     plan.store(str(tmp_path / "plan"))
     report = table.open_cleanup_plan(str(tmp_path / "plan")).apply()
     assert (report.count("deleted")[0], report.ran_on) == (files, "local")
-    assert table.cleanup(EVERYTHING_OLD, execute=True).count("deleted") == (0, 0)
+    assert table.cleanup(EVERYTHING_OLD).apply().count("deleted") == (0, 0)
     assert ids(table, "exp") == [*range(35)]
 
 
@@ -111,23 +112,23 @@ def test_a_filter_counts_in_this_process(table):
     [
         pytest.param(lambda table: table.to_df(), id="to_df"),
         pytest.param(lambda table: table.versions(), id="versions"),
-        pytest.param(lambda table: table.cleanup(where="spark"), id="cleanup on Spark"),
-        pytest.param(lambda table: table.plan_cleanup(where="spark"), id="plan on Spark"),
+        pytest.param(lambda table: table.cleanup(run_on="spark"), id="cleanup on Spark"),
+        pytest.param(lambda table: table.cleanup(run_on="spark"), id="plan on Spark"),
     ],
 )
 def test_what_needs_a_session_says_how_to_give_one(table, call):
     with pytest.raises(Refused, match="no Spark session") as raised:
         call(table)
-    assert "LanceTable.for_path(spark, uri)" in (raised.value.hint or "")
+    assert "SparkSession.builder.getOrCreate()" in (raised.value.hint or "")
 
 
 def test_another_place_to_run_is_refused_with_the_names_of_all(table):
     with pytest.raises(InvalidOption, match="'auto', 'spark', 'local'"):
-        table.cleanup(where="cluster")
+        table.cleanup(run_on="cluster")
 
 
 def test_a_catalog_and_its_tables(tmp_path):
-    catalog = LanceCatalog(None, str(tmp_path / "lake"))
+    catalog = LanceCatalog(str(tmp_path / "lake"))
     catalog.create_namespace("ns")
     place = declare_table(catalog.catalog, "ns.t").location.uri
     forked(place)
@@ -145,7 +146,7 @@ def test_a_catalog_and_its_tables(tmp_path):
 
 def test_no_dataset_is_told_as_ever(tmp_path):
     with pytest.raises(NotFound):
-        LanceTable.for_path(None, str(tmp_path / "nothing.lance"))
+        LanceTable.for_path(str(tmp_path / "nothing.lance"))
 
 
 def test_lance_writes_what_a_handle_reads(table):
@@ -164,8 +165,8 @@ def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
 
     table.branches.merge("exp", progress=telling("merge"))
     table.fsck(progress=telling("fsck"))
-    table.deep_clone(str(tmp_path / "deep.lance"), progress=telling("deep clone"))
-    copy = table.clone(str(tmp_path / "clone.lance"), deep=True, progress=telling("clone"))
+    table.clone(str(tmp_path / "deep.lance"), "deep", follow=False, progress=telling("deep clone"))
+    copy = table.clone(str(tmp_path / "clone.lance"), kind="deep", progress=telling("clone"))
     copy.remotes.pull(progress=telling("pull"))
     copy.remotes.push(progress=telling("push"))
     told = {verb: [step.stage for step in steps] for verb, steps in stages.items()}
@@ -180,3 +181,58 @@ def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
         assert counted[-1].done == counted[-1].total or verb == "clone"
     with pytest.raises(InvalidOption, match="progress must be a function"):
         table.fsck(progress=True)
+
+
+def test_a_handle_begins_at_the_ref_that_is_named(table):
+    uri = table.location.uri
+    table.tags.create("v1")
+    branch = LanceTable.for_path(uri, branch="exp")
+    assert (branch.branch, branch.count_rows()) == ("exp", 35)
+    assert LanceTable.for_path(uri, tag="v1").version == table.version
+    assert LanceTable.for_path(uri, version=1).version == 1
+    with pytest.raises(NotFound, match="'none'"):
+        LanceTable.for_path(uri, branch="none")
+    with pytest.raises(InvalidOption, match="tag"):
+        LanceTable.for_path(uri, tag="v1", version=1)
+
+
+@pytest.mark.parametrize("make", [LanceTable.for_path, LanceCatalog])
+@pytest.mark.parametrize("first", [None, 7])
+def test_what_is_no_path_is_told_to_come_second(make, first):
+    with pytest.raises(InvalidOption, match="Expected a path or URI") as raised:
+        make(first, "t.lance")
+    assert "spark=spark" in raised.value.hint
+
+
+def test_nouns_are_collections(table, tmp_path):
+    table.tags.create("v1", branch="exp")
+    table.branches.create("more")
+    table.indexes.create("id", name="by_id")
+    table.frozen.create("set", split={"train": 0.5, "val": 0.5})
+    copy = table.clone(str(tmp_path / "copy.lance"))
+    for things, names in (
+        (table.branches, ["exp", "more"]),
+        (table.tags, ["set", "v1"]),
+        (table.indexes, ["by_id", "id_idx"]),
+        (table.frozen, ["set"]),
+        (copy.remotes, ["origin"]),
+    ):
+        assert [thing.name for thing in things] == names
+        assert len(things) == len(names)
+        assert all(name in things and things[name].name == name for name in names)
+        assert "ex" not in things
+        with pytest.raises(NotFound, match="'ex'"):
+            things["ex"]
+    assert table.tags["v1"].branch == "exp"
+    with pytest.raises(NotFound, match="There is no tag 'v2'") as missing:
+        table.tags["v2"]
+    assert "v1" in missing.value.hint
+
+
+def test_a_clone_is_shallow_or_deep(table, tmp_path):
+    with pytest.raises(InvalidOption, match="'flat'"):
+        table.clone(str(tmp_path / "flat.lance"), "flat")
+    with pytest.raises(Refused, match="always recorded"):
+        table.clone(str(tmp_path / "unrecorded.lance"), record=False)
+    one = table.checkout(branch="exp").clone(str(tmp_path / "one.lance"), single_branch=True)
+    assert (one.branch, [branch.name for branch in one.branches]) == ("exp", ["exp", "origin/exp", "origin/main"])

@@ -22,7 +22,7 @@ def table(spark, uri):
     dataset = lance.write_dataset(batch(5, 10), uri, mode="append")
     dataset.tags.create("one", 1)
     dataset.create_branch("exp", 2)
-    return LanceTable.for_path(spark, uri)
+    return LanceTable.for_path(uri, spark=spark)
 
 
 def batch(first, last):
@@ -127,7 +127,7 @@ def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
 @pytest.mark.when(spark="newest")
 def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri, tmp_path):
     before = all_files(uri)
-    assert table.shallow_clone(str(tmp_path / "clone.lance"), record=False).count_rows() == 10
+    assert table.clone(str(tmp_path / "clone.lance"), follow=False, record=False).count_rows() == 10
     assert all_files(uri) == before
 
 
@@ -135,22 +135,22 @@ def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri
 def test_a_shallow_clone_into_another_store_is_recorded_or_refused_before_anything_is_written(table, uri, tmp_path):
     before = all_files(tmp_path)
     with pytest.raises(Refused, match="always recorded"):
-        table.shallow_clone("s3://elsewhere/clone.lance", record=False)
+        table.clone("s3://elsewhere/clone.lance", follow=False, record=False)
     assert all_files(tmp_path) == before
 
 
 @pytest.mark.when(spark="newest")
 def test_for_path_takes_any_spelling_and_refuses_what_is_not_there(spark, table, uri, tmp_path):
     for spelling in (f"{uri}/", f"file://{uri}", f"file:{uri}"):
-        assert LanceTable.for_path(spark, spelling).location == table.location
+        assert LanceTable.for_path(spelling, spark=spark).location == table.location
     with pytest.raises(NotFound, match="There is no Lance dataset at"):
-        LanceTable.for_path(spark, str(tmp_path / "nowhere"))
+        LanceTable.for_path(str(tmp_path / "nowhere"), spark=spark)
     with pytest.raises(InvalidOption, match="empty"):
-        LanceTable.for_path(spark, "")
+        LanceTable.for_path("", spark=spark)
 
 
 def test_storage_options_of_a_handle_never_show(spark, uri, table):
-    handle = LanceTable.for_path(spark, uri, storage_options={"aws_secret_access_key": "hush-hush"})
+    handle = LanceTable.for_path(uri, storage_options={"aws_secret_access_key": "hush-hush"}, spark=spark)
     frame = handle.to_df()
     assert frame.count() == 10
     plan = frame._jdf.queryExecution().toString()

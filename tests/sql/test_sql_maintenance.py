@@ -36,6 +36,9 @@ def test_the_history_of_a_table_and_of_a_branch(spark, lake_flights, name):
     assert column(rows, "version") == [2, 1]
     assert column(rows, "operation") == ["append", "create"]
     assert column(rows, "tags") == [["v2013"], []]
+    assert [(row["rows"], row["rows_added"], row["rows_removed"]) for row in rows] == [(10, 5, 0), (5, 5, 0)]
+    assert lake_flights.history().collect() == history.collect()
+    assert [row.version for row in lake_flights.checkout(branch="exp/delays").history(limit=1).collect()] == [3]
     assert rows[0]["operationParameters"] == {"transaction": "Append"}
     assert rows[0]["timestamp"].timestamp() == lake_flights.log().entries[0].timestamp.timestamp()
     branch = ask(spark, f"-- so\ndesc history {name.format('@exp/delays')} limit 2;")
@@ -240,5 +243,5 @@ def test_the_tables_in_the_root_of_a_catalog_are_listed(spark, lake):
 
 
 def test_one_string_is_one_column(lake_flights):
-    table = LanceTable.for_path(lake_flights.spark, lake_flights.location.uri)
+    table = LanceTable.for_path(lake_flights.location.uri, spark=lake_flights.spark)
     assert table.to_df(columns="id").columns == ["id"]

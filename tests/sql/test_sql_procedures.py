@@ -90,7 +90,7 @@ def test_an_index_has_the_settings_that_are_given(call, uri):
     lance.write_dataset(pa.table({"text": ["a storm", "the sea"]}), uri, mode="overwrite")
     stop = {"remove_stop_words": True, "custom_stop_words": "storm, gale"}
     call("create_index", column="text", kind="inverted", with_position=True, **stop, num_segments=1)
-    assert LanceTable.for_path(None, uri).indexes.stats("text_idx").settings["with_position"]
+    assert LanceTable.for_path(uri).indexes.stats("text_idx").settings["with_position"]
     found = [lance.dataset(uri).to_table(full_text_query=word).num_rows for word in ("sea", "storm")]
     assert found == [1, 0]
     with pytest.raises(InvalidOption, match="kind 'btree' has no setting 'stem'"):
@@ -143,7 +143,7 @@ def test_a_cleanup_deletes_only_when_it_is_told_to(call, uri):
     assert sum(row["files"] for row in planned if row["kind"] == "manifest") == 3
     assert written_since(before, uri) == set()
     assert call("cleanup") == []  # nothing is two weeks old
-    done = call("cleanup", **given, execute=True)
+    done = call("cleanup", **given, dry_run=False)
     assert {row["outcome"] for row in done} == {"deleted"}
     assert [entry["version"] for entry in lance.dataset(uri).versions()] == [4]
     assert ids(uri) == [0, 1, 2, 10, 20, 30]
@@ -243,10 +243,10 @@ def test_fsck_finds_says_and_repairs(call, uri):
     os.unlink(f"{uri}/data/{file.path}")
     (found,) = call("fsck")
     assert (found["severity"], found["code"], found["refs"], found["rows"]) == ("error", "data-missing", ["main"], 4)
-    planned = call("fsck", repair=True)
+    planned = call("fsck", repair=True, dry_run=True)
     assert [row["severity"] for row in planned] == ["error", "step"]
     assert lance.dataset(uri).branches.list() == {}
-    done = call("fsck", execute=True)
+    done = call("fsck", repair=True)
     assert [row["severity"] for row in done] == ["error", "step", "record"]
     (made,) = lance.dataset(uri).branches.list()
     assert (ids(uri, made), done[1]["path"]) == ([0, 1, 2], made)

@@ -51,10 +51,10 @@ def test_fsck(spark, lake_flights):
     assert call(spark, "lake.system.fsck(table => 'ns1.flights', deep => true)") == []
     lost = sorted(Path(lake_flights.location.uri, "data").iterdir())[0]
     lost.unlink()
-    found, *steps = call(spark, "lake.system.fsck('ns1.flights', repair => true)")
+    found, *steps = call(spark, "lake.system.fsck('ns1.flights', repair => true, dry_run => true)")
     assert (found["code"], found["path"]) == ("data-missing", f"data/{lost.name}")
     assert {step["code"] for step in steps} == {"leave-out"}
-    *_, record = call(spark, "lake.system.fsck('ns1.flights', execute => true)")
+    *_, record = call(spark, "lake.system.fsck('ns1.flights', repair => true)")
     lake_flights.undo_repair(record["path"])
     assert not [name for name in lance.dataset(lake_flights.location.uri).branches.list() if name.startswith("repair/")]
 
@@ -97,7 +97,7 @@ def refused(spark, statement, kind=errors.Refused):
 
 
 def test_hints_are_statements_that_can_be_typed_next(spark, lake_flights, tmp_path):
-    lake_flights.shallow_clone(str(tmp_path / "copy.lance"))
+    lake_flights.clone(str(tmp_path / "copy.lance"), follow=False)
     (tag,) = [tag.name for tag in lake_flights.tags.list(all=True) if tag.name.startswith("clone-")]
     hint = refused(spark, f"CALL lake.system.drop_tag(table => 'ns1.flights', name => '{tag}')")
     statement = f"CALL lake.system.drop_tag(table => 'ns1.flights', name => '{tag}', force => true)"
@@ -112,9 +112,9 @@ def test_hints_are_statements_that_can_be_typed_next(spark, lake_flights, tmp_pa
 
 
 def test_hints_name_python_where_sql_has_no_verb(spark, lake_flights):
-    lake_flights.freeze("train")
+    lake_flights.frozen.create("train")
     drop = "CALL lake.system.drop_tag(table => 'ns1.flights', name => 'train', force => true)"
-    assert refused(spark, drop).startswith("t.unfreeze('train') in Python deletes the frozen set")
+    assert refused(spark, drop).startswith("t.frozen.delete('train') in Python deletes the frozen set")
     create = "CALL lake.system.create_tag(table => 'ns1.flights', name => 'v2013')"
     assert refused(spark, create, errors.AlreadyExists).endswith(
         "t.tags.move('v2013', branch=..., version=...) in Python."

@@ -11,7 +11,7 @@ from support.command_line import call
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import KILLED, Killed, Query, die, kill, on, others
 
-from lance_spark import CleanupPolicy, LanceTable, upsert_batches
+from lance_spark import CleanupPolicy, LanceTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 NOW = timedelta(0)
@@ -33,24 +33,24 @@ def table(spark, lake):
 
 
 def stored(spark, lake, directory):
-    made = table(spark, lake).plan_cleanup(POLICY)
+    made = table(spark, lake).cleanup(POLICY)
     made.store(str(directory / "plan"))
     assert table(spark, lake).open_cleanup_plan(str(directory / "plan")).apply().complete
 
 
 def maintained(given: Callable[..., object]) -> None:
-    report = given({"cleanup": {"retain_versions": 2, "commit_window": "0s"}}, execute=True, where="local")
+    report = given({"cleanup": {"retain_versions": 2, "commit_window": "0s"}}, run_on="local").apply()
     assert {step.state for table in report.tables for step in table.steps if step.name == "cleanup"} == {"done"}
 
 
 WAYS = {
-    "t.cleanup": lambda s, lake, _: table(s, lake).cleanup(POLICY, execute=True),
-    "t.cleanup on executors": lambda s, lake, _: table(s, lake).cleanup(POLICY, execute=True, where="spark"),
+    "t.cleanup": lambda s, lake, _: table(s, lake).cleanup(POLICY).apply(),
+    "t.cleanup on executors": lambda s, lake, _: table(s, lake).cleanup(POLICY, run_on="spark").apply(),
     "a stored plan": stored,
     "t.maintain": lambda s, lake, _: maintained(table(s, lake).maintain),
     "lake.maintain": lambda _, lake, __: maintained(lake.maintain),
     "SQL": lambda s, *_: s.sql(
-        "CALL lake.system.cleanup(table => 'ns1.t', retain_versions => 2, commit_window => '0s', execute => true)"
+        "CALL lake.system.cleanup(table => 'ns1.t', retain_versions => 2, commit_window => '0s', dry_run => false)"
     ).collect(),
     "the job": lambda s, lake, _: job(
         "cleanup", table(s, lake).location.uri, "--retain-versions", "2", *AT_ONCE, "--local"
@@ -92,7 +92,8 @@ class Upserts:
     """A query that upserts ten keys of its own with each batch."""
 
     def __init__(self, spark, uri):
-        self.spark, self.upsert = spark, upsert_batches(uri, key="id", query_id="q", branch=BRANCH)
+        self.spark = spark
+        self.upsert = LanceTable.for_path(uri, branch=BRANCH).streams.upsert("id", query_id="q")
 
     def batch(self, number):
         self.upsert(self.spark.range(10 * number, 10 * number + 10), number)
@@ -113,7 +114,7 @@ def test_upserts_go_on_after_a_cleanup(count, moment, spark, uri):
     else:
         die(query, number, moment)
     rows = others(uri, count, BRANCH)
-    LanceTable.for_path(spark, uri).cleanup(POLICY, execute=True, where="local")
+    LanceTable.for_path(uri, spark=spark).cleanup(POLICY, run_on="local").apply()
     on(uri, BRANCH).delete("id = 10")  # a batch that is upserted again brings it back
     for again in (number, number, number + 1):
         query.batch(again)

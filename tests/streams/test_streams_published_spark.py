@@ -1,4 +1,4 @@
-"""Write, audit, publish, as docs/streaming.md has it, while the stream into the branch and one out of main run on.
+"""Write, audit, publish, as docs/tables/streaming.md has it, while the stream into the branch and one out of main run.
 
 Step by step, and by day: tests/streams/test_streams_published.py.
 """
@@ -18,14 +18,14 @@ from lance_spark import LanceTable, register
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day=0)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "streaming.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tables" / "streaming.md"
 HOURS, ROWS, PATIENCE = 3, 4, 120
 
 
 def recipe():
     """The function ``publish`` of the recipe."""
     text = PAGE.read_text()
-    return re.search(r"^def publish.*?(?=^publish\()", text[text.index("### Recipe") :], re.DOTALL | re.MULTILINE)[0]
+    return re.search(r"^def publish.*?(?=^publish\()", text[text.index("## Recipe") :], re.DOTALL | re.MULTILINE)[0]
 
 
 def arrive(directory, number):
@@ -68,7 +68,7 @@ def test_main_never_sees_a_half_while_the_stream_goes_on(spark, uri, tmp_path):
     queries = [each.trigger(processingTime="20 milliseconds") for each in (writer, reader)]
     writing, reading = queries[0].start(uri), queries[1].start()
     try:
-        table = LanceTable.for_path(spark, uri)
+        table = LanceTable.for_path(uri, spark=spark)
         for hour in range(HOURS):
             before = rows_of(uri)
             for number in (2 * hour, 2 * hour + 1):

@@ -127,7 +127,7 @@ def test_a_version_that_is_gone_is_refused_with_the_way_on(query, uri, monkeypat
     stream, fragments = query.write(numbers(10, 10))
     with pytest.raises(Refused) as refused:
         commit_stream(stream, fragments, 1)
-    assert f"query_id='{query.id}', last_batch=0" in refused.value.hint
+    assert f"streams.resume('{query.id}', last_batch=0)" in refused.value.hint
     assert before.items() <= contents(uri).items()
     resume_stream(locate(uri), None, query.id, last_batch=0)
     query.batch(1)
@@ -432,7 +432,7 @@ def test_what_cannot_be_said_of_a_stream_is_refused(uri, tmp_path):
         plan_stream({"path": uri, "query_id": "a", "create_table": "true"}, numbers(1).schema, False)
     with pytest.raises(Refused, match="needs a Spark session") as upsert:
         plan_stream({"path": uri, "query_id": "a", "mode": "upsert", "key": "k"}, numbers(1).schema, False)
-    assert "upsert_batches" in upsert.value.hint
+    assert "streams.upsert" in upsert.value.hint
     assert "key='k'" in upsert.value.hint
 
 
@@ -450,7 +450,7 @@ def test_a_table_that_was_dropped_from_its_catalog_is_not_made_anew(tmp_path):
     lake.mkdir()
     query = Query("orders", tmp_path / "c", catalog=str(lake))
     query.batch(0)
-    LanceCatalog(None, str(lake)).drop_table("orders")
+    LanceCatalog(str(lake)).drop_table("orders")
     with pytest.raises(Refused, match=r"tag .* is missing"):
         query.batch(1)
     assert not (lake / "orders.lance").exists() or not contents(lake / "orders.lance")

@@ -90,7 +90,9 @@ def test_refusal_and_the_way_on(number, seen, why):
     with pytest.raises(Refused, match=why) as refused:
         decide(Batch("u", BRANCH, Q, number), seen)
     assert "Nothing was changed" in refused.value.message
-    assert f"resume_stream('u', query_id='q', last_batch={number - 1}, branch='ingest')" in refused.value.hint
+    assert (
+        f"LanceTable.for_path('u', branch='ingest').streams.resume('q', last_batch={number - 1})" in refused.value.hint
+    )
 
 
 DOUBLED = {

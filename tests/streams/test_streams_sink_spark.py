@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
-from lance_spark import LanceTable, register, upsert_batches
+from lance_spark import LanceTable, register
 from lance_spark.core.options import OWN_NAME
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
@@ -87,7 +87,7 @@ def test_a_batch_whose_commit_fails_leaves_its_files(spark, uri, files, tmp_path
     query = run(writer.option("path", uri))
     lance.dataset(uri).tags.delete(f"stream-{query.id}")
     files.add({"id": 1, "v": "a"})
-    with pytest.raises(StreamingQueryException, match="resume_stream"):
+    with pytest.raises(StreamingQueryException, match=r"streams\.resume"):
         run(writer)
     assert ids(uri) == [0]
     assert len([*Path(uri, "data").iterdir()]) == 2
@@ -110,7 +110,7 @@ def test_upserts_by_foreach_batch_are_exactly_once(spark, uri, files, tmp_path):
     )
     lance.dataset(uri).create_branch("ingest")
     checkpoint = str(tmp_path / "c")
-    upsert = upsert_batches(uri, key="id", checkpoint=checkpoint, branch="ingest", optimize_every=1)
+    upsert = LanceTable.for_path(uri, branch="ingest").streams.upsert("id", checkpoint, optimize_every=1)
 
     def start():
         stream = files.stream(spark).writeStream.option("checkpointLocation", checkpoint)
@@ -131,7 +131,7 @@ def test_upserts_by_foreach_batch_are_exactly_once(spark, uri, files, tmp_path):
 @pytest.mark.when(spark="newest")
 def test_an_upsert_into_a_handle_and_the_mode_that_names_it(spark, uri, files, tmp_path):
     spark.createDataFrame([(1, "old")], "id bigint, v string").write.format(OWN_NAME).mode("append").save(uri)
-    upsert = upsert_batches(LanceTable.for_path(spark, uri), key=["id"], query_id="orders")
+    upsert = LanceTable.for_path(uri, spark=spark).streams.upsert(["id"], query_id="orders")
     batch = spark.createDataFrame([(1, "new"), (2, "new")], "id bigint, v string")
     for frame, number in ((batch.limit(0), 0), (batch, 1), (batch, 1), (batch.limit(0), 2)):
         upsert(frame, number)
@@ -139,5 +139,5 @@ def test_an_upsert_into_a_handle_and_the_mode_that_names_it(spark, uri, files, t
     assert lance.dataset(uri).tags.list()["stream-orders"]["version"] == lance.dataset(uri).version == 3
     files.add({"id": 1, "v": "a"})
     writer = files.stream(spark).writeStream.format(OWN_NAME).option("checkpointLocation", str(tmp_path / "c"))
-    with pytest.raises(StreamingQueryException, match="upsert_batches"):
+    with pytest.raises(StreamingQueryException, match=r"streams\.upsert"):
         run(writer.options(path=uri, mode="upsert", key="id"))

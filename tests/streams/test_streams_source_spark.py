@@ -65,7 +65,7 @@ def test_a_branch_in_batches_restarted_from_its_checkpoint(spark, uri, tmp_path)
 
 def test_a_change_feed_of_a_table_in_a_catalog(spark, tmp_path):
     register(spark)
-    catalog = LanceCatalog(spark, str(tmp_path / "lake"))
+    catalog = LanceCatalog(str(tmp_path / "lake"), spark=spark)
     uri = catalog.catalog.at("t").uri
     lance.write_dataset(table(0, 6), uri)
     catalog.register_table("t", "t")

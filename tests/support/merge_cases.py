@@ -160,7 +160,7 @@ def check_merge(spark: SparkSession, uri: str, name: str) -> None:
     branch, stable = PLACES[list(CASES).index(name) % len(PLACES)]
     location = changing_table(uri, branch, stable)
     before, known = rows_of(location, branch), row_ids(location, branch)
-    table = LanceTable.for_path(spark, uri).checkout(branch=branch or "main")
+    table = LanceTable.for_path(uri, spark=spark).checkout(branch=branch or "main")
     merge = table.merge(spark.createDataFrame(given, "id bigint, x int, day string"), on=on)
     for clause in clauses:
         merge = getattr(merge, clause.method)(*clause.arguments)

@@ -24,6 +24,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS]
+
 _FENCE = re.compile(r"^```(\w*)$")
 _MARK = re.compile(r"^<!-- (.*) -->$")
 _VALUE = re.compile(r"""-?\d|['"\[({]|(True|False|None)\b|[A-Z]\w+\(""")

@@ -92,7 +92,7 @@ class SearchedTable:
 
     def table(self, branch: str | None) -> LanceTable:
         """A branch as this package opens it."""
-        t = LanceTable.for_path(None, self.uri)
+        t = LanceTable.for_path(self.uri)
         return t if branch is None else t.checkout(branch=branch)
 
     def step(self) -> None:
@@ -178,7 +178,7 @@ class SearchedTable:
 
     def _merge(self, branch: str | None) -> None:
         if branch is not None:
-            LanceTable.for_path(None, self.uri).branches.merge(branch)
+            LanceTable.for_path(self.uri).branches.merge(branch)
 
     def _replace_column(self, branch: str | None) -> None:
         column = self.rng.choice(("v", "text"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
@@ -21,6 +22,11 @@ WAYS = [
     pytest.param(PLAIN, marks=pytest.mark.when(newest=0.4, oldest=0.6)),
 ]
 """On the oldest Spark test_native_*.py has the native way; of the plain way each Spark has its part every day."""
+
+
+def none_active() -> SparkSession:
+    """``SparkSession.active`` of a process that has started no session."""
+    raise PySparkRuntimeError("NO_ACTIVE_OR_DEFAULT_SESSION")
 
 
 @pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else WAYS)
@@ -40,7 +46,7 @@ def both_ways(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[s
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Iterator[LanceCatalog]:
     """Catalog ``lake`` of the session, with namespace ns1 and nothing in it; and the catalog ``lance`` of paths."""
-    catalog = LanceCatalog(spark, str(tmp_path / "lake"))
+    catalog = LanceCatalog(str(tmp_path / "lake"), spark=spark)
     catalog.create_namespace("ns1")
     unregister(spark)
     register(spark, catalog="lake", root=catalog.catalog.uri)

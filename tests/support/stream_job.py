@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lance_spark import register, upsert_batches
+from lance_spark import register
 from lance_spark.errors import LanceSparkError
 
 Given = dict[str, Any]
@@ -49,9 +49,9 @@ def sink(spark: SparkSession, given: Given) -> DataStreamWriter:
 def upsert(spark: SparkSession, given: Given) -> DataStreamWriter:
     from lance_spark import LanceTable
 
-    table = LanceTable.for_path(spark, given["uri"], given["storage"]).checkout(branch=given["options"]["branch"])
+    table = LanceTable.for_path(given["uri"], given["storage"], spark=spark).checkout(branch=given["options"]["branch"])
     every = int(given["options"]["optimize_every"])
-    function = upsert_batches(table, key="id", checkpoint=given["checkpoint"], optimize_every=every)
+    function = table.streams.upsert(key="id", checkpoint=given["checkpoint"], optimize_every=every)
 
     def last_of_each_key(rows: DataFrame, batch: int) -> None:
         """A batch may have the files of two, see ``StreamedTable``; of several rows of one key the last one counts."""

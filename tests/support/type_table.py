@@ -1,4 +1,4 @@
-"""The table in docs/types.md: what pylance stores, what Spark shows, and what Spark creates from that."""
+"""The table in docs/reference/types.md: what pylance stores, what Spark shows, and what Spark creates from that."""
 
 from __future__ import annotations
 

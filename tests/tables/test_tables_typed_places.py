@@ -27,7 +27,7 @@ FRAME = pa.schema([("id", pa.int64())])
 def dataset(uri):
     """Version 1 and 2 on main, version 3 on branch exp/a, tag v1."""
     make_dataset(uri, numbers(5), numbers(5, 5))
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     table.tags.create("v1", version=1)
     table.branches.create("exp/a")
     lance.write_dataset(numbers(1, 10), lance.dataset(uri).checkout_version(("exp/a", None)), mode="append")
@@ -119,7 +119,7 @@ TAKING_A_PATH = {
     "place": locate_typed,
     "catalog": open_catalog,
     "name in SQL": lambda path: read_path(f"{path}@exp"),
-    "handle": lambda path: LanceTable.for_path(None, path),
+    "handle": lambda path: LanceTable.for_path(path),
 }
 
 
@@ -149,7 +149,7 @@ def test_a_classic_session_and_a_process_without_spark_take_relative_paths(sessi
         monkeypatch.setenv(SERVER, session)
     lance.write_dataset(numbers(3), "rel.lance")
     assert pin(path="rel.lance") == (None, 1)
-    assert LanceTable.for_path(None, "rel.lance").count_rows() == 3
+    assert LanceTable.for_path("rel.lance").count_rows() == 3
     assert open_catalog("rel").uri == f"{Path.cwd()}/rel"
     check_target({"path": "rel.lance"})
 
@@ -172,4 +172,4 @@ def test_a_scheme_that_is_not_opened_makes_no_directory(verb, path, tmp_path, mo
 
 def test_a_clone_that_a_cleanup_is_told_of_is_not_looked_for_below_here(dataset):
     with pytest.raises(InvalidOption, match="Datasets are opened at local"):
-        LanceTable.for_path(None, dataset).plan_cleanup(CleanupPolicy(clones=("dbfs:/clone",)))
+        LanceTable.for_path(dataset).cleanup(CleanupPolicy(clones=("dbfs:/clone",)))

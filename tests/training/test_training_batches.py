@@ -44,13 +44,13 @@ def uri(tmp_path_factory):
         "large": pa.array([2**63 + n for n in ids], pa.uint64()),
     }
     make_dataset(uri, pa.table(rows), max_rows_per_file=30)
-    LanceTable.for_path(None, uri).freeze("s", split={"train": 0.8, "val": 0.2}, seed=7)
-    LanceTable.for_path(None, uri).freeze("other", split={"train": 0.8, "val": 0.2}, seed=8)
+    LanceTable.for_path(uri).frozen.create("s", split={"train": 0.8, "val": 0.2}, seed=7)
+    LanceTable.for_path(uri).frozen.create("other", split={"train": 0.8, "val": 0.2}, seed=8)
     return uri
 
 
 def order_of(uri, split="train"):
-    table = LanceTable.for_path(None, uri)
+    table = LanceTable.for_path(uri)
     return pa.Table.from_batches(table.frozen.batches("s", split, ["id"]))["id"].to_pylist()
 
 
@@ -154,7 +154,7 @@ def test_ranks_may_be_others_after_a_pause(uri):
 
 
 def test_an_empty_split_has_no_batches(uri):
-    LanceTable.for_path(None, uri).freeze("tiny", filter="id = 1", split={"train": 0.5, "val": 0.5}, by="word")
+    LanceTable.for_path(uri).frozen.create("tiny", filter="id = 1", split={"train": 0.5, "val": 0.5}, by="word")
     sizes = {
         split: sum(1 for _ in FrozenBatches(uri, "tiny", Batching(4), split, "id").loader())
         for split in ("train", "val")

@@ -22,7 +22,7 @@ def main(uri: str, storage: dict[str, str]) -> None:
     spark.range(10, 14).write.format("lance").mode("overwrite").options(
         **options, branch="b", create_branch="true", commit_message="to b"
     ).save(uri)
-    table = LanceTable.for_path(spark, uri, storage)
+    table = LanceTable.for_path(uri, storage, spark=spark)
     frame = spark.read.format("lance").options(**options, branch="b").load(uri)
     frame.explain("extended")
     frame.where(col("id") > 11).explain("formatted")
@@ -46,7 +46,7 @@ def main(uri: str, storage: dict[str, str]) -> None:
             .save(uri)
         ),
         lambda: table.branches.create("b"),
-        lambda: LanceTable.for_path(spark, uri + "/denied", storage),
+        lambda: LanceTable.for_path(uri + "/denied", storage, spark=spark),
     )
     for attempt in attempts:
         try:

@@ -23,8 +23,6 @@ from lance_spark import (
     LanceCatalog,
     LanceTable,
     register_search,
-    resume_stream,
-    upsert_batches,
 )
 from lance_spark.engine.local import Work
 from lance_spark.errors import LanceSparkError
@@ -68,7 +66,7 @@ def basics(spark: SparkSession, uri: str) -> dict[str, object]:
     """Rows are written, branched, tagged and read; what is there is told; old versions go."""
     rows = spark.range(0, 1000, 1, 4).selectExpr("id", "id % 7 AS day", "concat('n', id) AS name")
     rows.write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.tags.create("v1")
     rows.where("id < 10").write.format("lance").mode("append").option("branch", "exp/a").option(
         "create_branch", "true"
@@ -102,7 +100,7 @@ def basics(spark: SparkSession, uri: str) -> dict[str, object]:
 def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
     """What each verb says of a relative path, which a server would look for in a directory of its own."""
     rows = spark.range(3)
-    read, table = spark.read.format("lance"), LanceTable.for_path(spark, uri)
+    read, table = spark.read.format("lance"), LanceTable.for_path(uri, spark=spark)
 
     def follow(source: str, target: str, schema: str | None = None) -> None:
         reader = spark.readStream.format("lance")
@@ -113,7 +111,7 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
     calls: list[Callable[[], object]] = [
         lambda: rows.write.format("lance").mode("append").save("rel.lance"),
         lambda: read.load("rel.lance").count(),
-        lambda: LanceTable.for_path(spark, "rel.lance").count_rows(),
+        lambda: LanceTable.for_path("rel.lance", spark=spark).count_rows(),
     ]
     if kind == "connect":
         calls += [
@@ -122,18 +120,16 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
             lambda: spark.sql("CREATE TEMPORARY VIEW rel USING lance OPTIONS (path 'rel.lance')"),
             lambda: follow("rel.lance", uri + "-followed"),
             lambda: follow(uri, "rel-followed"),
-            lambda: LanceTable.for_path(None, "rel.lance").count_rows(),
-            lambda: LanceCatalog(spark, "rel").list_tables(),
+            lambda: LanceTable.for_path("rel.lance").count_rows(),
+            lambda: LanceCatalog("rel", spark=spark).list_tables(),
             lambda: table.clone("rel-clone"),
-            lambda: table.shallow_clone("rel-clone"),
-            lambda: table.deep_clone("rel-clone"),
+            lambda: table.clone("rel-clone", follow=False),
+            lambda: table.clone("rel-clone", "deep", follow=False),
             lambda: table.remotes.push("./rel-clone"),
             lambda: table.fsck(clones=["rel-clone"]),
             lambda: table.storage(clones=["rel-clone"]),
-            lambda: table.plan_cleanup(CleanupPolicy(clones=("rel-clone",))),
+            lambda: table.cleanup(CleanupPolicy(clones=("rel-clone",))),
             lambda: table.relocate("rel-old"),
-            lambda: upsert_batches("rel.lance", key="id", query_id="rel"),
-            lambda: resume_stream("rel.lance", "rel", 1),
         ]
     said = [first_line(call) for call in calls]
     return [*said, *(str(path) for path in Path().glob("rel*"))]
@@ -156,10 +152,10 @@ def upserted(spark: SparkSession, uri: str) -> list[int]:
     """Rows, and those of them that are new, after upserts of a stream's batches."""
     for name, rows in (("", spark.range(5, 10, 1, 1)), ("-copy", spark.range(0, 7, 1, 1))):
         rows.withColumn("name", lit(name)).write.format("lance").mode("append").save(uri + name)
-    upsert = upsert_batches(uri + "-copy", key="id", checkpoint=uri + "-checkpoint")
+    upsert = LanceTable.for_path(uri + "-copy", spark=spark).streams.upsert(key="id", checkpoint=uri + "-checkpoint")
     stream = spark.readStream.format("lance").load(uri).writeStream.option("checkpointLocation", uri + "-checkpoint")
     stream.foreachBatch(upsert).trigger(availableNow=True).start().awaitTermination()
-    table = LanceTable.for_path(spark, uri + "-copy")
+    table = LanceTable.for_path(uri + "-copy", spark=spark)
     return [table.count_rows(), table.count_rows("name = ''")]
 
 
@@ -178,7 +174,7 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
             return {"v": [[number, 1.0] for number in batch["id"].to_pylist()]}
 
     spark.range(0, 100, 1, 4).write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.add_columns({"twice": "id * 2"})
     table.add_columns(Model, schema="v array<float>", vector={"v": 2})
     table.add_columns(spark.createDataFrame([(5, "five")], "id bigint, name string"), on="id")
@@ -198,9 +194,9 @@ def searched(spark: SparkSession, uri: str) -> list[object]:
         "id", "array(float(id), float(1)) AS v", "concat('note ', id % 50, ' of the day') AS note"
     )
     rows.withMetadata("v", {"arrow.fixed-size-list.size": 2}).write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
-    near = [table.search([7.2, 1.0], k=2, columns=["id"], where=where).collect() for where in ("local", "spark")]
-    words = table.search(text="note 31", phrase=True, columns=["id"], where="spark").collect()
+    table = LanceTable.for_path(uri, spark=spark)
+    near = [table.search([7.2, 1.0], k=2, columns=["id"], run_on=run_on).collect() for run_on in ("local", "spark")]
+    words = table.search(text="note 31", phrase=True, columns=["id"], run_on="spark").collect()
     queries = spark.createDataFrame([("a", [5.1, 1.0]), ("b", [98.0, 1.0])], "who string, q array<double>")
     joined = queries.transform(table.nearest_join("q", k=1, columns=["id"])).collect()
     register_search(spark)
@@ -216,7 +212,7 @@ def searched(spark: SparkSession, uri: str) -> list[object]:
 def looked_after(spark: SparkSession, uri: str) -> list[object]:
     """Compactions of main and a branch, a merge and another order, on executors: what they did, and what is left."""
     spark.range(0, 40, 1, 4).selectExpr("id", "id % 3 AS day").write.format("lance").mode("append").save(uri)
-    main = LanceTable.for_path(spark, uri)
+    main = LanceTable.for_path(uri, spark=spark)
     main.branches.create("exp")
     branch = main.checkout(branch="exp")
     branch.write(spark.range(100, 110, 1, 1).selectExpr("id", "id % 3 AS day"))
@@ -239,13 +235,13 @@ def feed(table: LanceTable) -> list[list[object]]:
 def frozen(table: LanceTable) -> dict[str, object]:
     """A set that executors made, by split and in order; whether this process reads that order, and what is left."""
     with patch("lance_spark.engine.local.LITTLE", Work()):
-        table.freeze("frozen-story", **FROZEN)
-    rows = table.frozen("frozen-story", columns=["id"], with_position=True).collect()
+        table.frozen.create("frozen-story", **FROZEN)
+    rows = table.frozen.read("frozen-story", columns=["id"], with_position=True).collect()
     splits = {split: [row["id"] for row in rows if row["_split"] == split] for split in ("train", "val")}
     here = pa.Table.from_batches(table.frozen.batches("frozen-story", "train", columns=["id"]))["id"].to_pylist()
-    days = {row["day"] for row in table.frozen("frozen-story", "val").collect()}
+    days = {row["day"] for row in table.frozen.read("frozen-story", "val").collect()}
     kept = table.frozen.diff("frozen-story", "frozen-story").kept
-    table.unfreeze("frozen-story")
+    table.frozen.delete("frozen-story")
     found = [splits["train"] == here, sorted(days), kept, len(table.frozen.list())]
     return {"splits": splits, "found": found}
 
@@ -273,15 +269,15 @@ def retried(spark: SparkSession, uri: str) -> list[int]:
 def cleaned(table: LanceTable) -> dict[str, object]:
     """Old versions removed by Spark jobs; what a dry run had said, and what is left."""
     policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
-    said = table.plan_cleanup(policy, where="spark").candidates().count()
-    report = table.cleanup(policy, execute=True, where="spark")
+    said = table.cleanup(policy, run_on="spark").candidates().count()
+    report = table.cleanup(policy, run_on="spark").apply()
     removed = {branch: counts["removed"] for branch, counts in report.versions.items()}
     return {"said": said, "deleted": report.count("deleted")[0], "removed": removed}
 
 
 def catalogued(spark: SparkSession, root: str) -> list[object]:
     """A table made, found, read and asked by its name, and what is said when it is there already."""
-    cat = LanceCatalog(spark, root)
+    cat = LanceCatalog(root, spark=spark)
     cat.create_namespace("ns1")
     cat.write_table(spark.range(0, 10, 1, 2), "ns1.t")
     taken = first_line(lambda: cat.write_table(spark.range(1), "ns1.t"))
@@ -293,7 +289,7 @@ def catalogued(spark: SparkSession, root: str) -> list[object]:
 def changed(spark: SparkSession, uri: str) -> list[object]:
     """What changes of rows on a branch say, and the sum of a column afterwards."""
     spark.range(0, 1000, 1, 4).selectExpr("id", "id % 7 AS day").write.format("lance").mode("append").save(uri)
-    table = LanceTable.for_path(spark, uri)
+    table = LanceTable.for_path(uri, spark=spark)
     table.branches.create("exp")
     table = table.checkout(branch="exp")
     source = spark.range(0, 2000, 500).selectExpr("id", "100 AS day")

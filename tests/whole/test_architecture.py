@@ -283,11 +283,11 @@ def test_documents_that_the_code_cites_are_in_the_repository():
     texts = {path: path.read_text() for folder in CODE for path in (ROOT / folder).rglob("*.py")}
     cited = {(path, name) for path, text in texts.items() for name in re.findall(r"(?<![\w/.:*-])[\w./-]+\.md\b", text)}
     assert any(name == "README.md" for _, name in cited)
+    folders = [ROOT, ROOT / "conf", ROOT / "docs", *(path for path in (ROOT / "docs").rglob("*") if path.is_dir())]
     assert not [
         (str(path.relative_to(ROOT)), name)
         for path, name in cited
-        if name.startswith("..")
-        or not any((folder / name).is_file() for folder in (ROOT, ROOT / "docs", ROOT / "conf"))
+        if name.startswith("..") or not any((folder / name).is_file() for folder in folders)
     ]
 
 

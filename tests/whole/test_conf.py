@@ -96,8 +96,9 @@ def test_the_job_knows_every_option_that_comments_and_the_readme_show(job_parser
 
 
 def test_the_page_about_cleanup_has_every_option_of_the_job(job_parser):
-    page = (ROOT / "docs" / "cleanup.md").read_text()
-    documented = set(re.findall(r"--[a-z][a-z-]*", page)) - {"--properties-file"}
+    pages = ("operations/cleanup.md", "reference/cleanup-options.md")
+    text = "".join((ROOT / "docs" / page).read_text() for page in pages)
+    documented = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) - {"--properties-file"}
     assert documented == {option for action in job_parser._actions for option in action.option_strings} - {"-h"}
 
 

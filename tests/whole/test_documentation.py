@@ -1,22 +1,19 @@
 """What the documentation says is true: each page is typed into real shells, and shows what comes out of them."""
 
 import re
-from pathlib import Path
 
 import pytest
 from support.connect_server import Server
 from support.desk import Desk
 from support.kinds import NIGHT
-from support.pages import blocks, examples
+from support.pages import PAGES, ROOT, blocks, examples
 from support.type_table import TABLE
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TYPED = [page for page in PAGES if examples(page)]
 THEN = {
-    "README": """
+    "first-steps": """
 import lance
 sorted(lance.dataset("flights.lance").to_table()["flight"].to_pylist()) == list(range(1502))  # True
 """,
@@ -53,7 +50,7 @@ def desk(request, tmp_path_factory):
         server.kill()
 
 
-BY_DAY = ("README", "fsck")
+BY_DAY = ("README", "first-steps", "fsck")
 """What somebody types first, and a page for a terminal. A page takes up to a minute."""
 
 
@@ -73,12 +70,12 @@ def test_every_example_is_typed_or_says_why_not():
     for page in PAGES:
         for block in blocks(page.read_text()):
             reason = block.mark.removeprefix("not typed: ")
-            assert block.language in ("python", "bash", "", "toml", "json", "sql", "mermaid"), (
+            assert block.language in ("python", "bash", "", "toml", "json", "sql"), (
                 page.name,
                 block.first_line,
             )
             assert reason == block.mark or len(reason) > 10, (page.name, block.first_line)
-    assert {page.stem for page in TYPED} >= {"README", "reading-and-writing", "lance-git", "cleanup", "fsck"}
+    assert {page.stem for page in TYPED} >= {"reading-and-writing", "lance-git", "cleanup", *BY_DAY, *THEN}
 
 
 ON_THE_PAGE = {
@@ -90,7 +87,7 @@ ON_THE_PAGE = {
     "timestamp": "timestamp without zone (s, ms, us, ns)",
     "decimal256": "decimal256 up to p = 38",
 }
-"""What docs/types.md calls a type that Arrow calls otherwise; a decimal's digits and a list's items left out."""
+"""What docs/reference/types.md calls a type that Arrow names otherwise; digits and items left out."""
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
@@ -98,10 +95,10 @@ def test_the_page_about_types_says_what_spark_shows_for_what_is_stored(row):
     arrow = re.match(r"\w+", str(row.lance))[0]
     zoned = arrow == "timestamp" and row.lance.tz is not None
     name = "timestamp with zone" if zoned else ON_THE_PAGE.get(arrow, arrow)
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| ", (ROOT / "docs" / "types.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| ", (ROOT / "docs" / "reference" / "types.md").read_text(), re.MULTILINE)
     lines = [(types(left), types(right)) for left, right in rows]
     found = [(place, left, right) for left, right in lines for place in places(name, left)]
-    assert len(found) == 1, f"docs/types.md has {name} {len(found)} times"
+    assert len(found) == 1, f"docs/reference/types.md has {name} {len(found)} times"
     place, left, right = found[0]
     shown = right[place] if len(right) == len(left) else right[0]
     assert shown == "its values' type" or re.match(r"[a-z_ ]+", row.spark)[0] == re.match(r"[a-z_ ]+", shown)[0].strip()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+import shlex
 import sys
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
+import click
 import pytest
+from support.pages import DOCS, ROOT
 
-from lance_spark import errors
+from lance_spark import LanceTable, errors
 from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cli.catalog.main import cli as lance_catalog
+from lance_spark.cli.main import cli as lance_git
 from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
@@ -33,6 +39,9 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.search.rules import SearchOptions
+from lance_spark.spark.frozen import FrozenSets
+from lance_spark.spark.maintenance import Indexes
+from lance_spark.spark.refs import Branches, Remotes, Tags
 from lance_spark.sql.procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
@@ -42,11 +51,11 @@ else:
 
 pytestmark = pytest.mark.pure
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [README, *DOCS, *(path for path in (ROOT / "CONTRIBUTING.md", ROOT / "conf" / "README.md") if path.exists())]
-MAX_README = 200
+REFERENCE = ROOT / "docs" / "reference"
+INDEXES = [page for page in DOCS if page.name == "README.md"]
+MAX_README, MAX_PAGE = 150, 200
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -86,8 +95,10 @@ def names_in(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_readme_is_short():
+def test_a_page_is_short_unless_one_looks_things_up_in_it():
     assert README.read_text().count("\n") <= MAX_README
+    lengths = {page: page.read_text().count("\n") for page in DOCS if REFERENCE not in page.parents}
+    assert {page.name: length for page, length in lengths.items() if length > MAX_PAGE} == {}
 
 
 @each_page
@@ -102,16 +113,37 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page):
 
 def test_the_links_of_the_readme_and_the_docs_are_found():
     """The tests above read what ``links`` and ``anchors`` find: neither is blind."""
-    assert "docs/cleanup.md" in links(README)
-    assert "#the-commit-window" in links(ROOT / "docs" / "cleanup.md")
-    assert "lance-git-gits-words-for-datasets" in anchors(ROOT / "docs" / "lance-git.md")
+    assert "docs/README.md" in links(README)
+    assert "#the-commit-window" in links(ROOT / "docs" / "operations" / "cleanup.md")
+    assert "lance-git-gits-words-for-datasets" in anchors(ROOT / "docs" / "branches" / "lance-git.md")
 
 
-def test_the_index_and_the_readme_lead_to_every_page():
-    expected = {page.name for page in DOCS} - {"README.md"}
-    index = [link for link in links(ROOT / "docs" / "README.md") if "/" not in link]
-    assert Counter(index) == Counter(expected)
-    assert {Path(link.partition("#")[0]).name for link in links(README) if link.startswith("docs/")} == expected
+def test_the_map_leads_to_every_page():
+    begin = ROOT / "docs" / "README.md"
+    found = Counter(begin.parent / link for link in links(begin) if not link.startswith(".."))
+    assert found == Counter(page for page in DOCS if page != begin)
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=lambda page: page.parent.name)
+def test_the_index_of_a_section_leads_to_each_of_its_pages(index):
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    pages = {page for page in index.parent.glob("*.md") if page != index}
+    assert pages | {*index.parent.glob("*/README.md")} <= linked
+
+
+def test_the_readme_leads_to_every_section():
+    linked = {link.partition("#")[0] for link in links(README)}
+    assert {str(index.relative_to(ROOT)) for index in INDEXES if REFERENCE not in index.parent.parents} <= linked
+
+
+def test_the_pictures_are_those_that_the_script_draws_and_each_is_shown():
+    directory = ROOT / "docs" / "pictures"
+    drawn = {
+        f"{name}.svg": draw().svg() for name, draw in runpy.run_path(str(directory / "draw.py"))["PICTURES"].items()
+    }
+    assert {path.name: path.read_text() for path in directory.glob("*.svg")} == drawn, "run docs/pictures/draw.py"
+    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page) if link.endswith(".svg")}
+    assert shown == {*directory.glob("*.svg")}
 
 
 def test_no_text_stands_twice():
@@ -142,7 +174,7 @@ def test_python_in_the_pages_can_be_parsed(page):
 
 @pytest.mark.parametrize("purpose", ["reading", "writing"])
 def test_the_table_of_the_data_source_also_has_what_names_a_table_of_a_catalog(purpose):
-    rows = table(ROOT / "docs" / "reading-and-writing.md", f"<!-- options for {purpose} -->")
+    rows = table(ROOT / "docs" / "tables" / "reading-and-writing.md", f"<!-- options for {purpose} -->")
     documented = [name for row in rows for name in names_in(row[0])]
     options = READ_OPTIONS if purpose == "reading" else WRITE_OPTIONS
     assert {*options, *CATALOG_OPTIONS, "storage.<key>"} <= {*documented}
@@ -150,7 +182,7 @@ def test_the_table_of_the_data_source_also_has_what_names_a_table_of_a_catalog(p
 
 
 def test_the_metadata_tables_are_those_of_the_code():
-    rows = table(ROOT / "docs" / "catalogs.md", "| metadata table | columns |")
+    rows = table(ROOT / "docs" / "tables" / "sql.md", "| metadata table | columns |")
     assert {names_in(row[0])[0]: names_in(row[1]) for row in rows} == {
         name: schema.names for name, schema in SCHEMAS.items()
     }
@@ -160,16 +192,16 @@ def test_the_metadata_tables_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("page", "options"),
     [
-        ("cleanup.md", [CleanupPolicy]),
-        ("fsck.md", [FsckOptions]),
-        ("fsck.md", [RepairOptions]),
-        ("refs-that-expire.md", [ExpiryOptions]),
-        ("optimizing.md", [OptimizeOptions]),
-        ("searching.md", [SearchOptions]),
-        ("reading-and-writing.md", [RefOptions, ReadOptions]),
-        ("reading-and-writing.md", [WriteOptions, NewBranchOptions, FileOptions]),
-        ("streaming.md", [StreamOptions]),
-        ("streaming-source.md", [StreamReadOptions]),
+        ("reference/cleanup-options.md", [CleanupPolicy]),
+        ("operations/fsck.md", [FsckOptions]),
+        ("operations/fsck.md", [RepairOptions]),
+        ("branches/refs-that-expire.md", [ExpiryOptions]),
+        ("operations/optimizing.md", [OptimizeOptions]),
+        ("reference/searching.md", [SearchOptions]),
+        ("tables/reading-and-writing.md", [RefOptions, ReadOptions]),
+        ("tables/reading-and-writing.md", [WriteOptions, NewBranchOptions, FileOptions]),
+        ("tables/streaming.md", [StreamOptions]),
+        ("tables/streaming-source.md", [StreamReadOptions]),
     ],
 )
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
@@ -177,7 +209,7 @@ def test_the_tables_of_options_are_those_that_are_declared(page, options):
 
 
 def test_the_procedures_are_those_of_the_code():
-    rows = table(ROOT / "docs" / "catalogs.md", "| procedure | arguments | what it does |")
+    rows = table(REFERENCE / "procedures.md", "| procedure | arguments | what it does |")
     assert rows == [
         [f"`{found.name}`", ", ".join(map(shown_parameter, found.parameters)), found.doc]
         for found in PROCEDURES.values()
@@ -193,7 +225,7 @@ def shown_parameter(parameter):
 
 
 def test_the_exit_codes_are_those_of_the_errors():
-    rows = table(ROOT / "docs" / "when-something-goes-wrong.md", "| error | code | meaning |")
+    rows = table(ROOT / "docs" / "start" / "when-something-goes-wrong.md", "| error | code | meaning |")
     documented = {name: int(row[1]) for row in rows for name in names_in(row[0])}
     raised = {
         name: value.exit_code
@@ -204,7 +236,7 @@ def test_the_exit_codes_are_those_of_the_errors():
 
 
 def test_the_rooms_are_those_of_the_repository():
-    page = ROOT / "docs" / "architecture.md"
+    page = REFERENCE / "architecture.md"
     rows = [row for kind in ("shared room", "feature", "rim") for row in table(page, f"| {kind} | what is in it |")]
     documented = {name for row in rows for name in names_in(row[0]) if name.endswith(("/", ".py"))}
     package = [path for path in (ROOT / "lance_spark").iterdir() if path.name not in ("__init__.py", "__pycache__")]
@@ -213,27 +245,16 @@ def test_the_rooms_are_those_of_the_repository():
     assert all((ROOT / name).exists() for name in documented)
 
 
-def test_the_diagram_has_the_layers_of_the_import_contract_in_their_order():
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    layers = [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
-    height = {name: number for number, layer in enumerate(layers) for name in layer}
-    arrows = []
-    for line in re.findall(r"^ {8}(.+ --> .+)$", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE):
-        stations = [re.findall(r"(\w+)", part) for part in re.sub(r"\[[^\]]*\]", "", line).split("-->")]
-        arrows += [(high, low) for above, below in pairwise(stations) for high in above for low in below]
-    assert {name for arrow in arrows for name in arrow} == set(height)
-    assert all(height[high] < height[low] for high, low in arrows)
-
-
 def test_the_dependencies_are_those_of_the_project():
-    rows = table(ROOT / "docs" / "architecture.md", "| package | why |")
+    rows = table(REFERENCE / "architecture.md", "| package | why |")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
     assert {name for row in rows for name in names_in(row[0])} == declared
 
 
-def test_the_demo_in_the_readme_has_the_steps_of_the_job_in_their_order():
-    shown = re.findall(r"^```\n(start .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+def test_the_page_of_the_demo_has_the_steps_of_the_job_in_their_order():
+    page = (ROOT / "docs" / "start" / "demo.md").read_text()
+    shown = re.findall(r"^```\n(start .*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(shown) == 1
     lines = [line for line in shown[0].splitlines() if not line.startswith(" ")]
     job = ast.parse((ROOT / "jobs" / "write_audit_publish.py").read_text())
@@ -251,7 +272,49 @@ def text_of(argument: ast.expr) -> str:
     return "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts)
 
 
+# --- What pages say in a line has no example that runs: its names have to exist
+
+
+def code_in_lines():
+    """Page and code, for all code inside of sentences and of tables."""
+    for page in [README, *DOCS]:
+        text = without_code(page.read_text()).replace("\\|", "|")
+        yield from ((page.name, code) for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
+
+
+def test_what_pages_call_on_a_table_exists():
+    collections = {"branches": Branches, "tags": Tags, "remotes": Remotes, "indexes": Indexes, "frozen": FrozenSets}
+    a_call = re.compile(r"(?<![\w./])t\.([a-z_]+)(?:\.([a-z_]+))?\(")
+    found = {(page, *call) for page, code in code_in_lines() for call in a_call.findall(code)}
+    assert len(found) > 50
+    assert not [
+        (page, verb, of)
+        for page, verb, of in found
+        if not (hasattr(LanceTable, verb) and (not of or verb not in collections or hasattr(collections[verb], of)))
+    ]
+
+
+@pytest.mark.parametrize("command", [lance_git, lance_catalog], ids=["lance-git", "lance-catalog"])
+def test_what_pages_type_in_a_shell_exists(command):
+    typed = [shlex.split(line) for _, code in code_in_lines() for line in code.split("&&")]
+    typed = [words[1:] for words in typed if words[:1] == [command.name] and words[1:2] and words[1][0].islower()]
+    assert typed
+    for verb, *words in typed:
+        found = command.get_command(click.Context(command), verb)
+        assert found is not None, verb
+        options = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= {*options, "--help"}, (verb, words)
+
+
+def test_what_pages_call_in_sql_exists():
+    calls = [call for _, code in code_in_lines() for call in re.findall(r"lake\.system\.([a-z_]+)\((.*)\)", code)]
+    assert len(calls) > 5
+    for name, arguments in calls:
+        known = {parameter.name for parameter in PROCEDURES[name].parameters}
+        assert {*re.findall(r"(\w+) =>", arguments)} <= known, (name, arguments)
+
+
 def test_the_findings_of_a_check_are_those_of_the_code():
-    rows = table(ROOT / "docs" / "fsck.md", "<!-- codes of findings -->")
+    rows = table(ROOT / "docs" / "operations" / "fsck.md", "<!-- codes of findings -->")
     documented = [(names_in(code)[0], severity, says) for code, severity, says in rows]
     assert documented == [(code, meaning.severity, meaning.says) for code, meaning in MEANINGS.items()]

@@ -118,14 +118,14 @@ def check_relative(said: list[str]) -> None:
     if "no error" in said:
         assert said == ["no error"] * 3 + ["rel.lance"]
         return
-    assert len(said) == 20
+    assert len(said) == 18
     assert [line for line in said if "is a relative path, and on Spark Connect" not in line] == []
 
 
 def check_frozen(frozen: dict, uri: str) -> None:
     """The same call in this process, without Spark, gives the same rows in the same splits and the same order."""
-    table = LanceTable.for_path(None, uri)
-    table.freeze("here", **FROZEN)
+    table = LanceTable.for_path(uri)
+    table.frozen.create("here", **FROZEN)
     splits = {
         split: [row["id"] for batch in table.frozen.batches("here", split, "id") for row in batch.to_pylist()]
         for split in ("train", "val")
@@ -133,7 +133,7 @@ def check_frozen(frozen: dict, uri: str) -> None:
     assert frozen["splits"] == splits
     assert sorted(splits["train"] + splits["val"]) == list(range(500))
     assert frozen["found"] == [True, [0, 4], 500, 0]
-    table.unfreeze("here")
+    table.frozen.delete("here")
 
 
 @pytest.mark.when(day=0)

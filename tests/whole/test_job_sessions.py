@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.spark_fixtures import none_active
 
 from lance_spark.engine.session_spark import JobSession
 
@@ -27,7 +28,7 @@ def world(monkeypatch):
         started.append((Session(), dict(builder._options)))
         return started[-1][0]
 
-    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(SparkSession, "active", staticmethod(none_active))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
     return started
 
@@ -66,7 +67,7 @@ def test_a_session_that_was_there_is_used_and_goes_on(world, monkeypatch):
     from pyspark.sql import SparkSession
 
     there = Session()
-    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: there))
+    monkeypatch.setattr(SparkSession, "active", staticmethod(lambda: there))
     with JobSession("lance cleanup") as session:
         assert session() is there
     assert (there.stopped, world) == (0, [])

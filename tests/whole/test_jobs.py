@@ -93,10 +93,10 @@ def test_options_that_mean_nothing_together_are_refused(tmp_path, monkeypatch, c
     assert words in capsys.readouterr().err
 
 
-def test_migration_is_a_dry_run_unless_it_is_said(lake, tmp_path, capsys):
+def test_migration_and_its_dry_run(lake, tmp_path, capsys):
     migrate, v2 = job("migrate_catalog"), open_catalog(str(lake), mode="v2")
     report = tmp_path / "report.json"
-    assert migrate.main([str(lake)]) == 0
+    assert migrate.main([str(lake), "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert [line.split(maxsplit=2) for line in out.splitlines()[1:3]] == [
         ["a", "a.lance", "would be registered"],
@@ -105,11 +105,11 @@ def test_migration_is_a_dry_run_unless_it_is_said(lake, tmp_path, capsys):
     assert "skipped: it has no files" in out
     assert out.splitlines()[-1] == "dry run: 2 tables would be registered, 0 before, 1 skipped"
     assert tables(v2) == []
-    assert migrate.main([str(lake), "--execute", "--report", str(report)]) == 0
+    assert migrate.main([str(lake), "--report", str(report)]) == 0
     assert tables(v2) == ["a", "b"]
     assert set(rows(v2)) == {"a", "b"}
     assert [table["name"] for table in json.loads(report.read_text())["tables"]] == ["a", "b"]
-    assert migrate.main([str(lake), "--execute"]) == 0
+    assert migrate.main([str(lake)]) == 0
     assert "0 tables registered, 2 before" in capsys.readouterr().out
     assert migrate.main([str(lake), "--storage", "secret"]) == 2
 
@@ -126,12 +126,12 @@ def test_a_check_says_sound_and_names_what_is_missing(tmp_path, capsys):
     uri, report = tmp_path / "t.lance", tmp_path / "report.json"
     lance.write_dataset(numbers(3), str(uri))
     fsck = job("fsck")
-    assert fsck.main([str(uri), "--deep", "--where", "local"]) == 0
+    assert fsck.main([str(uri), "--deep", "--run-on", "local"]) == 0
     assert "sound" in capsys.readouterr().out
     next((uri / "data").iterdir()).unlink()
-    assert fsck.main([str(uri), "--where", "local", "--report", str(report)]) == 22
+    assert fsck.main([str(uri), "--run-on", "local", "--report", str(report)]) == 22
     assert [finding["code"] for finding in json.loads(report.read_text())["findings"]] == ["data-missing"]
-    assert fsck.main([str(tmp_path / "nothing"), "--where", "local"]) == 10
+    assert fsck.main([str(tmp_path / "nothing"), "--run-on", "local"]) == 10
 
 
 def test_a_check_repairs_and_takes_it_back(tmp_path, capsys):
@@ -140,15 +140,15 @@ def test_a_check_repairs_and_takes_it_back(tmp_path, capsys):
     lance.dataset(str(uri)).create_branch("exp")
     (file,) = (uri / "_refs" / "branches").iterdir()
     file.write_bytes(b"{")
-    assert fsck.main([str(uri), "--where", "local", "--repair"]) == 22
+    assert fsck.main([str(uri), "--run-on", "local", "--repair", "--dry-run"]) == 22
     assert file.read_bytes() == b"{"
-    assert fsck.main([str(uri), "--where", "local", "--repair", "--execute"]) == 0
+    assert fsck.main([str(uri), "--run-on", "local", "--repair"]) == 0
     assert "exp" in lance.dataset(str(uri)).branches.list()
     capsys.readouterr()
     assert fsck.main([str(uri), "--undo", "last"]) == 0
     assert "1 of 1 step undone" in capsys.readouterr().out
     assert file.read_bytes() == b"{"
-    for wrong in ([], [str(uri), "--catalog", str(tmp_path)], [str(uri), "--execute"], ["--catalog", "x", "--repair"]):
+    for wrong in ([], [str(uri), "--catalog", str(tmp_path)], [str(uri), "--dry-run"], ["--catalog", "x", "--repair"]):
         assert fsck.main(wrong) == 2
 
 
@@ -156,9 +156,9 @@ def test_all_tables_of_a_catalog_are_checked(tmp_path, capsys):
     lake, report, fsck = tmp_path / "lake", tmp_path / "report.json", job("fsck")
     for name in "ab":
         lance.write_dataset(numbers(3), str(lake / f"{name}.lance"))
-    assert fsck.main(["--catalog", str(lake), "--where", "local"]) == 0
+    assert fsck.main(["--catalog", str(lake), "--run-on", "local"]) == 0
     assert "sound; 2 tables" in capsys.readouterr().out
     next((lake / "b.lance" / "data").iterdir()).unlink()
-    assert fsck.main(["--catalog", str(lake), "--where", "local", "--report", str(report)]) == 22
+    assert fsck.main(["--catalog", str(lake), "--run-on", "local", "--report", str(report)]) == 22
     tables = json.loads(report.read_text())["tables"]
     assert [(table["table"], table["exit_code"]) for table in tables] == [("b", 22), ("a", 0)]

@@ -1,4 +1,4 @@
-"""Jobs as people call them, through spark-submit: what docs/cleanup.md shows, and what comes on the terminal."""
+"""Jobs as people call them, through spark-submit: what docs/operations/cleanup.md shows, and what the terminal gets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def flights(tmp_path):
 
 def shown(*beginning):
     """The command lines of the page that begin so, without their remarks."""
-    text = (ROOT / "docs" / "cleanup.md").read_text()
+    text = (ROOT / "docs" / "operations" / "cleanup.md").read_text()
     lines = (line.strip() for line in text.splitlines())
     return [shlex.split(line, comments=True) for line in lines if line.startswith(" ".join(beginning))]
 
@@ -77,7 +77,7 @@ def test_a_cleanup_as_the_page_has_it_starts_no_session_and_ends_with_its_report
 @pytest.mark.when(day=0)  # by day test_every_session.py submits a cleanup
 def test_on_spark_the_report_is_the_last_word_as_well(flights):
     command = shown("spark-submit --properties-file conf/spark-defaults.conf jobs/cleanup.py")[0]
-    said = submit([*command, *EVERYTHING_OLD, "--where", "spark", "--execute"], flights)
+    said = submit([*command, *EVERYTHING_OLD, "--run-on", "spark", "--execute"], flights)
     assert re.fullmatch(r"10 deleted; .* freed \(plan .*, ran on spark\)", said[-1])
     assert [line for line in said if line.startswith("start Spark")]
     assert not [line for line in said if " INFO " in line or " WARN " in line]

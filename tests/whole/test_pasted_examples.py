@@ -2,14 +2,11 @@
 
 import re
 from codeop import CommandCompiler
-from pathlib import Path
 
 import pytest
+from support.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.pure
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def misread(code: str) -> str:

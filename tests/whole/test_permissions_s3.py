@@ -1,4 +1,4 @@
-"""What each role can do: the table and the policies of ``docs/permissions.md``, on a store that enforces policies."""
+"""What each role can do: the table of docs/reference/roles.md and its policies, on a store that enforces them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from lance_spark.write.pylance import write_rows
 
 pytestmark = pytest.mark.s3
 
-PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+POLICIES = (DOCS / "operations" / "permissions.md").read_text()
+ROLES = (DOCS / "reference" / "roles.md").read_text()
 BUCKET = "roles-of-the-page"
 URI = f"s3://{BUCKET}/flights.lance"
 ROOT = "flights.lance/"
@@ -52,13 +54,13 @@ ALL_BUT_NEWEST = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), er
 
 
 def policy_of(heading: str) -> dict[str, Any]:
-    found = re.search(rf"^### {heading}\n\n```json\n(.*?)```", PAGE, re.M | re.S)
+    found = re.search(rf"^### {heading}\n\n```json\n(.*?)```", POLICIES, re.M | re.S)
     return json.loads(found[1].replace("arn:aws:s3:::bucket", f"arn:aws:s3:::{BUCKET}"))
 
 
 def table() -> dict[str, dict[str, str]]:
     """What the page says: by what is done, the word for each role."""
-    lines = PAGE.partition("## What each role can do")[2].split("\n")
+    lines = ROLES.split("\n")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     first = next(index for index, row in enumerate(rows) if row[1:] == list(HEADINGS))
     return {row[0]: dict(zip(HEADINGS, row[1:], strict=True)) for row in rows[first + 2 :] if len(row) == 6}
@@ -80,7 +82,7 @@ class Actor:
 
     @property
     def main(self) -> LanceTable:
-        return LanceTable.for_path(None, URI, self.storage)
+        return LanceTable.for_path(URI, self.storage)
 
     @property
     def branch(self) -> LanceTable:
@@ -97,7 +99,7 @@ class Actor:
         t = self.main
         assert t.fsck().findings == ()
         t.log(all=True), t.storage(), t.branches.list(), t.reflog()
-        t.cleanup(ALL_BUT_NEWEST)
+        t.cleanup(ALL_BUT_NEWEST).report()
 
     def clone(self) -> tuple[str, ...]:
         source = Remote("origin", self.main.location)
@@ -143,11 +145,11 @@ class Actor:
             )
 
     def clean(self, branches: tuple[str, ...]) -> None:
-        assert self.main.cleanup(ALL_BUT_NEWEST, execute=True, branches=branches).complete
+        assert self.main.cleanup(ALL_BUT_NEWEST, branches=branches).apply().complete
 
     def repair(self) -> None:
         location = DatasetLocation.at(URI, self.storage)
-        options = RepairOptions(on_main=True, dry_run=False)
+        options = RepairOptions(on_main=True)
         report = fsck_and_repair(location, FsckOptions(), options, LocalRunner(2), time.time_ns())
         assert report.repaired.outcomes
 
@@ -183,7 +185,7 @@ VERBS: dict[str, Callable[[Actor], tuple[str, ...] | None]] = {
     "create an index on main": lambda who: who.main.indexes.create("id") and None,
     "restore an older version of main": lambda who: who.main.checkout(version=1).restore() and None,
     "a transaction on main": Actor.transaction,
-    "freeze a training set": lambda who: who.main.freeze("set", seed=1) and None,
+    "freeze a training set": lambda who: who.main.frozen.create("set", seed=1) and None,
     "clean up main or everything": lambda who: who.clean(()),
     "repair": Actor.repair,
 }
@@ -202,7 +204,7 @@ def world(moto, client) -> Kept:
     storage = storage_options(moto)
     write(URI, storage, [1, 2, 3])
     write(URI, storage, [4])
-    t = LanceTable.for_path(None, URI, storage)
+    t = LanceTable.for_path(URI, storage)
     for name in ("exp", "other", "spare"):
         t.branches.create(name)
         write(URI, storage, [5], branch=name)
@@ -351,7 +353,7 @@ LAST_STEPS: dict[str, tuple[tuple[str, ...], Callable[[Actor], object], str]] = 
     ),
     "a clone's tag": (
         ("_clones/*", "../copy.lance/*"),
-        lambda who: who.main.shallow_clone(f"s3://{BUCKET}/copy.lance"),
+        lambda who: who.main.clone(f"s3://{BUCKET}/copy.lance", follow=False),
         "_refs/tags/",
     ),
 }

@@ -65,7 +65,7 @@ def test_what_would_lose_is_refused_by_its_name_and_nothing_is_changed(spark, ma
 
 
 def test_a_table_of_a_catalog(spark, tmp_path):
-    lake = LanceCatalog(spark, str(tmp_path / "lake"))
+    lake = LanceCatalog(str(tmp_path / "lake"), spark=spark)
     lake.write_table(spark.sql("SELECT 1 AS id"), "flights")
     lake.write_table(spark.sql("SELECT 2L AS id, 'a' AS word"), "flights", mode="append", merge_schema=True)
     found = read(lake.table("flights").location.uri).to_table().to_pylist()
@@ -83,7 +83,7 @@ def test_a_new_branch_and_a_new_dataset(spark, made, tmp_path):
 
 def test_through_a_handle_and_then_merged_into_main(spark, made):
     register(spark)
-    table = LanceTable.for_path(spark, made)
+    table = LanceTable.for_path(made, spark=spark)
     table.checkout(branch="exp").write(spark.sql("SELECT 100 AS id, 'a' AS word"), merge_schema=True)
     table.write(spark.sql("SELECT 200 AS id"))
     table.branches.merge("exp")

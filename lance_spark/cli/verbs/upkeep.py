@@ -120,8 +120,7 @@ def du(session: Session, /, refs: bool, **given: Any) -> None:
 
 @verb("fsck")
 @options_of(FsckOptions)
-@click.option("--repair", is_flag=True, help="Show the repairs that are possible; all can be undone.")
-@click.option("--execute", is_flag=True, help="With --repair: do it.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired; all of it can be undone.")
 @options_of(RepairOptions)
 @click.option("--undo", metavar="RECORD", help="Undo the repair of that id, or the 'last' one.")
 @yes_option
@@ -130,7 +129,7 @@ def fsck(session: Session, /, undo: str | None, yes: bool, **given: Any) -> int:
     """Check that nothing is missing or damaged.
 
     Reads all versions of main, branches, tags and clones; every file they name must exist. Changes nothing without
-    --execute. Exit code 22 means damage, 20 that something could not be reached, and 0 neither. With --execute, 0 means
+    --repair. Exit code 22 means damage, 20 that something could not be reached, and 0 neither. With --repair, 0 means
     that everything was repaired, 6 that only part was.
     """
     from lance_spark.fsck.fsck import fsck
@@ -152,7 +151,7 @@ def _repair(session: Session, options: FsckOptions, given: Mapping[str, Any], ye
     now = time.time_ns()
     report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), session.engine, now)
     plan = report.repair
-    if plan is None or not given["execute"] or not (plan.steps or plan.stopped):
+    if plan is None or given["dry_run"] or not (plan.steps or plan.stopped):
         _show_fsck(session, report)
         return report.exit_code
     what = f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be undone."
@@ -177,5 +176,5 @@ def _show_fsck(session: Session, report: FsckReport) -> None:
     if plan is not None and done is not None:
         parts = [str(done), plan.grids()[1].text()]
     elif plan is not None:
-        parts += [str(plan), "Nothing was changed; --execute carries it out." if plan.steps else ""]
+        parts += [str(plan), "Nothing was changed." if plan.steps else ""]
     session.output.show(json.loads(report.to_json()), "\n\n".join(part for part in parts if part))
