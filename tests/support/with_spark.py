@@ -17,8 +17,8 @@ def main() -> None:
 
     from lance_spark import LanceTable
 
-    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
-    spark = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
+    builder = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     uri = os.path.abspath("numbers.lance")
     spark.range(1000).withColumnRenamed("id", "n").write.format("lance").mode("append").save(uri)
     table = LanceTable.for_path(uri=uri, spark=spark)
