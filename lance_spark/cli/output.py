@@ -34,6 +34,7 @@ EXIT_CODES = (
     (NOT_DONE, "you answered no, or something else went wrong"),
     (2, "invalid arguments; nothing was changed"),
     (3, "refused: it would lose data or strand files"),
+    (4, "something is not installed"),
     (5, "columns or types do not fit"),
     (10, "not found"),
     (11, "the name is taken"),

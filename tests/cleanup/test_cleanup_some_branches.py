@@ -212,7 +212,7 @@ def test_a_table_and_sql_clean_the_named_branches_alone(table):
     around = outside(table, "exp/deep", "other")
     report = LanceTable.for_path(table).cleanup(POLICY, branches="exp/deep").apply()
     assert set(report.versions) == {"exp/deep"}
-    given = {"table": table, "older_than": "0s", "retain_versions": None, "commit_window": "0s", "execute": True}
+    given = {"table": table, "older_than": "0s", "retain_versions": None, "commit_window": "0s", "dry_run": False}
     rows = list(PROCEDURES["cleanup"].run(Context(LocalRunner(1)), {**given, "branches": "other, exp/deep"}))
     assert {row["branch"] for row in rows} == {"other"}
     assert {row["outcome"] for row in rows} == {"deleted"}

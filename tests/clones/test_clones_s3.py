@@ -78,7 +78,7 @@ def test_a_shallow_clone_shares_files_within_its_bucket(table, bucket, client, s
 @pytest.mark.parametrize(
     ("clone", "branch", "places", "way_out"),
     [
-        (shallow_clone, None, ["s3://{other}/c.lance", "s3a://{other}/warehouse/table.lance", "{tmp}/c"], "deep_clone"),
+        (shallow_clone, None, ["s3://{other}/c.lance", "s3a://{other}/warehouse/table.lance", "{tmp}/c"], "'deep'"),
         (deep_clone, "b", ["s3://{bucket}/c.lance", "s3://{other}/c.lance", "{tmp}/c"], "Write its rows"),
         (deep_clone, "b/nested", ["s3://{other}/c.lance"], "Write its rows"),
     ],

@@ -127,8 +127,8 @@ def test_nothing_runs_before_there_is_work(spark, jobs):
     assert (runner.parallelism, SparkRunner(spark, "merge", 7).parallelism, jobs()) == (2, 7, counted)
 
 
-@pytest.mark.parametrize(("run_on", "there"), [("auto", "local"), ("local", "local"), ("spark", "spark")])
-def test_an_inventory_as_an_arrow_table_works_everyrun_on(table, where, there):
+@pytest.mark.parametrize(("where", "there"), [("auto", "local"), ("local", "local"), ("spark", "spark")])
+def test_an_inventory_as_an_arrow_table_works_everywhere(table, where, there):
     whole = table.cleanup(EVERYTHING_OLD, run_on="local").candidates()
     inventory = whole.select(["path", "size", "last_modified"])
     plan = table.cleanup(

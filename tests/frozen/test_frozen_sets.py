@@ -364,7 +364,7 @@ def test_a_set_whose_branch_has_to_stay_loses_nothing(uri):
 
 def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
     table, pin = table_at(uri), table_at(uri)._pin()
-    frozen.frozen.create(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
+    frozen.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
     table.branches.create("frozen/mine")
     steps = TableSteps(Job(UpkeepOptions(), LocalRunner(), 0), FleetTable("visits", table.location))
     assert steps.branches() == [None, "frozen/mine"]
@@ -428,7 +428,7 @@ def test_what_cannot_be_frozen_is_refused_before_anything_is_made(uri):
 def test_a_plan_is_the_same_when_it_is_sorted_slice_by_slice(uri):
     table, pin = table_at(uri), table_at(uri)._pin()
     table.frozen.create("whole", **CALL)
-    frozen.frozen.create(table.location, pin, make_spec("slices", **CALL), LocalRunner(), at_once=11)
+    frozen.freeze(table.location, pin, make_spec("slices", **CALL), LocalRunner(), at_once=11)
     plans = [lance.dataset(f"{uri}/tree/frozen/{name}").to_table() for name in ("whole", "slices")]
     assert plans[0] == plans[1].combine_chunks()
     assert len(lance.dataset(f"{uri}/tree/frozen/slices").get_fragments()) > 3

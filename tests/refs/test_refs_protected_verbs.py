@@ -15,9 +15,9 @@ from lance_spark import LanceCatalog, LanceTable, register, unregister
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 _NAMES = """
-branch branches changes checkout cleanup clone count_rows deep_clone expire_refs for_path freeze frozen fsck
-indexes log near_duplicates nearest_join open_cleanup_plan plan_cleanup query reflog remotes schema search
-shallow_clone storage tags to_df transaction undo_repair unfreeze version versions
+branch branches changes checkout cleanup clone count_rows expire_refs for_path frozen fsck history
+indexes log near_duplicates nearest_join open_cleanup_plan query reflog remotes schema search
+storage tags to_df transaction undo_repair version versions
 """
 OTHERS = frozenset(_NAMES.split())
 """What changes no row, column or setting of the branch itself. A transaction publishes by a merge."""
@@ -56,7 +56,11 @@ UPKEEP = {
     "maintain": lambda t: t.maintain().apply() if not t.branch else None,
     "merge of a branch": lambda t: t.branches.merge("work", into=t.branch or "main"),
 }
-COVERED = {"enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/refs/test_refs_protected.py"}
+COVERED = {
+    "repair": "makes branches of its own without on_main; tests/fsck/test_fsck_repairs.py",
+    "streams": "its verb upserts is a stream of upserts above",
+    "enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/refs/test_refs_protected.py",
+}
 SQL = [
     "INSERT INTO {t} VALUES (200, 1)",
     "INSERT OVERWRITE {t} VALUES (200, 1)",

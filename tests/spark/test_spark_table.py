@@ -101,11 +101,11 @@ def test_restore_makes_an_older_version_the_newest(table, uri):
 
 
 @pytest.mark.when(spark="newest")
-@pytest.mark.parametrize("clone", ["shallow_clone", "deep_clone"])
-def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
+@pytest.mark.parametrize("kind", ["shallow", "deep"])
+def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, kind):
     before = all_files(uri)
     target = str(tmp_path / "copies" / "clone.lance")
-    copy = getattr(table.checkout(tag="one"), clone)(target)
+    copy = table.checkout(tag="one").clone(target, kind, follow=False)
     assert copy.location.uri == target
     assert ids(copy.to_df(columns=["id"])) == list(range(5))
     save(copy.to_df(filter="id = 4"), target)
@@ -113,14 +113,14 @@ def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
     after = all_files(uri)
     noted = {path for path in after if "clone-" in path}
     assert sorted(path.partition("/clone-")[0] for path in noted) == (
-        ["_clones", "_refs/tags"] if clone == "shallow_clone" else []
+        ["_clones", "_refs/tags"] if kind == "shallow" else []
     )
     assert {path: size for path, size in after.items() if path not in noted} == before
     assert lance.dataset(target).to_table()["id"].to_pylist() == [0, 1, 2, 3, 4, 4]
     with pytest.raises(AlreadyExists, match="Choose another target"):
-        getattr(table, clone)(target)
+        table.clone(target, kind, follow=False)
     with pytest.raises(AlreadyExists):
-        getattr(table, clone)(uri + "/")
+        table.clone(uri + "/", kind, follow=False)
     assert all_files(uri) == after
 
 

@@ -149,7 +149,9 @@ def _repair(session: Session, options: FsckOptions, given: Mapping[str, Any], ye
     from lance_spark.fsck.repair import execute, fsck_and_repair
 
     now = time.time_ns()
-    report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), session.engine, now)
+    report = fsck_and_repair(
+        session.location, options, RepairOptions(given["on_main"], dry_run=True), session.engine, now
+    )
     plan = report.repair
     if plan is None or given["dry_run"] or not (plan.steps or plan.stopped):
         _show_fsck(session, report)
