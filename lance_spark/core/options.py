@@ -45,7 +45,7 @@ def check_known(
         if folded(name) in {folded(key) for key in known}:
             continue
         whole = {*known, *also}
-        spelled = {folded(key): key for key in (*of_streams, *whole)}
+        spelled = {folded(key): key for key in reversed((*known, *also, *of_streams))}  # an option before its aliases
         if folded(name) in {folded(key) for key in of_streams}:
             raise InvalidOption(
                 f"Option '{spelled[folded(name)]}' is for streams.",

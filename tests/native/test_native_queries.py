@@ -16,7 +16,7 @@ from lance_spark.native import scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
 
-SEEDS = range(3000) if NIGHT else range(24)
+SEEDS = range(3000) if NIGHT else range(12)
 PLAIN = "lance_plain"
 
 

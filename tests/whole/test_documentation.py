@@ -50,7 +50,7 @@ def desk(request, tmp_path_factory):
         server.kill()
 
 
-BY_DAY = ("README", "first-steps", "fsck")
+BY_DAY = ("README", "fsck")
 """What somebody types first, and a page for a terminal. A page takes up to a minute."""
 
 

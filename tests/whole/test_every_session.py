@@ -67,7 +67,7 @@ CHAPTERS = {
     check.__name__: check
     for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried)
 }
-BY_DAY = ("changed", "retried")
+BY_DAY = ("changed",)
 
 
 def tell(uri: str, kind: str, master: str, home: Path, chapters: tuple[str, ...]) -> dict:
