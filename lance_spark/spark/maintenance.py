@@ -135,7 +135,7 @@ def plan(
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
     """A plan. "auto" follows the inventory, if there is one: a DataFrame may be too large for this process."""
-    policy = policy or CleanupPolicy()
+    policy, spark = policy or CleanupPolicy(), session_or_none(spark)
     check_places(spark, *policy.clones, *policy.clones_from)
     if inventory is not None and run_on == "auto":
         run_on = "local" if isinstance(inventory, pa.Table) else "spark"
@@ -150,6 +150,7 @@ def plan(
 
 def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, run_on: RunOn) -> CleanupPlan:
     """A plan that was stored in a directory."""
+    spark = session_or_none(spark)
     check_places(spark, directory)
     place = locate(directory, location.storage_options)
     return _shown(spark, run_on, open_plan(location, place, engine_of(spark, run_on), time.time_ns()))

@@ -110,6 +110,8 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
     for row in frame.collect():
         assert Path(row.path).stat().st_size == row.size
         assert abs(Path(row.path).stat().st_mtime - row.last_modified.timestamp()) < 0.001
+    found = LanceTable.for_path(history).cleanup(EVERYTHING_OLD).candidates()  # the active session is the handle's
+    assert sorted(found.collect()) == sorted(frame.collect())
 
 
 @pytest.mark.when(spark="newest")
