@@ -9,6 +9,9 @@ VENV_OLDEST := .venv-oldest
 VENV_DOCS := .venv-docs
 URI ?=
 
+# Each of the hundreds of processes that tests start would compile pandas, pylance and this package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Spark's workers must run the interpreter that has the wheel, not whichever python3 is first on the PATH.
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
