@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from lance_spark.core.show import Card, Shown, to_span
@@ -29,22 +30,28 @@ Policy = MaintenancePolicy | Mapping[str, Any]
 
 @dataclass(frozen=True, repr=False)
 class MaintenancePlan(Shown):
-    """What a maintenance would do, as it looked when the plan was made. Prints as its report."""
+    """What a maintenance would do, as it looks when the plan is first shown. Prints as its report.
 
-    planned: MaintenanceReport
+    A plan that is only applied does not look at every table twice.
+    """
+
     run: Callable[[bool], MaintenanceReport]
     """Does it, or only looks what there is to do."""
 
+    @cached_property
+    def _planned(self) -> MaintenanceReport:
+        return self.run(False)
+
     def report(self) -> MaintenanceReport:
-        """The report of a dry run."""
-        return self.planned
+        """The report of a dry run. Raises NotFound, StorageFailure."""
+        return self._planned
 
     def apply(self) -> MaintenanceReport:
         """Run the maintenance. Each step looks again at what there is to do, because others may have committed."""
         return self.run(True)
 
     def _card(self) -> Card:
-        return self.planned._card()
+        return self._planned._card()
 
 
 def plan_of_table(
@@ -56,7 +63,7 @@ def plan_of_table(
     def run(execute: bool) -> MaintenanceReport:
         return maintain_dataset(location, UpkeepOptions(chosen, execute), engine, time.time_ns())
 
-    return MaintenancePlan(run(False), run)
+    return MaintenancePlan(run)
 
 
 def plan_of_catalog(
@@ -68,12 +75,13 @@ def plan_of_catalog(
 ) -> MaintenancePlan:
     """The maintenance of all tables of a catalog."""
     chosen, engine = policy_of(policy), engine_of(session_or_none(spark), run_on)
+    span = limit if limit is None or isinstance(limit, timedelta) else to_span("for", limit)
 
     def run(execute: bool) -> MaintenanceReport:
-        options = UpkeepOptions(chosen, execute, Selection(), **clocks(limit))
+        options = UpkeepOptions(chosen, execute, Selection(), **clocks(span))
         return maintain_catalog(catalog, options, engine, time.time_ns())
 
-    return MaintenancePlan(run(False), run)
+    return MaintenancePlan(run)
 
 
 def policy_of(policy: Policy | None) -> MaintenancePolicy:
