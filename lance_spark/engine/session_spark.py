@@ -81,6 +81,10 @@ def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[st
     return dataset_at(uri, storage_options)
 
 
+START_ONE = "Start one: SparkSession.builder.getOrCreate()."
+"""The hint where a session is needed; what can be done without one follows."""
+
+
 def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
     """The given session, or the active one. Raises Refused, with the hint, if there is none; NotInstalled."""
     session = session_or_none(given)

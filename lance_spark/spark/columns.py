@@ -11,7 +11,7 @@ from lance_spark.columns import columns as backfill
 from lance_spark.columns.columns import AlterResult, alter_columns
 from lance_spark.columns.rules import Asked, BackfillOptions, parse_backfill_options
 from lance_spark.core.options import names_of, path_segments
-from lance_spark.engine.session_spark import engine_of, needed_session
+from lance_spark.engine.session_spark import START_ONE, engine_of, needed_session
 from lance_spark.errors import InvalidOption
 from lance_spark.format.evolution import AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.format.schema import number_type
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lance_spark.columns.rules import BackfillResult, ComputedColumns
 
-_SESSION = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance computes columns in one process."
+_SESSION = f"{START_ONE} Without Spark, pylance computes columns in one process."
 
 
 class ColumnVerbs(Handle):

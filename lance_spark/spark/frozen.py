@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Grid, Shown
 from lance_spark.engine.session_spark import (
+    START_ONE,
     SparkRunner,
     as_dataframe,
     engine_of,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from lance_spark.frozen.rules import FrozenDiff, Lineage
 
-_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, t.frozen.batches(...) reads."
+_HINT = f"{START_ONE} Without Spark, t.frozen.batches(...) reads."
 
 
 @dataclass(frozen=True, repr=False)

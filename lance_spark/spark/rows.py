@@ -10,7 +10,7 @@ from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_chang
 from lance_spark.changes.rules import FeedOptions, Images
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN
-from lance_spark.engine.session_spark import SparkRunner, needed_session, with_metadata
+from lance_spark.engine.session_spark import START_ONE, SparkRunner, needed_session, with_metadata
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption
 from lance_spark.session.caches import refreshing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lance_spark.rows.merge_spark import RowMerge
     from lance_spark.rows.rules import ChangeResult
 
-_NEEDED = "Start one: SparkSession.builder.getOrCreate(). Without Spark, pylance changes rows of main."
+_NEEDED = f"{START_ONE} Without Spark, pylance changes rows of main."
 
 
 class RowVerbs(Handle):
@@ -129,7 +129,7 @@ def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Col
 
 # --- ``LanceTable.changes``: the rows that changed between two versions, as a DataFrame
 
-_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, lance-git diff --rows compares two versions."
+_HINT = f"{START_ONE} Without Spark, lance-git diff --rows compares two versions."
 
 
 class ChangeFeed(Handle):

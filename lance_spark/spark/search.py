@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_spark.engine.lazy_spark import F, st
-from lance_spark.engine.session_spark import SparkRunner, as_dataframe, engine_of, needed_session, plain, with_metadata
+from lance_spark.engine.session_spark import (
+    START_ONE,
+    SparkRunner,
+    as_dataframe,
+    engine_of,
+    needed_session,
+    plain,
+    with_metadata,
+)
 from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, SchemaMismatch
@@ -45,7 +53,7 @@ from lance_spark.spark.refs import Handle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_HINT = "Start one: SparkSession.builder.getOrCreate(). Without Spark, pylance searches: dataset.to_table(nearest=...)."
+_HINT = f"{START_ONE} Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None
 
 

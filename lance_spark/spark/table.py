@@ -23,8 +23,8 @@ from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
-from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import (
+    START_ONE,
     Progressing,
     check_path,
     check_places,
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
 Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
-_NEEDED = "Start one: SparkSession.builder.getOrCreate()."
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,7 +173,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         ``options`` are the other read options: limit, with_row_id, with_row_address, batch_size, split_size,
         blob_handling.
         """
-        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, pylance reads: lance.dataset(uri).to_table().")
+        spark = needed_session(self.spark, f"{START_ONE} Without Spark, pylance reads: lance.dataset(uri).to_table().")
         register_handle(spark)
         pin = self._pin()
         given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
@@ -194,7 +193,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         over a read of just that, or of everything if Spark's plan does not tell. So it must only build a DataFrame,
         without running or storing anything. The DataFrame stays at the version to which this handle currently points.
         """
-        spark = needed_session(self.spark, _NEEDED)
+        spark = needed_session(self.spark, START_ONE)
         from lance_spark.session.narrow_query import needs, read_options, with_all_columns
 
         register_handle(spark)
@@ -230,13 +229,13 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         message string, branch string, rows bigint, rows_added bigint, rows_removed bigint, tags array<string>``.
         ``limit`` is the number of versions. Raises NotFound, CorruptData, and Refused without a session.
         """
-        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, t.log() lists versions.")
+        spark = needed_session(self.spark, f"{START_ONE} Without Spark, t.log() lists versions.")
         rows = pa.Table.from_pylist(list(history(self.location, self._pin(), limit)), schema=HISTORY)
         return maintenance.data_frame(spark, rows)
 
     def versions(self) -> DataFrame:
         """The branch's history: ``version bigint, timestamp timestamp, metadata map<string,string>``."""
-        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, lance-git log lists versions.")
+        spark = needed_session(self.spark, f"{START_ONE} Without Spark, lance-git log lists versions.")
         history = datasets.list_versions(self.location, self._pin().branch)
         rows = [(entry.version, entry.timestamp, dict(entry.metadata)) for entry in history]
         return spark.createDataFrame(rows, "version bigint, timestamp timestamp, metadata map<string,string>")
@@ -307,7 +306,8 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
             raise Refused("A clone that follows, or in another store, is always recorded.", hint="Omit record=False.")
         # A shallow clone in another store needs records of the files that it reads: only one that follows has them.
         if follow or not (deep or target.store == self.location.store):
-            options, engine = CloneOptions(deep=deep, single_branch=single_branch or not follow), self._engine(progress)
+            options = CloneOptions(deep=deep, single_branch=single_branch or not follow)
+            engine = engine_of(self.spark, progress=progress)
             following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
             return LanceTable(self.spark, target, RefSpec(pin.branch))
         if deep:
@@ -374,6 +374,3 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         return dataset_of(
             self.spark, uri, self.location.storage_options if storage_options is None else storage_options
         )
-
-    def _engine(self, progress: Progressing = None) -> Engine:
-        return engine_of(self.spark, progress=progress)
