@@ -396,7 +396,7 @@ class _Values(Iterator[pa.RecordBatch]):
         self.failure = SchemaMismatch(
             f"Fragment {self._fragment} has {self._rows} rows, but got {more}{least} values for {self._columns}.",
             hint="Give each row one value: a row's value must not depend on how rows are grouped. For "
-            "values that do, make a DataFrame with a key: add_columns(df, on=key).",
+            "values that do, make a DataFrame with a key: add_columns_from(df, on=key).",
         )
         raise self.failure
 
@@ -410,7 +410,7 @@ def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
             raise SchemaMismatch(
                 f"The values for fragment {number} are not in the order of its rows.",
                 hint="Give each row one value, by an expression over its own columns; otherwise make a DataFrame "
-                "with a key: add_columns(df, on=key).",
+                "with a key: add_columns_from(df, on=key).",
             )
         last = addresses[-1]
         yield batch

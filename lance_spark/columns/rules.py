@@ -31,10 +31,23 @@ _DEARER = 2
 """Extra cost of a column: it is written for all rows of the table, and read for those that keep their value."""
 
 
+SQL, FUNCTION, FRAME = "a dict of SQL", "a function", "a DataFrame"
+"""What values come from. Each has verbs of its own."""
+_ENDINGS = {SQL: "", FUNCTION: "_with", FRAME: "_from"}
+_ARGUMENTS = {
+    SQL: '({"speed": "distance / air_time"})',
+    FUNCTION: '(function, schema="emb array<float>")',
+    FRAME: '(df, on="flight_id")',
+}
+_OF_ONE_KIND = {"schema": FUNCTION, "columns": FUNCTION, "batch_size": FUNCTION, "on": FRAME}
+
+
 @dataclass(frozen=True)
 class Asked:
-    """The arguments of ``add_columns`` and ``update_columns`` that define the values."""
+    """The arguments of one of the verbs that define values. Raises InvalidOption for values of another kind."""
 
+    kind: str
+    """SQL, FUNCTION or FRAME."""
     values: Any
     """A dict of SQL, a function or its class, or a DataFrame."""
     on: str | Sequence[str] | None = None
@@ -46,6 +59,37 @@ class Asked:
     """Whether the columns already exist."""
     where: str | None = None
     """Which rows get values, in SQL; the others keep theirs. None for all."""
+
+    def __post_init__(self) -> None:
+        given = _kind_of(self.values)
+        if given == self.kind:
+            return
+        kind, package = type(self.values).__name__, type(self.values).__module__.partition(".")[0]
+        use = f"Use {self.call_of(given or self.kind)}."
+        if given is None and hasattr(self.values, "columns"):
+            given = f"a {kind} of {package}"
+            use = f"Use df = spark.createDataFrame(...), then {self.call_of(FRAME)}."
+        raise InvalidOption(f"{self.verb} takes {self.kind}, not {given or f'a value of type {kind}'}.", hint=use)
+
+    @property
+    def verb(self) -> str:
+        """The name of the verb, such as ``add_columns_with``."""
+        return self._verb_of(self.kind)
+
+    def call_of(self, kind: str) -> str:
+        """A call of the verb for another kind of values."""
+        return f"t.{self._verb_of(kind)}{_ARGUMENTS[kind]}"
+
+    def _verb_of(self, kind: str) -> str:
+        return ("update_columns" if self.existing else "add_columns") + _ENDINGS[kind]
+
+
+def _kind_of(values: Any) -> str | None:
+    if isinstance(values, Mapping):
+        return SQL
+    if callable(values):  # before the attributes: a class has those of its objects
+        return FUNCTION
+    return FRAME if hasattr(values, "columns") and hasattr(values, "sparkSession") else None
 
 
 @dataclass(frozen=True)
@@ -219,7 +263,7 @@ def temporary_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(temporary(place), field.type) for place, field in enumerate(schema)])
 
 
-# --- The options of ``add_columns`` and ``update_columns``
+# --- The options of the verbs that compute values
 
 FILL, NULL = "fill", "null"
 
@@ -248,13 +292,15 @@ class BackfillOptions:
         return self.resume if isinstance(self.resume, str) else ""
 
 
-def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -> BackfillOptions:
-    """The options from keyword arguments. Raises InvalidOption for an unknown name or an invalid value.
-
-    ``incremental`` is whether the verb has that option.
-    """
-    known = [field.name for field in fields(BackfillOptions) if incremental or field.name != "incremental"]
+def parse_backfill_options(given: Mapping[str, Any], asked: Asked) -> BackfillOptions:
+    """The options from keyword arguments. Raises InvalidOption for an unknown name or an invalid value."""
+    lacking = {"incremental"} if asked.existing else set()
+    lacking |= {name for name, kind in _OF_ONE_KIND.items() if kind != asked.kind}
+    known = [field.name for field in fields(BackfillOptions) if field.name not in lacking]
     for name in given:
+        if name in _OF_ONE_KIND and name in lacking:
+            use = f"Leave it out, or use {asked.call_of(_OF_ONE_KIND[name])}."
+            raise InvalidOption(f"{asked.verb} has no {name}=, because it takes {asked.kind}.", hint=use)
         if name not in known:
             raise InvalidOption(f"There is no option '{name}' here.", hint=meant(name, known))
     options = BackfillOptions(**given)

@@ -1,6 +1,6 @@
 """Column values that Spark computes: by SQL over the table's own columns, by a function, or by a join with a DataFrame.
 
-The arguments of ``add_columns`` and ``update_columns`` come in. What comes out can compute the files of fragments.
+The arguments of the verbs come in (``Asked``). What comes out can compute the files of fragments.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from lance_spark.columns import pylance
 from lance_spark.columns.pylance import ColumnFunction, FillJob, FunctionItem
 from lance_spark.columns.rules import (
     FILLED,
+    FRAME,
+    SQL,
     Asked,
     BackfillOptions,
     ComputedColumns,
@@ -276,34 +278,18 @@ def quoted(name: str, side: str | None = None) -> Column:
     return F.col(quoted_name(name) if side is None else f"{side}.{quoted_name(name)}")
 
 
-# --- From the arguments of ``add_columns`` and ``update_columns`` to a computation; only checks run
-
-_FORMS = "Give a dict of SQL by column, a function with schema=..., or a DataFrame with on=..."
+# --- From the arguments of the verbs to a computation; only checks run
 
 
 def values_of(
     spark: SparkSession, location: DatasetLocation, pin: PinnedVersion, asked: Asked, options: BackfillOptions
 ) -> ComputedColumns:
-    """The computation of the values. Raises InvalidOption for incompatible arguments, and the errors of checks."""
+    """The computation of the values. Raises InvalidOption for a missing argument, and the errors of checks."""
     target = ColumnTarget(spark, location)
-    if isinstance(asked.values, Mapping):
-        _only(asked, "SQL", ("vector",), options)
+    if asked.kind == SQL:
         return _sql(target, pin, asked)
-    if hasattr(asked.values, "columns") and hasattr(asked.values, "sparkSession"):
-        _only(asked, "A DataFrame", ("on", "vector"), options)
-        return _frame(target, pin, asked, options)
-    if callable(asked.values):
-        _only(asked, "A function", ("schema", "columns", "vector", "batch_size"), options)
-        return _function(target, pin, asked, options)
-    raise InvalidOption(f"{type(asked.values).__name__} defines no values.", hint=_FORMS)
-
-
-def _only(asked: Asked, what: str, known: Sequence[str], options: BackfillOptions) -> None:
-    given = {name: getattr(asked, name) for name in ("on", "schema", "columns", "vector")}
-    given["batch_size"] = options.batch_size
-    for name, value in given.items():
-        if value is not None and name not in known:
-            raise InvalidOption(f"{what} does not take {name}=.", hint=_FORMS)
+    make = _frame if asked.kind == FRAME else _function
+    return make(target, pin, asked, options)
 
 
 def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from lance_spark.columns.columns import update_filled_columns
 from lance_spark.columns.rules import (
+    SQL,
     Asked,
     BackfillOptions,
     ComputedColumns,
@@ -461,7 +462,7 @@ class NarrowUpdate:
                 both = rows.select(F.expr(text), F.expr(f"CASE WHEN true THEN ({text}) ELSE {quoted_name(name)} END"))
                 if not _fits(both, schema[name].dataType):
                     return None
-            asked = Asked(self.values, existing=True, where=self.where)
+            asked = Asked(SQL, self.values, existing=True, where=self.where)
             return values_of(self.spark, self.location, start, asked, options)
         except (LanceSparkError, PySparkException):
             return None

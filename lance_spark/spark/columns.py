@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_spark.columns import columns as backfill
 from lance_spark.columns.columns import AlterResult, alter_columns
-from lance_spark.columns.rules import Asked, BackfillOptions, parse_backfill_options
+from lance_spark.columns.rules import FRAME, FUNCTION, SQL, Asked, BackfillOptions, parse_backfill_options
 from lance_spark.core.options import names_of, path_segments
 from lance_spark.engine.session_spark import START_ONE, engine_of, needed_session
 from lance_spark.errors import InvalidOption
@@ -32,29 +32,94 @@ _SESSION = f"{START_ONE} Without Spark, pylance computes columns in one process.
 class ColumnVerbs(Handle):
     """Changes of columns on a handle's branch. Each verb commits one version, or nothing."""
 
-    @refreshing
     def add_columns(
+        self, values: Mapping[str, str], vector: Mapping[str, int] | None = None, **options: Any
+    ) -> BackfillResult:
+        """Add columns with values in SQL: a dict of expressions over the columns of the same row, by new column.
+
+        Executors compute them, and a column is not visible before it is complete. :meth:`add_columns_with` takes a
+        function, :meth:`add_columns_from` a DataFrame. ``vector`` gives the lengths of arrays that are vectors, by
+        column.
+
+        ``options`` are incremental, new_rows, resume, progress and message. Raises AlreadyExists for an existing
+        column, SchemaMismatch for values that do not fit, Conflict, Refused, InvalidOption.
+        """
+        return self._added(Asked(SQL, values, vector=vector), options)
+
+    def add_columns_with(
         self,
-        values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
-        on: str | Sequence[str] | None = None,
+        function: Callable[[pa.RecordBatch], Any] | type,
         schema: Any = None,
         columns: str | Sequence[str] | None = None,
         vector: Mapping[str, int] | None = None,
         **options: Any,
     ) -> BackfillResult:
-        """Add columns and compute their values on the executors; a column is not visible before it is complete.
+        """Add columns with values that a function over Arrow batches, such as a model, computes on the executors.
 
-        ``values`` is one of three. A dict: Spark SQL over the row's columns, by new column. A function: from a
-        ``pyarrow.RecordBatch`` with ``columns`` to a batch, a table or a dict of arrays with the columns of ``schema``
-        (DDL such as ``"emb array<float>"``), one value for each row; or a class, of which each Python worker creates
-        one object to call, so that a model is loaded once. A DataFrame: ``on`` names the key that it shares with the
-        table; rows missing from it get nulls. ``vector`` gives the lengths of arrays that are vectors.
+        It gets a ``pyarrow.RecordBatch`` with ``columns`` (by default all but blobs), and returns a batch, a table or a
+        dict of arrays with the columns of ``schema`` (DDL such as ``"emb array<float>"``, a StructType or an Arrow
+        schema; required), one value for each row. Of a class, each Python worker creates one object to call, so that a
+        model is loaded once.
 
-        ``options`` are incremental, new_rows, resume, batch_size, progress and message. Raises AlreadyExists for an
-        existing column, SchemaMismatch for values that do not fit, Conflict, Refused.
+        ``vector`` and ``options`` are those of :meth:`add_columns`, and ``batch_size``, in rows. Raises its errors.
         """
-        asked = Asked(values, on, schema, columns, vector)
-        parsed = parse_backfill_options(options)
+        return self._added(Asked(FUNCTION, function, schema=schema, columns=columns, vector=vector), options)
+
+    def add_columns_from(
+        self,
+        df: DataFrame,
+        on: str | Sequence[str] | None = None,
+        vector: Mapping[str, int] | None = None,
+        **options: Any,
+    ) -> BackfillResult:
+        """Add a DataFrame's columns. ``on`` (required) names its key, one column or a list, which the table also has.
+
+        Rows that the DataFrame lacks get nulls. ``vector`` and ``options`` are those of :meth:`add_columns`. Raises its
+        errors, and SchemaMismatch if a key occurs twice in the DataFrame.
+        """
+        return self._added(Asked(FRAME, df, on=on, vector=vector), options)
+
+    def update_columns(self, values: Mapping[str, str], where: str | None = None, **options: Any) -> BackfillResult:
+        """Replace the values of columns by SQL, a dict of expressions by column, in all rows and in one version.
+
+        Only the files of these columns are rewritten, for all rows. With ``where``, a condition in SQL over the table's
+        columns, only rows for which it is true get new values. Indexes stay correct. :meth:`update_columns_with` takes
+        a function, :meth:`update_columns_from` a DataFrame; :meth:`update` rewrites the rows instead.
+
+        ``options`` are those of :meth:`add_columns` without incremental. Raises NotFound for an unknown column,
+        SchemaMismatch for values that do not fit, InvalidOption for an invalid condition, Conflict, Refused.
+        """
+        return self._updated(Asked(SQL, values, existing=True, where=where), options)
+
+    def update_columns_with(
+        self,
+        function: Callable[[pa.RecordBatch], Any] | type,
+        schema: Any = None,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        **options: Any,
+    ) -> BackfillResult:
+        """Replace the values of columns by those of a function or class, as in :meth:`add_columns_with`.
+
+        ``schema`` (required) can be a list of the columns' names. With ``where`` the function gets only the rows for
+        which it is true. ``options`` and errors are those of :meth:`update_columns`, and ``batch_size``, in rows.
+        """
+        asked = Asked(FUNCTION, function, schema=schema, columns=columns, existing=True, where=where)
+        return self._updated(asked, options)
+
+    def update_columns_from(
+        self, df: DataFrame, on: str | Sequence[str] | None = None, where: str | None = None, **options: Any
+    ) -> BackfillResult:
+        """Replace the values of columns by a DataFrame's, by key, as in :meth:`add_columns_from`.
+
+        Rows that the DataFrame lacks, or for which ``where`` is not true, keep their values. ``options`` and errors are
+        those of :meth:`update_columns`.
+        """
+        return self._updated(Asked(FRAME, df, on=on, existing=True, where=where), options)
+
+    @refreshing
+    def _added(self, asked: Asked, options: Mapping[str, Any]) -> BackfillResult:
+        parsed = parse_backfill_options(options, asked)
         branch = self._moving_branch("add columns to")
         computed = self._values(branch, asked, parsed)
         if parsed.incremental:
@@ -63,28 +128,12 @@ class ColumnVerbs(Handle):
         return backfill.add_filled_columns(self.location, branch, computed, parsed)
 
     @refreshing
-    def update_columns(
-        self,
-        values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
-        on: str | Sequence[str] | None = None,
-        schema: Any = None,
-        columns: str | Sequence[str] | None = None,
-        where: str | None = None,
-        **options: Any,
-    ) -> BackfillResult:
-        """Compute other values for columns in all rows, and replace the old ones in one version.
-
-        The arguments are those of :meth:`add_columns`, except that ``schema`` can be a list of columns, that rows
-        missing from a DataFrame keep their values, and that there is no ``vector`` and no ``incremental``. Only the
-        files of these columns are rewritten, for all rows. With ``where``, a condition in SQL over the table's columns,
-        only rows for which it is true get new values: a function is called with only these rows. Indexes stay correct.
-        Raises NotFound for an unknown column, InvalidOption for an invalid condition, Refused.
-        """
-        if where is not None and not where.strip():
+    def _updated(self, asked: Asked, options: Mapping[str, Any]) -> BackfillResult:
+        if asked.where is not None and not asked.where.strip():
             raise InvalidOption("where must be a condition in SQL.", hint='Such as where="day > 3", or omit it.')
-        parsed = parse_backfill_options(options, incremental=False)
+        parsed = parse_backfill_options(options, asked)
         branch = self._moving_branch("update columns of")
-        computed = self._values(branch, Asked(values, on, schema, columns, existing=True, where=where), parsed)
+        computed = self._values(branch, asked, parsed)
         return backfill.update_filled_columns(self.location, branch, computed, parsed)
 
     def drop_columns(self, columns: str | Sequence[str], message: str | None = None) -> AlterResult:

@@ -1,9 +1,13 @@
-"""The arguments of add_columns and update_columns, and how results read."""
+"""The arguments of the verbs that compute columns, and how results read."""
 
 import pyarrow as pa
 import pytest
 
 from lance_spark.columns.rules import (
+    FRAME,
+    FUNCTION,
+    SQL,
+    Asked,
     BackfillOptions,
     BackfillProgress,
     BackfillResult,
@@ -21,6 +25,7 @@ from lance_spark.format.schema import number_type
 pytestmark = pytest.mark.pure
 
 BLOB = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+TABLE_OF_ARROW = pa.table({"y": [1]})
 TABLE = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("x", pa.float32()), ("v", pa.list_(pa.float32(), 2)), BLOB]
 )
@@ -36,7 +41,7 @@ TABLE = pa.schema(
     ],
 )
 def test_options(given, options):
-    assert parse_backfill_options(given) == options
+    assert parse_backfill_options(given, Asked(FUNCTION, len)) == options
 
 
 @pytest.mark.parametrize(
@@ -52,12 +57,72 @@ def test_options(given, options):
 )
 def test_bad_options(given, words):
     with pytest.raises(InvalidOption, match=words):
-        parse_backfill_options(given)
+        parse_backfill_options(given, Asked(FUNCTION, len))
 
 
 def test_an_update_is_never_seen_half_done():
     with pytest.raises(InvalidOption, match="no option 'incremental'"):
-        parse_backfill_options({"incremental": True}, incremental=False)
+        parse_backfill_options({"incremental": True}, Asked(SQL, {}, existing=True))
+
+
+class Frame:
+    """What shows a DataFrame of Spark."""
+
+    columns, sparkSession = ["id"], None  # noqa: N815 - PySpark's name
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "values", "words", "use"),
+    [
+        (SQL, len, "columns takes a dict of SQL, not a function", 'columns_with(function, schema="emb array<float>")'),
+        (
+            SQL,
+            Frame,
+            "columns takes a dict of SQL, not a function",
+            'columns_with(function, schema="emb array<float>")',
+        ),
+        (SQL, Frame(), "columns takes a dict of SQL, not a DataFrame", 'columns_from(df, on="flight_id")'),
+        (
+            SQL,
+            "id",
+            "columns takes a dict of SQL, not a value of type str",
+            'columns({"speed": "distance / air_time"})',
+        ),
+        (FUNCTION, {}, "columns_with takes a function, not a dict of SQL", 'columns({"speed": "distance / air_time"})'),
+        (FUNCTION, Frame(), "columns_with takes a function, not a DataFrame", 'columns_from(df, on="flight_id")'),
+        (FRAME, {}, "columns_from takes a DataFrame, not a dict of SQL", 'columns({"speed": "distance / air_time"})'),
+        (
+            FRAME,
+            len,
+            "columns_from takes a DataFrame, not a function",
+            'columns_with(function, schema="emb array<float>")',
+        ),
+        (FRAME, TABLE_OF_ARROW, "not a Table of pyarrow", 'columns_from(df, on="flight_id")'),
+    ],
+)
+def test_values_of_another_kind_are_refused_with_the_verb_that_takes_them(kind, values, words, use, existing):
+    verb = "update" if existing else "add"
+    with pytest.raises(InvalidOption) as caught:
+        Asked(kind, values, existing=existing)
+    assert words in caught.value.message
+    assert f"t.{verb}_{use}" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "use"),
+    [
+        (Asked(SQL, {}), "on", "t.add_columns_from("),
+        (Asked(SQL, {}), "schema", "t.add_columns_with("),
+        (Asked(SQL, {}), "batch_size", "t.add_columns_with("),
+        (Asked(FUNCTION, len), "on", "t.add_columns_from("),
+        (Asked(FRAME, Frame(), existing=True), "columns", "t.update_columns_with("),
+    ],
+)
+def test_an_argument_of_another_verb_is_refused_with_that_verb(asked, name, use):
+    with pytest.raises(InvalidOption, match=f"{asked.verb} has no {name}=") as caught:
+        parse_backfill_options({name: "id"}, asked)
+    assert use in caught.value.hint
 
 
 def test_new_columns_may_be_null_and_keep_their_comments():

@@ -36,6 +36,8 @@ NAMES = [
 WITH_TORCH = ["Batching", "FrozenBatches", "FrozenRows"]
 HANDLE = [
     "add_columns",
+    "add_columns_from",
+    "add_columns_with",
     "alter_columns",
     "branch",
     "branches",
@@ -80,6 +82,8 @@ HANDLE = [
     "undo_repair",
     "update",
     "update_columns",
+    "update_columns_from",
+    "update_columns_with",
     "version",
     "versions",
     "write",

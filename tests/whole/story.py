@@ -176,14 +176,14 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
     spark.range(0, 100, 1, 4).write.format("lance").mode("append").save(uri)
     table = LanceTable.for_path(uri, spark=spark)
     table.add_columns({"twice": "id * 2"})
-    table.add_columns(Model, schema="v array<float>", vector={"v": 2})
-    table.add_columns(spark.createDataFrame([(5, "five")], "id bigint, name string"), on="id")
+    table.add_columns_with(Model, schema="v array<float>", vector={"v": 2})
+    table.add_columns_from(spark.createDataFrame([(5, "five")], "id bigint, name string"), on="id")
     table.update_columns({"twice": "id * 3"})
-    table.update_columns(
+    table.update_columns_with(
         lambda batch: {"twice": [-1] * batch.num_rows}, schema=["twice"], columns=["id"], where="id IN (5, 6)"
     )
     table.write(spark.sql("SELECT 100L AS id, true AS late"), merge_schema=True)
-    wrong = first_line(lambda: table.add_columns(lambda _: {"w": [1]}, schema="w int"))
+    wrong = first_line(lambda: table.add_columns_with(lambda _: {"w": [1]}, schema="w int"))
     (row,) = table.to_df().where("id = 5").collect()
     return [list(row), table.count_rows(), wrong.partition(" of fragment")[0]]
 
