@@ -208,7 +208,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     for key in options:
         if what := _IMMUTABLE.get(folded(key)):
             raise cannot_change(what)
-    _answer_replace_where(options)
+    answer_replace_where(options)
     check_known(options, _spellings(*_WRITE), "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
     given, _ = by_key(declared(*_WRITE), options)
     found = WriteOptions(
@@ -231,14 +231,13 @@ def cannot_change(what: str) -> Refused:
     )
 
 
-def _answer_replace_where(options: Mapping[str, str]) -> None:
+def answer_replace_where(options: Mapping[str, object]) -> None:
     """Raise InvalidOption for Delta's option, and name the replacement: deletion and append must be one commit."""
     for key, value in options.items():
         if folded(key) == "replacewhere":
             raise InvalidOption(
-                "Spark cannot write with option 'replaceWhere': it does not see the rows in the dataset.",
-                hint="LanceTable.for_path(path)"
-                f".write(df, mode='overwrite', replace_where={value!r}) replaces those rows in one version.",
+                f"A write does not take '{key}': Spark does not see the rows in the dataset.",
+                hint=f"LanceTable.for_path(path).overwrite(df, where={value!r}) replaces those rows in one version.",
             )
 
 

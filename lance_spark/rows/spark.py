@@ -262,8 +262,8 @@ if TYPE_CHECKING:
 Place = tuple[DatasetLocation, "str | None"]
 """A dataset, and the branch to change, None for main."""
 _OUTSIDE = (
-    "lance_spark.errors.Refused: A row to be written does not satisfy the condition of replace_where, so the same "
-    "write would not replace it again.\n  hint: Filter the DataFrame by the condition, or widen the condition; "
+    "lance_spark.errors.Refused: A row to be written does not satisfy the condition, so the same overwrite "
+    "would not replace it again.\n  hint: Filter the DataFrame by the condition, or widen the condition; "
     "nothing was changed.\n"
 )
 

@@ -10,9 +10,9 @@ from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_chang
 from lance_spark.changes.rules import FeedOptions, Images
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN
+from lance_spark.core.table_options import answer_replace_where
 from lance_spark.engine.session_spark import START_ONE, SparkRunner, needed_session, with_metadata
 from lance_spark.engine.types_spark import to_spark, wire_schema
-from lance_spark.errors import InvalidOption
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
@@ -79,40 +79,37 @@ class RowVerbs(Handle):
         return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
 
     @refreshing
-    def write(
-        self, frame: DataFrame, mode: str = "append", replace_where: str | None = None, **options: object
-    ) -> ChangeResult | None:
+    def write(self, df: DataFrame, mode: str = "append", **options: object) -> None:
         """Write a DataFrame to this handle's branch; options are those of the data source. Refused at a tag or version.
 
-        With ``mode="overwrite"`` and ``replace_where`` only rows for which the condition is true are replaced, as one
-        version; the DataFrame's rows must also satisfy it. Such a write returns the result of the change.
+        ``mode`` is "append", or "overwrite" for all rows; :meth:`overwrite` replaces the rows of a condition.
         """
-        if replace_where is not None:
-            return self._replace_where(frame, mode, replace_where, options)
         from lance_spark.datasource.datasource import register
 
+        answer_replace_where(options)
         branch = self._moving_branch("write to")
-        register(frame.sparkSession, OWN_NAME)
-        writer = frame.write.format(OWN_NAME).mode(mode)
+        register(df.sparkSession, OWN_NAME)
+        writer = df.write.format(OWN_NAME).mode(mode)
         settings = {PREFIX + key: value for key, value in self.location.options}
         settings |= {key: str(value) for key, value in options.items()}
         writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
-        return None
 
-    def _replace_where(self, frame: DataFrame, mode: str, where: str, options: Mapping[str, object]) -> ChangeResult:
-        """Runs ``write(df, mode="overwrite", replace_where=...)``."""
+    @refreshing
+    def overwrite(
+        self, df: DataFrame, where: str | Column, message: str | None = None, retries: int = 0
+    ) -> ChangeResult:
+        """Replace the rows for which a condition is true with those of a DataFrame, in one version.
+
+        The DataFrame's rows must satisfy the condition as well. ``write(df, mode="overwrite")`` replaces all rows.
+        Raises InvalidOption for an empty condition, SchemaMismatch, NotFound, Refused and Conflict; then nothing was
+        changed.
+        """
         from lance_spark.rows.spark import change_rows, replacement
 
-        if mode != "overwrite":
-            raise InvalidOption("replace_where requires mode='overwrite'.", hint="Add mode='overwrite'.")
-        unknown = sorted(options.keys() - {"commit_message"})
-        if unknown:
-            raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Omit one of them.")
         branch = self._moving_branch("write to")
-        message = options.get("commit_message")
-        register_handle(frame.sparkSession)
-        change = replacement(frame.sparkSession, (self.location, branch), frame, where)
-        return change_rows(frame.sparkSession, change, None if message is None else str(message))
+        register_handle(df.sparkSession)
+        change = replacement(df.sparkSession, (self.location, branch), df, where)
+        return change_rows(df.sparkSession, change, message, retries)
 
     def _where(self, what: str) -> tuple[SparkSession, str | None]:
         branch = self._moving_branch(what)

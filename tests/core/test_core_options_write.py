@@ -62,8 +62,8 @@ def camel(name):
 def test_deltas_replace_where_is_answered_with_the_call_that_does_it(spell):
     with pytest.raises(InvalidOption) as caught:
         parse_write_options({spell: "day = 'x'"})
-    assert "option 'replaceWhere'" in caught.value.message
-    assert """.write(df, mode='overwrite', replace_where="day = 'x'")""" in caught.value.hint
+    assert f"'{spell}'" in caught.value.message
+    assert """.overwrite(df, where="day = 'x'")""" in caught.value.hint
 
 
 @pytest.mark.parametrize("spell", [str, str.upper, camel])

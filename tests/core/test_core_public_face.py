@@ -64,6 +64,7 @@ HANDLE = [
     "nearest_join",
     "open_cleanup_plan",
     "optimize",
+    "overwrite",
     "query",
     "reflog",
     "relocate",

@@ -24,7 +24,7 @@ OTHERS = frozenset(_NAMES.split())
 PYTHON = {
     "write": lambda t, frame: t.write(frame),
     "write overwrite": lambda t, frame: t.write(frame, mode="overwrite"),
-    "write replace_where": lambda t, frame: t.write(frame, mode="overwrite", replace_where="id = 200"),
+    "overwrite": lambda t, frame: t.overwrite(frame, where="id = 200"),
     "delete": lambda t, _: t.delete("id = 1"),
     "update": lambda t, _: t.update({"more": "5"}, where="id = 1"),
     "merge": lambda t, frame: t.merge(frame, on="id").when_not_matched_insert_all().execute(),

@@ -219,18 +219,27 @@ def test_on_a_branch_nothing_is_written_elsewhere(spark, uri):
     check_table(location, None, expected)
 
 
-def test_replace_where(spark, table, location, branch):
+def test_overwrite_of_the_rows_of_a_condition(spark, table, location, branch):
     before = rows_of(location, branch)
     new = source(spark, (1, 1, "tue"), (2, 2, "tue"))
-    result = table.write(new, mode="overwrite", replace_where="day = 'tue'", commit_message="tuesday")
+    result = table.overwrite(new, where="day = 'tue'", message="tuesday")
     assert (result.rows_deleted, result.rows_inserted) == (10, 2)
     rest = [row for row in before if row["day"] != "tue"]
     check_table(location, branch, [*rest, {"id": 1, "x": 1, "day": "tue"}, {"id": 2, "x": 2, "day": "tue"}])
     assert table.log(1)
     with pytest.raises(Refused, match="does not satisfy the condition"):
-        table.write(source(spark, (1, 1, "wed")), mode="overwrite", replace_where="day = 'tue'")
-    with pytest.raises(InvalidOption, match="mode='overwrite'"):
-        table.write(new, replace_where="day = 'tue'")
+        table.overwrite(source(spark, (1, 1, "wed")), where="day = 'tue'")
+    with pytest.raises(InvalidOption, match="condition is empty"):
+        table.overwrite(new, where=" ")
+
+
+@pytest.mark.parametrize("spell", ["replace_where", "replaceWhere"])
+def test_a_write_with_a_condition_names_the_verb_that_does_it(spark, table, location, spell):
+    assert table.write(source(spark, (1, 1, "tue"))) is None
+    before = rows_of(location, None)
+    with pytest.raises(InvalidOption, match=r"overwrite\(df, where='id = 1'\)"):
+        table.write(source(spark, (1, 1, "tue")), mode="overwrite", **{spell: "id = 1"})
+    assert rows_of(location, None) == before
 
 
 @pytest.mark.parametrize(

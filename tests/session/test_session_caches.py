@@ -21,7 +21,7 @@ def ids(frame):
 def other_rows(table):
     frame = table.spark.range(20, 22)
     table.write(frame)
-    table.write(frame.where("id = 20"), mode="overwrite", replace_where="id = 20")
+    table.overwrite(frame.where("id = 20"), where="id = 20")
 
 
 VERBS = {

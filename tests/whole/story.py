@@ -296,7 +296,7 @@ def changed(spark: SparkSession, uri: str) -> list[object]:
     merge = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all()
     results: list[ChangeResult | None] = []
     results += [table.delete("day = 6 AND id > 7"), table.update({"day": "day * 10"}, where="id < 3"), merge.execute()]
-    results += [table.write(source, mode="overwrite", replace_where="day = 100"), by_index(table)]
+    results += [table.overwrite(source, where="day = 100"), by_index(table)]
     rows = [(found.rows_deleted, found.rows_updated, found.rows_inserted) for found in results if found is not None]
     twice = first_line(lambda: table.merge(source.union(source), on="id").when_matched_update_all().execute())
     wide = first_line(lambda: table.update({"day": "'many'"}))
