@@ -11,7 +11,7 @@ import click
 from lance_spark.cli.output import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.cli.session import Session
-from lance_spark.cli.verbs import VERBS
+from lance_spark.cli.verbs import GROUPS
 from lance_spark.core.location import is_uri
 from lance_spark.core.options import storage_from
 from lance_spark.core.workspace import check_uri
@@ -93,7 +93,7 @@ class _Place(click.Path):
     NAME,
     cls=Verbs,
     package="lance_spark.cli.verbs",
-    verbs=VERBS,
+    groups=GROUPS,
     words=WORDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lance_spark.cli.modes import Mode, Records, write_sections, write_usage
 from lance_spark.cli.output import BAR, INTERRUPTED, Output, wants_color
 from lance_spark.core.declared import at
 from lance_spark.errors import InvalidOption, LanceSparkError
@@ -66,9 +67,35 @@ def _json_option() -> click.Option:
 class Verb(click.Command):
     """A verb; also accepts ``--json`` after its name."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        modes: Sequence[Mode] = (),
+        sections: Mapping[str, Sequence[str]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """``modes`` each have a line of the usage. ``sections`` give parameters by title; the rest are options."""
         super().__init__(*args, **kwargs)
+        self.modes = modes
+        self._sections = sections or {}
         self.params.append(_json_option())
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One line, or one for each mode."""
+        if self.modes:
+            write_usage(ctx, formatter, self.modes)
+        else:
+            super().format_usage(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, by section."""
+        title_of = {name: title for title, names in self._sections.items() for name in names}
+        found: dict[str, Records] = {title: [] for title in (*self._sections, "Options")}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                found[title_of.get(parameter.name or "", "Options")].append(record)
+        write_sections(formatter, found)
 
 
 class VerbGroup(click.Group):
@@ -97,9 +124,12 @@ class VerbGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def verb(name: str) -> Callable[[Callable[..., Any]], Verb]:
-    """Declare a verb. The function's docstring is its help, and its return value the exit code (None for 0)."""
-    return click.command(name, cls=Verb)
+def verb(name: str, **how: Any) -> Callable[[Callable[..., Any]], Verb]:
+    """Declare a verb. The function's docstring is its help, and its return value the exit code (None for 0).
+
+    ``how`` are arguments of :class:`Verb`.
+    """
+    return click.command(name, cls=Verb, **how)
 
 
 def yes_option(function: AnyCallable) -> AnyCallable:
@@ -143,11 +173,23 @@ _HELP = "help"
 class Verbs(VerbGroup):
     """The verbs of a command, each imported when first needed."""
 
-    def __init__(self, *args: Any, package: str, verbs: Mapping[str, str], **kwargs: Any) -> None:
-        """``verbs`` gives, by name, the module in ``package`` and the function in it; in the order of the help."""
+    def __init__(self, *args: Any, package: str, groups: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
+        """``groups`` gives, by title and name, the module in ``package`` and the function in it."""
         super().__init__(*args, **kwargs)
         self._package = package
-        self._verbs = verbs
+        self._groups = groups
+        self._verbs = {name: place for group in groups.values() for name, place in group.items()}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs in groups, as git's help has them, and then the options."""
+        width = formatter.width - 6 - max(map(len, self._verbs))
+        listed: dict[str, Records] = {}
+        for title, group in self._groups.items():
+            commands = [(name, self.get_command(ctx, name)) for name in group]
+            listed[title] = [(name, command.get_short_help_str(width)) for name, command in commands if command]
+        write_sections(formatter, listed)
+        options = [record for each in self.get_params(ctx) if (record := each.get_help_record(ctx)) is not None]
+        write_sections(formatter, {"Options": options})
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Names of all verbs, in the order of the help."""

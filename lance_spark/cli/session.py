@@ -146,16 +146,12 @@ def settings_of(given: Mapping[str, Any], tag: bool = False) -> dict[str, Any]:
     return {name: given[name] for name in (TAG_SETTINGS if tag else SETTINGS) if given.get(name) is not None}
 
 
-def check_settings_fit(alter: str | None, settings: Mapping[str, Any], unset: tuple[str, ...], creates: bool) -> None:
-    """Raise InvalidOption for settings without a ref to apply them to."""
-    if alter is not None and not settings and not unset:
+def check_altered(settings: Mapping[str, Any], unset: tuple[str, ...]) -> None:
+    """Raise InvalidOption if ``--alter`` has no setting."""
+    if not settings and not unset:
         raise InvalidOption(
             "There is nothing to alter.", hint="Give --expire-after 30d, --owner TEXT or --unset SETTING."
         )
-    if unset and alter is None:
-        raise InvalidOption("--unset goes with --alter NAME only.")
-    if settings and alter is None and not creates:
-        raise InvalidOption("Settings need a name.", hint="NAME for a new one, --alter NAME for an existing one.")
 
 
 def told(lifetime: Lifetime) -> str:

@@ -94,6 +94,41 @@ def test_rename_of_a_branch_without_versions_of_its_own(flights):
     assert ids(flights, "busy") == [10, 20, 30]
     assert 'branch = "busy"' in config(flights)
     assert not (flights / "tree" / "idle").exists()
+    assert call(flights, "branch", "-m", "done").out == "Branch 'busy' was renamed to 'done'.\n", "the current one"
+    assert 'branch = "done"' in config(flights)
+
+
+def test_a_capital_d_deletes_without_asking_and_can_be_undone(flights):
+    before = ids(flights, "exp")
+    assert call(flights, "branch", "-d", "exp").code == 3, "a script is not asked"
+    assert call(flights, "branch", "-D", "exp").code == 0
+    assert names(flights) == {"idle", "both"}
+    call(flights, "branch", "exp", "--restore")
+    assert ids(flights, "exp") == before
+    call(flights, "branch", "--alter", "exp", "--protected")
+    assert call(flights, "branch", "-D", "exp").code == 3
+    assert "exp" in names(flights)
+
+
+def test_lists_take_a_pattern(flights):
+    assert call(flights, "branch", "--list", "e*").out == "  exp\n"
+    assert call(flights, "branch", "-l", "m*", "-v").out.splitlines()[1].split()[:2] == ["*", "main"]
+    assert call(flights, "branch", "--list", "nothing").out == ""
+    call(flights, "tag", "other")
+    assert call(flights, "tag", "--list", "v*", "--json").json["tags"][0]["name"] == "v1"
+    assert len(call(flights, "tag", "--list", "v*", "--json").json["tags"]) == 1
+
+
+def test_the_help_has_a_line_for_each_thing_that_a_verb_does(flights):
+    usage = call(flights, "branch", "-h").out.partition("\n\n")[0]
+    assert [line.partition("lance-git branch ")[2] for line in usage.splitlines()] == [
+        "[-r | -a] [-v] [--list [PATTERN]]",
+        "NAME [REF] [SETTINGS]",
+        "(-d | -D) NAME [--purge]",
+        "-m [OLD] NEW",
+        "--restore NAME",
+        "--alter NAME [SETTINGS] [--unset SETTING]",
+    ]
 
 
 def test_switching(flights):

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.catalog.verbs import VERBS
+from lance_spark.cli.catalog.verbs import GROUPS
 from lance_spark.cli.output import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.core.options import storage_from
@@ -22,7 +22,7 @@ _PARTLY = "doctor, fsck: the catalog has problems"
     NAME,
     cls=Verbs,
     package="lance_spark.cli.catalog.verbs",
-    verbs=VERBS,
+    groups=GROUPS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nA NAME is ns1.ns2.flights; put a part that holds a dot in backticks.\n\n"

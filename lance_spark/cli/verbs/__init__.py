@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-VERBS = {
-    "init": "init.command",
-    "clone": "clone.command",
-    "branch": "branch.command",
-    "checkout": "checkout.command",
-    "switch": "checkout.command",
-    "tag": "tag.command",
-    "log": "history.log",
-    "reflog": "history.reflog",
-    "show": "history.show",
-    "status": "history.status",
-    "diff": "history.diff",
-    "merge": "merge.merge",
-    "cherry-pick": "merge.cherry_pick",
-    "revert": "merge.revert",
-    "restore": "merge.restore",
-    "remote": "remote.remotes",
-    "fetch": "remote.fetch",
-    "pull": "remote.pull",
-    "push": "remote.push",
-    "relocate": "remote.relocate",
-    "gc": "upkeep.gc",
-    "expire-refs": "upkeep.expire_refs",
-    "du": "upkeep.du",
-    "fsck": "upkeep.fsck",
+GROUPS = {
+    "Start a working area": {
+        "init": "init.command",
+        "clone": "clone.command",
+    },
+    "Examine the history and state": {
+        "status": "history.status",
+        "log": "history.log",
+        "show": "history.show",
+        "diff": "history.diff",
+        "reflog": "history.reflog",
+    },
+    "Grow and mark the history": {
+        "branch": "branch.command",
+        "checkout": "checkout.command",
+        "switch": "checkout.command",
+        "tag": "tag.command",
+        "merge": "merge.merge",
+        "cherry-pick": "merge.cherry_pick",
+        "revert": "merge.revert",
+        "restore": "merge.restore",
+    },
+    "Collaborate with other places": {
+        "remote": "remote.remotes",
+        "fetch": "remote.fetch",
+        "pull": "remote.pull",
+        "push": "remote.push",
+    },
+    "Keep a dataset in order": {
+        "du": "upkeep.du",
+        "gc": "upkeep.gc",
+        "expire-refs": "upkeep.expire_refs",
+        "fsck": "upkeep.fsck",
+        "relocate": "remote.relocate",
+    },
 }
-"""File in this package and function in it, by name of the verb, in the order of the help."""
+"""File in this package and function in it, by group and name of the verb, in the order of the help."""
+VERBS = frozenset(name for group in GROUPS.values() for name in group)

@@ -1,21 +1,23 @@
-"""``lance-git branch``: lists, creates, deletes and renames branches."""
+"""``lance-git branch``: lists, creates, deletes and renames branches. One function for each of its modes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
 
+from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import FORGOTTEN, Session, check_settings_fit, settings_of, told
+from lance_spark.cli.session import FORGOTTEN, Session, check_altered, settings_of, told
 from lance_spark.core import refs as core_refs
-from lance_spark.core.refs import MAIN, SETTINGS, Branch, PinnedVersion, branch_or_none
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, branch_or_none
 from lance_spark.core.show import counted, readable
 from lance_spark.core.tracking import Follows, read_follows
-from lance_spark.errors import AlreadyExists, InvalidOption, Refused
+from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.refs import refs
 from lance_spark.refs.reflog import find_restorable, restore_branch
 from lance_spark.refs.rules import check_delete_branch
@@ -29,79 +31,20 @@ from lance_spark.storage.resolving import set_branch
 class BranchArguments:
     """The arguments."""
 
-    name: str | None
-    ref: str | None
-    delete: str | None
-    move: tuple[str, str] | None
-    restore: str | None
-    purge: bool
-    alter: str | None
+    names: tuple[str, ...]
     settings: dict[str, Any]
     unset: tuple[str, ...]
+    purge: bool
     remotes: bool
     everything: bool
     verbose: bool
     dry_run: bool
     yes: bool
 
-    def __post_init__(self) -> None:
-        ways = (self.name, self.delete, self.move, self.alter, self.restore)
-        if sum(way is not None for way in ways) > 1:
-            raise InvalidOption("Create, -d, -m, --restore and --alter cannot be combined.", hint="One at a time.")
-        if self.purge and self.delete is None:
-            raise InvalidOption("--purge needs -d.")
-        check_settings_fit(self.alter, self.settings, self.unset, self.name is not None)
 
-
-@verb("branch")
-@click.argument("name", required=False)
-@click.argument("ref", required=False)
-@click.option("-d", "--delete", metavar="NAME", help="Delete a branch that nothing else needs.")
-@click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch without versions of its own.")
-@click.option("--restore", metavar="NAME", help="Bring back a branch that was deleted with -d.")
-@click.option("--purge", is_flag=True, help="With -d: remove its files at once; it cannot be restored then.")
-@click.option("--alter", metavar="NAME", help="Change the settings of a branch with the options below.")
-@click.option(
-    "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last commit, such as 30d."
-)
-@click.option(
-    "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
-)
-@click.option("--protected/--no-protected", default=None, help="Allow only merges, and no deletion.")
-@click.option("--owner", metavar="TEXT", help="The person to ask about it.")
-@click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after, retain_versions or owner.")
-@click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
-@click.option(
-    "-a",
-    "--all",
-    "everything",
-    is_flag=True,
-    help="List all, including those that follow a remote's and plans of frozen sets.",
-)
-@click.option("-v", "--verbose", is_flag=True, help="List with newest version, fork point, age and own bytes.")
-@dry_run_option
-@yes_option
-@click.pass_obj
-def command(session: Session, /, **given: Any) -> None:
-    """List, create, delete or rename branches.
-
-    A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied. Branches
-    like origin/main follow a remote's; only a fetch writes to them, and they are listed only with -r or -a.
-    """
-    settings = settings_of(given)
-    asked = BranchArguments(settings=settings, **{name: given[name] for name in given.keys() - set(SETTINGS)})
-    if asked.delete is not None:
-        _delete(session, asked, asked.delete)
-    elif asked.move is not None:
-        _rename(session, asked, *asked.move)
-    elif asked.restore is not None:
-        _restore(session, asked, asked.restore)
-    elif asked.alter is not None:
-        _alter(session, asked, asked.alter)
-    elif asked.name is not None:
-        create(session, asked.name, asked.ref, asked.dry_run, asked.settings)
-    else:
-        _list(session, asked)
+def _create(session: Session, asked: BranchArguments) -> None:
+    name, ref = (*asked.names, None)[:2]
+    create(session, name or "", ref, asked.dry_run, asked.settings)
 
 
 def create(
@@ -123,14 +66,17 @@ def create(
     return pin
 
 
-def _restore(session: Session, asked: BranchArguments, name: str) -> None:
+def _restore(session: Session, asked: BranchArguments) -> None:
+    (name,) = asked.names
     core_refs.check_branch_name(name)
     pin = find_restorable(session.location, name) if asked.dry_run else restore_branch(session.location, name)
     said = f"Branch '{name}' {'would be' if asked.dry_run else 'was'} restored at {pin}."
     session.did("restore", asked.dry_run, said, branch=name, at=version_json(pin))
 
 
-def _alter(session: Session, asked: BranchArguments, name: str) -> None:
+def _alter(session: Session, asked: BranchArguments) -> None:
+    (name,) = asked.names
+    check_altered(asked.settings, asked.unset)
     with unchanged():
         after = refs.alter_branch(session.location, branch_or_none(name), asked.settings, asked.unset, asked.dry_run)
     would = "would be" if asked.dry_run else "was"
@@ -152,9 +98,11 @@ def _list(session: Session, asked: BranchArguments) -> None:
     branches = refs.list_branches(session.location, asked.everything)
     current = session.branch or MAIN
     details = _details(session, branches) if asked.verbose else {}
-    chosen = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]
+    wanted = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]
+    pattern = (*asked.names, "*")[0]
+    shown = [branch for branch in wanted if fnmatchcase(branch.name, pattern)]
     entries: list[dict[str, Any]] = []
-    if asked.everything or not asked.remotes:
+    if (asked.everything or not asked.remotes) and fnmatchcase(MAIN, pattern):
         main = {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, "follows": None}
         lifetime = refs.branch_lifetime(session.location, None)
         entries.append({**main, **lifetime.as_record(), **details.get(MAIN, {})})
@@ -168,11 +116,11 @@ def _list(session: Session, asked: BranchArguments) -> None:
             **branch.lifetime.as_record(),
             **details.get(branch.name, {}),
         }
-        for branch in chosen
+        for branch in shown
     ]
     session.output.show(
         {"dataset": session.location.uri, "current": current, "branches": entries},
-        _verbose_text(session, chosen, entries) if asked.verbose else _short_text(session, entries),
+        _verbose_text(session, shown, entries) if asked.verbose else _short_text(session, entries),
     )
     if any(branch.name == current and read_follows(branch) is not None for branch in branches):
         leave = session.how_to_switch("NAME")
@@ -244,7 +192,8 @@ def _fork(branch: Branch) -> PinnedVersion:
     return PinnedVersion(branch.parent_branch, branch.parent_version)
 
 
-def _delete(session: Session, asked: BranchArguments, name: str) -> None:
+def _delete(session: Session, asked: BranchArguments) -> None:
+    (name,) = asked.names
     if name == MAIN:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
     core_refs.check_branch_name(name)
@@ -280,7 +229,8 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
         session.output.note(f"lance-git fetch {follows.remote} {follows.branch or MAIN} creates it again.")
 
 
-def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> None:
+def _rename(session: Session, asked: BranchArguments) -> None:
+    old, new = asked.names if len(asked.names) > 1 else (session.branch or MAIN, asked.names[0])
     _check_no_remote(session, new)
     branch = None if old == MAIN else refs.find_branch(session.location, old)
     follows = None if branch is None else read_follows(branch)
@@ -296,3 +246,71 @@ def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> Non
     session.did("rename", asked.dry_run, said, branch=old, to=new)
     if session.branch == old and not session.has_workspace:
         session.output.note(f"Its directory was also renamed: cd {session.location.branch_uri(new)}")
+
+
+_SETTINGS = ("expire_after", "retain_versions", "protected", "owner")
+MODES = (
+    Mode(
+        "[-r | -a] [-v] [--list [PATTERN]]",
+        "to list branches",
+        _list,
+        flags=("listing",),
+        names=(0, 1),
+        options=("remotes", "everything", "verbose"),
+    ),
+    Mode("NAME [REF] [SETTINGS]", "to create a branch", _create, names=(1, 2), options=_SETTINGS),
+    Mode("(-d | -D) NAME [--purge]", "to delete a branch", _delete, flags=("delete", "at_once"), options=("purge",)),
+    Mode("-m [OLD] NEW", "to rename a branch", _rename, flags=("move",), names=(1, 2)),
+    Mode("--restore NAME", "to restore a branch", _restore, flags=("restore",)),
+    Mode(
+        "--alter NAME [SETTINGS] [--unset SETTING]",
+        "to alter a branch",
+        _alter,
+        flags=("alter",),
+        options=(*_SETTINGS, "unset"),
+    ),
+)
+SECTIONS = {
+    "What to do": ("listing", "delete", "at_once", "purge", "move", "restore", "alter"),
+    "What to list": ("remotes", "everything", "verbose"),
+    "Settings of a new branch, or with --alter": (*_SETTINGS, "unset"),
+}
+
+
+@verb("branch", modes=MODES, sections=SECTIONS)
+@click.argument("names", nargs=-1)
+@click.option("-l", "--list", "listing", is_flag=True, help="List, also with a PATTERN such as 'exp/*'.")
+@click.option("-d", "--delete", is_flag=True, help="Delete a branch that nothing else needs.")
+@click.option("-D", "at_once", is_flag=True, help="The same without asking: -d --yes.")
+@click.option("--purge", is_flag=True, help="With -d: remove its files at once; it cannot be restored then.")
+@click.option("-m", "--move", is_flag=True, help="Rename a branch without versions of its own.")
+@click.option("--restore", is_flag=True, help="Bring back a branch that was deleted with -d.")
+@click.option("--alter", is_flag=True, help="Change the settings of a branch.")
+@click.option("-r", "--remotes", is_flag=True, help="Those that follow a remote's.")
+@click.option(
+    "-a", "--all", "everything", is_flag=True, help="All, with those that follow a remote's and plans of frozen sets."
+)
+@click.option("-v", "--verbose", is_flag=True, help="With newest version, fork point, age and own bytes.")
+@click.option(
+    "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last commit, such as 30d."
+)
+@click.option(
+    "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
+)
+@click.option("--protected/--no-protected", default=None, help="Allow only merges, and no deletion.")
+@click.option("--owner", metavar="TEXT", help="The person to ask about it.")
+@click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after, retain_versions or owner.")
+@dry_run_option
+@yes_option
+@click.pass_context
+def command(context: click.Context, /, names: tuple[str, ...], at_once: bool, **given: Any) -> None:
+    """List, create, delete or rename branches.
+
+    A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied. Without
+    OLD, -m renames the current branch. Branches like origin/main follow a remote's; only a fetch writes to them, and
+    they are listed only with -r or -a.
+    """
+    settings = settings_of(given)
+    given["yes"] |= at_once
+    plain = {each.name: given[each.name] for each in fields(BranchArguments) if each.name in given}
+    chosen(context, MODES, names).run(context.obj, BranchArguments(names, settings=settings, **plain))

@@ -1,15 +1,17 @@
-"""``lance-git tag``: lists, creates, moves and deletes tags."""
+"""``lance-git tag``: lists, creates, moves and deletes tags. One function for each of its modes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
 
+from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import Session, check_settings_fit, settings_of, told
+from lance_spark.cli.session import Session, check_altered, settings_of, told
 from lance_spark.core import refs as core_refs
 from lance_spark.core.refs import MAIN, TAG_SETTINGS, PinnedVersion, RefSpec, Tag, is_own_tag
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption
@@ -23,71 +25,19 @@ from lance_spark.storage.resolving import resolve_expression
 class TagArguments:
     """The arguments."""
 
-    name: str | None
-    ref: str | None
-    delete: str | None
+    names: tuple[str, ...]
     force: bool
     old: str | None
-    restore: str | None
-    alter: str | None
     settings: dict[str, Any]
     unset: tuple[str, ...]
     show_all: bool
     dry_run: bool
     yes: bool
 
-    def __post_init__(self) -> None:
-        if self.name is not None and self.delete is not None:
-            raise InvalidOption("Create and -d cannot be combined.", hint="One tag at a time.")
-        ways = (self.name, self.delete, self.alter, self.restore)
-        if sum(way is not None for way in ways) > 1 and (self.alter or self.restore):
-            raise InvalidOption("--alter and --restore cannot be combined with another tag.", hint="One tag at a time.")
-        check_settings_fit(self.alter, self.settings, self.unset, self.name is not None)
-        if self.old is not None and not (self.force and self.name is not None):
-            raise InvalidOption("--old needs -f NAME.", hint="lance-git tag -f NAME REF --old main@5")
-        if self.force and self.name is None and self.delete is None:
-            raise InvalidOption("-f needs a tag to move.", hint="lance-git tag -f NAME REF")
 
-
-@verb("tag")
-@click.argument("name", required=False)
-@click.argument("ref", required=False)
-@click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
-@click.option("-f", "--force", is_flag=True, help="Move an existing tag; with -d, delete even one in use.")
-@click.option("--old", metavar="REF", help="With -f: the tag's current version. Then no confirmation is needed.")
-@click.option("--restore", metavar="NAME", help="Undo the last -f or -d of a tag.")
-@click.option("--alter", metavar="NAME", help="Change a tag's settings with the next three options.")
-@click.option(
-    "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last move, such as 30d."
-)
-@click.option("--owner", metavar="TEXT", help="The person to ask about it.")
-@click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable).")
-@click.option("-a", "--all", "show_all", is_flag=True, help="Also list those of clones, merges, streams, frozen sets.")
-@dry_run_option
-@yes_option
-@click.pass_obj
-def command(session: Session, /, **given: Any) -> None:
-    """List, create, move or delete tags.
-
-    A new tag NAME points at REF, by default the newest version of the current branch. Tagged versions survive every
-    cleanup.
-    """
-    settings = settings_of(given, tag=True)
-    asked = TagArguments(settings=settings, **{name: given[name] for name in given.keys() - set(TAG_SETTINGS)})
-    if asked.delete is not None:
-        _delete(session, asked, asked.delete)
-    elif asked.restore is not None:
-        _restore(session, asked, asked.restore)
-    elif asked.alter is not None:
-        _alter(session, asked, asked.alter)
-    elif asked.name is not None:
-        _put(session, asked, asked.name)
-    else:
-        _list(session, asked.show_all)
-
-
-def _list(session: Session, show_all: bool) -> None:
-    tags = refs.list_tags(session.location, show_all)
+def _list(session: Session, asked: TagArguments) -> None:
+    pattern = (*asked.names, "*")[0]
+    tags = [tag for tag in refs.list_tags(session.location, asked.show_all) if fnmatchcase(tag.name, pattern)]
     entries = [
         {
             "name": tag.name,
@@ -107,14 +57,17 @@ def _row(tag: Tag) -> tuple[str, ...]:
     return tag.name, str(tag.target), age(tag.created_at) if tag.created_at else "", str(tag.lifetime)
 
 
-def _restore(session: Session, asked: TagArguments, name: str) -> None:
+def _restore(session: Session, asked: TagArguments) -> None:
+    (name,) = asked.names
     core_refs.check_tag_name(name)
     pin = find_former(session.location, name) if asked.dry_run else restore_tag(session.location, name)
     said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put back on {pin}."
     session.did("restore", asked.dry_run, said, tag=name, at=version_json(pin))
 
 
-def _alter(session: Session, asked: TagArguments, name: str) -> None:
+def _alter(session: Session, asked: TagArguments) -> None:
+    (name,) = asked.names
+    check_altered(asked.settings, asked.unset)
     core_refs.check_tag_name(name)
     with unchanged():
         after = refs.alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
@@ -123,10 +76,14 @@ def _alter(session: Session, asked: TagArguments, name: str) -> None:
     session.did("alter", asked.dry_run, said, tag=name, **told_of)
 
 
-def _put(session: Session, asked: TagArguments, name: str) -> None:
+def _put(session: Session, asked: TagArguments) -> None:
+    name, ref = (*asked.names, None)[:2]
+    name = name or ""
+    if asked.old is not None and not asked.force:
+        raise InvalidOption("--old needs -f NAME.", hint="lance-git tag -f NAME REF --old main@5")
     core_refs.check_new_tag_name(name)
     refs.check_settings(asked.settings, tag=True)
-    pin = session.resolve(asked.ref)
+    pin = session.resolve(ref)
     before = refs.find_tag(session.location, name)
     if before is not None:
         _move(session, asked, before.target, pin)
@@ -142,7 +99,7 @@ def _put(session: Session, asked: TagArguments, name: str) -> None:
 
 
 def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: PinnedVersion) -> None:
-    name = asked.name or ""
+    name = asked.names[0]
     if not asked.force:
         raise AlreadyExists(f"Tag '{name}' already exists, at {was}.", hint=f"Move it: lance-git tag -f {name} {pin}.")
     if asked.old is not None:
@@ -168,7 +125,8 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
         session.output.note(f"lance-git tag --restore {name} puts it back.")
 
 
-def _delete(session: Session, asked: TagArguments, name: str) -> None:
+def _delete(session: Session, asked: TagArguments) -> None:
+    (name,) = asked.names
     core_refs.check_tag_name(name)
     table = refs.check_tag_to_delete(session.location, name, asked.force)
     was = table.tags[name].target
@@ -183,3 +141,57 @@ def _delete(session: Session, asked: TagArguments, name: str) -> None:
 
 def _spec(pin: PinnedVersion) -> RefSpec:
     return RefSpec(branch=None if pin.branch in (None, MAIN) else pin.branch, version=pin.version)
+
+
+_SETTINGS = ("expire_after", "owner")
+MODES = (
+    Mode("[-a] [--list [PATTERN]]", "to list tags", _list, flags=("listing",), names=(0, 1), options=("show_all",)),
+    Mode(
+        "[-f [--old REF]] NAME [REF] [SETTINGS]",
+        "to create or move a tag",
+        _put,
+        names=(1, 2),
+        options=("force", "old", *_SETTINGS),
+    ),
+    Mode("-d NAME [-f]", "to delete a tag", _delete, flags=("delete",), options=("force",)),
+    Mode("--restore NAME", "to restore a tag", _restore, flags=("restore",)),
+    Mode(
+        "--alter NAME [SETTINGS] [--unset SETTING]",
+        "to alter a tag",
+        _alter,
+        flags=("alter",),
+        options=(*_SETTINGS, "unset"),
+    ),
+)
+SECTIONS = {
+    "What to do": ("listing", "force", "old", "delete", "restore", "alter"),
+    "Settings of a new tag, or with --alter": (*_SETTINGS, "unset"),
+}
+
+
+@verb("tag", modes=MODES, sections=SECTIONS)
+@click.argument("names", nargs=-1)
+@click.option("-l", "--list", "listing", is_flag=True, help="List, also with a PATTERN such as 'v1*'.")
+@click.option("-d", "--delete", is_flag=True, help="Delete a tag.")
+@click.option("-f", "--force", is_flag=True, help="Move an existing tag; with -d, delete even one in use.")
+@click.option("--old", metavar="REF", help="With -f: the tag's current version. Then no confirmation is needed.")
+@click.option("--restore", is_flag=True, help="Undo the last -f or -d of a tag.")
+@click.option("--alter", is_flag=True, help="Change a tag's settings.")
+@click.option(
+    "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last move, such as 30d."
+)
+@click.option("--owner", metavar="TEXT", help="The person to ask about it.")
+@click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable).")
+@click.option("-a", "--all", "show_all", is_flag=True, help="Also list those of clones, merges, streams, frozen sets.")
+@dry_run_option
+@yes_option
+@click.pass_context
+def command(context: click.Context, /, names: tuple[str, ...], **given: Any) -> None:
+    """List, create, move or delete tags.
+
+    A new tag NAME points at REF, by default the newest version of the current branch. Tagged versions survive every
+    cleanup.
+    """
+    settings = settings_of(given, tag=True)
+    plain = {each.name: given[each.name] for each in fields(TagArguments) if each.name in given}
+    chosen(context, MODES, names).run(context.obj, TagArguments(names, settings=settings, **plain))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-VERBS = {
-    "ls": "listing.ls",
-    "tree": "listing.tree",
-    "describe": "listing.describe",
-    "create": "changing.create",
-    "alter": "changing.alter",
-    "rename": "changing.rename",
-    "rm": "changing.rm",
-    "register": "changing.register",
-    "deregister": "changing.deregister",
-    "migrate": "changing.migrate",
-    "doctor": "doctor.doctor",
-    "fsck": "doctor.fsck",
-    "du": "listing.du",
+GROUPS = {
+    "Look at the catalog": {
+        "ls": "listing.ls",
+        "tree": "listing.tree",
+        "describe": "listing.describe",
+    },
+    "Change namespaces and tables": {
+        "create": "changing.create",
+        "alter": "changing.alter",
+        "rename": "changing.rename",
+        "rm": "changing.rm",
+    },
+    "Register existing tables": {
+        "register": "changing.register",
+        "deregister": "changing.deregister",
+        "migrate": "changing.migrate",
+    },
+    "Keep the catalog in order": {
+        "du": "listing.du",
+        "doctor": "doctor.doctor",
+        "fsck": "doctor.fsck",
+    },
 }
-"""File in this package and function in it, by name of the verb, in the order of the help."""
+"""File in this package and function in it, by group and name of the verb, in the order of the help."""
