@@ -451,7 +451,7 @@ def _result(
     ends: pa.Table,
 ) -> OptimizeResult:
     plan = planned.plan
-    sample = pa.concat_tables(entry.sample for entry in planned.keys)
+    sample = order_rules.together(entry.sample for entry in planned.keys)
     files = [file for entry in fragments for file in json.loads(entry)["files"]]
     paths = {file["path"] for file in files}
     size = sum(file["file_size_bytes"] or 0 for file in files)

@@ -6,7 +6,7 @@ strings and dates as well as for numbers, and for columns where a few values mak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -89,9 +89,17 @@ def positions(rows: pa.Table) -> Numbers:
     return found
 
 
+def together(tables: Iterable[pa.Table]) -> pa.Table:
+    """The rows of tables with the same columns, whether or not these are NOT NULL.
+
+    A fragment's keys have the dataset's schema, while bounds and ends, which Arrow computes, may always be null.
+    """
+    return pa.concat_tables(tables, promote_options="default")
+
+
 def ranks(bounds: pa.Table, rows: pa.Table) -> Numbers:
     """For each row, the number of bounds at or before it."""
-    order = positions(pa.concat_tables([bounds, rows]))
+    order = positions(together([bounds, rows]))
     is_bound = order < bounds.num_rows
     before = np.cumsum(is_bound)
     found = np.empty(rows.num_rows, np.int64)
@@ -271,7 +279,7 @@ def plan_clusters(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: i
 
 def _standing_out(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: int) -> list[FragmentKeys]:
     """Fragments that are small, unsorted, or much wider than necessary."""
-    sample, ends = pa.concat_tables(entry.sample for entry in keys), pa.concat_tables(entry.ends for entry in keys)
+    sample, ends = together(entry.sample for entry in keys), together(entry.ends for entry in keys)
     total = sum(entry.rows for entry in keys)
     power = 1 / len(ordering.columns) if ordering.curve else 1.0
     # For a curve, only the range shows whether rows are in order: with few fragments it cannot be that much too wide.
@@ -287,7 +295,7 @@ def _standing_out(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: i
 
 def _plan_for(ordering: Ordering, chosen: Sequence[FragmentKeys], part_rows: int) -> tuple[ClusterPlan, float]:
     """The plan to rewrite these fragments, and the factor by which the depth shrinks."""
-    sample, ends = pa.concat_tables(entry.sample for entry in chosen), pa.concat_tables(entry.ends for entry in chosen)
+    sample, ends = together(entry.sample for entry in chosen), together(entry.ends for entry in chosen)
     rows = sum(entry.rows for entry in chosen)
     scale = scale_of(ordering, sample)
     depth = depth_of(ordering, ends, sample)
@@ -303,7 +311,7 @@ def _expected(plan: ClusterPlan, sample: pa.Table) -> float:
     parts = ranks(plan.bounds, plan.scale.line(sample))
     # Not with a filter for each part: a large table has thousands of parts, and a sample of millions of rows.
     ends = [ends_of(plan.scale.ordering, sample.take(pa.array(own)))[1] for _, own in divided(parts)]
-    return depth_of(plan.scale.ordering, pa.concat_tables(ends), sample)
+    return depth_of(plan.scale.ordering, together(ends), sample)
 
 
 def depth_of(ordering: Ordering, ends: pa.Table, sample: pa.Table) -> float:
@@ -330,7 +338,7 @@ def _places(ends: pa.Table, sample: pa.Table) -> tuple[Numbers, Numbers, Numbers
     """Positions of low ends, rows and high ends in one order; equal ones sort in this sequence."""
     numbers = np.arange(ends.num_rows)
     lows, highs = (ends.take(pa.array(numbers[at::2])) for at in (0, 1))
-    order = positions(pa.concat_tables([lows, sample, highs]))
+    order = positions(together([lows, sample, highs]))
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     first, second = lows.num_rows, lows.num_rows + sample.num_rows

@@ -18,7 +18,7 @@ from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Fragment
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width
-from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks
+from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
 from lance_spark.optimize.rules import RewriteTask, RewrittenTask
 from lance_spark.scan.rules import batch_rows
 from lance_spark.storage.commits import check_nothing_missing, check_still_there
@@ -240,7 +240,7 @@ def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch
 
 def ends_from(table: pa.Table) -> pa.Table:
     """The ends of all parts, from WRITTEN."""
-    return pa.concat_tables(_unpacked(ends) for ends in table["ends"].to_pylist())
+    return together(_unpacked(ends) for ends in table["ends"].to_pylist())
 
 
 def read_rows(item: ReadItem) -> Iterator[pa.RecordBatch]:

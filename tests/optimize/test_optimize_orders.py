@@ -117,6 +117,21 @@ def test_a_curve_makes_ranges_of_both_columns_narrow(uri):
     assert cluster(DatasetLocation.at(uri), zorder=["x", "name"], target_rows=64).commits == 0
 
 
+@pytest.mark.parametrize("order", [{"sort_by": ["day", "id"]}, {"zorder": ["day", "id"]}], ids=str)
+def test_columns_that_are_not_null_are_sorted(uri, order):
+    """As Spark writes ``spark.range``; beside another column that may be null."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.int64())])
+    values = np.random.default_rng(3).permutation(4_000)
+    for first in range(0, 4_000, 1_000):
+        ids = values[first : first + 1_000]
+        made = pa.table({"id": ids, "day": ids * 7 % 1_000}, schema=schema)
+        lance.write_dataset(made, uri, schema=schema, mode="append" if first else "create")
+    done = cluster(DatasetLocation.at(uri), target_rows=1_000, **order)
+    assert done.depth < 3
+    assert sorted(ids_of(uri)) == list(range(4_000))
+    assert lance.dataset(uri).schema == schema
+
+
 def test_a_dry_run_changes_nothing_and_says_what_it_would_do(flat):
     before = contents(flat.uri)
     result = cluster(flat, sort_by=["k"], target_rows=20, dry_run=True)
