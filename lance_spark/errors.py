@@ -2,7 +2,8 @@
 
     LanceSparkError            1
     ├── InvalidOption          2   the input is wrong; nothing was touched (also ValueError)
-    │   └── InvalidName        2   a branch or tag name breaks a rule of the specification
+    │   ├── InvalidName        2   a branch or tag name breaks a rule of the specification
+    │   └── NoSuchName         2   a method of another library, which has another name here (also AttributeError)
     ├── Refused                3   legal, but it would lose data or strand files
     │   └── NotCommittable     3   a change that cannot be one commit; smaller steps might work
     ├── NotInstalled           4   an optional package is missing, such as PySpark (also ModuleNotFoundError)
@@ -52,6 +53,10 @@ class InvalidOption(LanceSparkError, ValueError):
 
 class InvalidName(InvalidOption):
     """A branch or tag name breaks a rule of the branch and tag specification."""
+
+
+class NoSuchName(InvalidOption, AttributeError):
+    """An object has no attribute of that name; the hint says what does the same here."""
 
 
 class Refused(LanceSparkError):

@@ -83,6 +83,18 @@ def quoted(*words: str) -> str:
     return " ".join(word if word.isalpha() and word.isupper() else shlex.quote(word) for word in words)
 
 
+# --- namespaces
+
+
+def create_namespace(name: str) -> Hint:
+    """Create a namespace of a catalog."""
+    return Hint(
+        f"lake.create_namespace({name!r})",
+        f"CREATE NAMESPACE {CATALOG}.{name}",
+        quoted("lance-catalog", "create", name),
+    )
+
+
 # --- branches and tags
 
 

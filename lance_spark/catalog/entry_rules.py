@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark import errors
+from lance_spark import errors, hints
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
 from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
 
@@ -306,7 +306,8 @@ def check_parent(rows: Rows, identifier: Identifier, doing: str) -> None:
         return
     entry = rows.find(parent.object_id)
     if entry is None or not entry.is_namespace:
-        raise refusal(errors.NotFound, doing, f"there is no namespace '{parent}'", hint="Create the namespace first.")
+        hint = hints.of("Create it first: ", hints.create_namespace(str(parent)), ".")
+        raise refusal(errors.NotFound, doing, f"there is no namespace '{parent}'", hint=hint)
 
 
 def check_free(rows: Rows, identifier: Identifier, doing: str) -> None:

@@ -405,7 +405,12 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
     if "://" in location or location.startswith(("/", "file:")):
         whole = locate(location, catalog.root.storage_options).uri
         if not whole.startswith(f"{catalog.uri}/"):
-            raise refusal(errors.InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
+            raise refusal(
+                errors.InvalidOption,
+                doing,
+                f"{whole} is not inside the catalog {catalog.uri}",
+                hint="A catalog has its tables below its root: move or copy the dataset there first.",
+            )
         path = whole[len(catalog.uri) + 1 :]
         path = path if catalog.root.is_local else unquote(path)
     try:

@@ -30,6 +30,13 @@ DEFAULT_COMMIT_WINDOW = timedelta(days=1)
 OnTagged = Literal["error", "keep"]
 
 
+def _check_span(name: str, span: object) -> None:
+    if not isinstance(span, timedelta):
+        raise InvalidOption(f"{name} must be a timedelta, not {span!r}.", hint=f"Such as {name}=timedelta(days=7).")
+    if span < timedelta(0):
+        raise InvalidOption(f"{name} cannot be negative.", hint="Give an age, such as timedelta(days=14).")
+
+
 @dataclass(frozen=True)
 class VersionRule:
     """Which versions of one branch are removed. All given conditions must hold (specification "Version Cleanup")."""
@@ -44,8 +51,8 @@ class VersionRule:
     """Exactly these; numbers that do not exist are ignored."""
 
     def __post_init__(self) -> None:
-        if self.older_than is not None and self.older_than < timedelta(0):
-            raise InvalidOption("older_than cannot be negative.", hint="Give the age of versions, e.g. 14d.")
+        if self.older_than is not None:
+            _check_span("older_than", self.older_than)
         if self.before_version is not None and self.before_version < 1:
             raise InvalidOption("before_version must be 1 or more.")
         if self.retain_versions is not None and self.retain_versions < 1:
@@ -146,8 +153,7 @@ class CleanupPolicy:
             object.__setattr__(self, "only_branches", (self.only_branches,))
         object.__setattr__(self, "only_branches", tuple(self.only_branches))
         for name in ("unverified_age", "commit_window", "undo_window"):
-            if getattr(self, name) < timedelta(0):
-                raise InvalidOption(f"{name} cannot be negative.")
+            _check_span(name, getattr(self, name))
         for pattern, choice in self.tags.items():
             if choice not in get_args(OnTagged):
                 raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Use 'error' or 'keep'.")
@@ -182,7 +188,12 @@ class CleanupPolicy:
 
 def of_branches(policy: CleanupPolicy | None, branches: Sequence[str] | str) -> CleanupPolicy:
     """The policy (None for the default) limited to these branches, if any are given; one string is one branch."""
-    base = policy or CleanupPolicy()
+    base = CleanupPolicy() if policy is None else policy
+    if not isinstance(base, CleanupPolicy):
+        raise InvalidOption(
+            f"A cleanup takes a CleanupPolicy, not {base!r}.",
+            hint="For example CleanupPolicy(older_than=timedelta(days=7)).",
+        )
     return replace(base, only_branches=branches) if branches else base
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.types as pt
 
-from lance_spark.core.options import names_of
+from lance_spark.core.options import is_frame, names_of
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, readable
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
@@ -87,9 +87,9 @@ class Asked:
 def _kind_of(values: Any) -> str | None:
     if isinstance(values, Mapping):
         return SQL
-    if callable(values):  # before the attributes: a class has those of its objects
-        return FUNCTION
-    return FRAME if hasattr(values, "columns") and hasattr(values, "sparkSession") else None
+    if is_frame(values):
+        return FRAME
+    return FUNCTION if callable(values) else None
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,11 @@ def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
+def is_frame(value: object) -> bool:
+    """Whether it is a DataFrame of Spark, classic or Connect."""
+    return not isinstance(value, type) and hasattr(value, "sparkSession") and hasattr(value, "columns")
+
+
 def path_segments(path: str) -> tuple[str, ...]:
     """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',); double a backtick inside quotes."""
     return tuple(

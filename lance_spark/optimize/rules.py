@@ -23,6 +23,7 @@ from lance_spark.core.show import (
     few,
     readable,
 )
+from lance_spark.core.words import OF_OPTIMIZE, Hinting
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.contents import Fragment, IndexRecord
 from lance_spark.format.versions import Copy, Snapshot
@@ -207,8 +208,10 @@ class OptimizePlan(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class OptimizeResult(ShownInOneLine):
+class OptimizeResult(ShownInOneLine, Hinting):
     """What a compaction did; prints as one line."""
+
+    _words = OF_OPTIMIZE
 
     version: PinnedVersion
     """The newest version it made, or the one it examined if it made none."""

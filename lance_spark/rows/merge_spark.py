@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from lance_spark.columns.spark import quoted
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.words import OF_MERGES, Hinting
 from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 _MARK, _CLAUSE = "__source_row", "__clause"
 
 
-@dataclass(frozen=True)
-class RowMerge:
+@dataclass(frozen=True, repr=False)
+class RowMerge(Hinting):
     """A row merge under construction; :meth:`execute` runs it.
 
     Conditions and values are SQL, or Columns, over ``target.`` and ``source.``. The first clause of a row's case whose
@@ -54,6 +55,16 @@ class RowMerge:
     on: str | Column | tuple[str, ...]
     """A condition, or key columns that both sides have. Null keys match nothing."""
     clauses: tuple[Clause, ...] = ()
+    _words = OF_MERGES
+
+    def __repr__(self) -> str:
+        on = ", ".join(self.on) if isinstance(self.on, tuple) else self.on
+        clauses = ", ".join(clause.words for clause in self.clauses) or "no clause yet"
+        return f"<RowMerge on {on}: {clauses}; execute() runs it>"
+
+    def __dir__(self) -> list[str]:
+        """Clauses and ``execute``: what completion should show."""
+        return [name for name in dir(type(self)) if name.startswith(("when_", "execute", "__"))]
 
     def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
         """Set all columns that the source has; other columns of the target stay."""

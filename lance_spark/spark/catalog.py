@@ -28,6 +28,7 @@ from lance_spark.catalog.rules import (
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
+from lance_spark.core.words import OF_CATALOGS, Hinting
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
 
-class LanceCatalog(Shown):
+class LanceCatalog(Shown, Hinting):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
     A name is ``"ns1.ns2.flights"``, with backticks around a part that contains a dot, or a list of its parts. Namespace
@@ -53,6 +54,8 @@ class LanceCatalog(Shown):
     ``table``; by default it is the active one, if there is one. It is pickled without the session: on an
     executor it can still locate tables. Its text never shows storage options.
     """
+
+    _words = OF_CATALOGS
 
     def __init__(
         self,

@@ -232,6 +232,10 @@ def spec_of(
     as_of: str | datetime | None = None,
 ) -> RefSpec:
     """Arguments as a spec, through the same checks as the options."""
+    if branch is not None and not isinstance(branch, str):
+        raise InvalidOption(
+            f"A branch has a name, and {branch!r} is not one.", hint=f"For a version: version={branch!r}."
+        )
     moment = as_of if isinstance(as_of, str) or as_of is None else as_of.isoformat()
     given = {"branch": branch_or_none(branch), "tag": tag, "version": version, "asOf": moment}
     return parse_ref({name: str(value) for name, value in given.items() if value is not None})

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
 from lance_spark.changes.rules import FeedOptions, Images
-from lance_spark.core.options import OWN_NAME, PREFIX, names_of
+from lance_spark.core.options import OWN_NAME, PREFIX, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
 from lance_spark.engine.session_spark import START_ONE, SparkRunner, needed_session, with_metadata
 from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.errors import InvalidOption
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
@@ -58,6 +59,10 @@ class RowVerbs(Handle):
         columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for an unknown column,
         Refused and Conflict; then nothing was changed.
         """
+        if not isinstance(set, Mapping):
+            raise InvalidOption(
+                "An update takes the new values first, as a dict.", hint='t.update({"delay": "0"}, where="id = 3")'
+            )
         spark, branch = self._where("update")
         from lance_spark.rows.spark import NarrowUpdate, change_rows, update
 
@@ -68,11 +73,19 @@ class RowVerbs(Handle):
                 return done
         return change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
 
-    def merge(self, source: DataFrame, on: str | Column | Sequence[str]) -> RowMerge:
+    def merge(self, source: DataFrame, on: str | Column | Sequence[str] = ()) -> RowMerge:
         """A merge of a DataFrame's rows into the table. Add clauses to it, then run it with ``execute()``.
 
-        ``on`` is a column that both have, a list of such columns, or a condition over ``target.`` and ``source.``.
+        ``on`` (required) is a column that both have, a list of such columns, or a condition over ``target.`` and
+        ``source.``: ``t.merge(df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()``.
+        :meth:`LanceTable.branches` merges branches. Raises InvalidOption.
         """
+        if not is_frame(source):
+            branch = getattr(source, "branch", source)
+            hint = f"A branch: t.branches.merge({branch!r})." if isinstance(branch, str) else _FRAME
+            raise InvalidOption("t.merge merges the rows of a DataFrame of Spark.", hint=hint)
+        if isinstance(on, str | list | tuple) and not on:
+            raise InvalidOption("The merge has no key.", hint="Name the column that both have: t.merge(df, on='id').")
         spark, branch = self._where("merge rows into")
         from lance_spark.rows.merge_spark import RowMerge
 
@@ -86,6 +99,7 @@ class RowVerbs(Handle):
         """
         from lance_spark.datasource.datasource import register
 
+        _check_frame("write", df)
         answer_replace_where(options)
         branch = self._moving_branch("write to")
         register(df.sparkSession, OWN_NAME)
@@ -104,6 +118,7 @@ class RowVerbs(Handle):
         Raises InvalidOption for an empty condition, SchemaMismatch, NotFound, Refused and Conflict; then nothing was
         changed.
         """
+        _check_frame("overwrite", df)
         from lance_spark.rows.spark import change_rows, replacement
 
         branch = self._moving_branch("write to")
@@ -116,6 +131,16 @@ class RowVerbs(Handle):
         spark = needed_session(self.spark, _NEEDED)
         register_handle(spark)
         return spark, branch
+
+
+_FRAME = "df = spark.createDataFrame(...) makes one."
+
+
+def _check_frame(verb: str, df: object) -> None:
+    if not is_frame(df):
+        kind = type(df)
+        what = f"{kind.__name__} of {kind.__module__.partition('.')[0]}"
+        raise InvalidOption(f"t.{verb} takes a DataFrame of Spark, not a {what}.", hint=_FRAME)
 
 
 def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:

@@ -23,6 +23,7 @@ from lance_spark.core.options import OWN_NAME, PREFIX, names_of
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.core.words import OF_TABLES, Hinting, HintingType
 from lance_spark.engine.session_spark import (
     START_ONE,
     Progressing,
@@ -78,8 +79,12 @@ Audit = Callable[["LanceTable"], bool]
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown):
+class LanceTable(
+    RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown, Hinting, metaclass=HintingType
+):
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
+
+    _words = OF_TABLES
 
     @staticmethod
     def for_path(  # noqa: PLR0913 - the refs of checkout, by name
@@ -241,12 +246,14 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
         return spark.createDataFrame(rows, "version bigint, timestamp timestamp, metadata map<string,string>")
 
     @refreshing
-    def restore(self) -> LanceTable:
-        """Make this version the newest of its branch again, as a new version; returns the branch's handle.
+    def restore(self, version: int | None = None) -> LanceTable:
+        """Make a version of this handle's branch the newest again, as a new version; returns the branch's handle.
 
-        Raises Conflict, with the versions it covered, if another commit came in between.
+        By default the version of the handle itself, such as ``t.checkout(tag="v1").restore()``. Raises NotFound, and
+        Conflict, with the versions it covered, if another commit came in between.
         """
-        pin = restore(self.location, self._pin(), engine_of(self.spark))
+        at = self if version is None else self.checkout(branch=self.branch, version=version)
+        pin = restore(self.location, at._pin(), engine_of(self.spark))
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
     @refreshing
@@ -335,6 +342,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, Upk
     ) -> CleanupPlan:
         """The files that a cleanup of the whole dataset, main and all branches, would delete; ``apply()`` deletes them.
 
+        ``t.cleanup(CleanupPolicy(older_than=timedelta(days=7))).apply()``; without a policy, 14 days.
         With ``branches``, names or patterns, only files that these branches alone own: see
         ``CleanupPolicy.only_branches``. It runs on threads of this process if that is quick, else on Spark; ``run_on``
         forces "spark" or "local". ``inventory`` has the columns path, size and last_modified, and replaces the listing

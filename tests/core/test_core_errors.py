@@ -15,6 +15,7 @@ EXIT_CODES = {
     "LanceSparkError": 1,
     "InvalidOption": 2,
     "InvalidName": 2,
+    "NoSuchName": 2,
     "Refused": 3,
     "NotCommittable": 3,
     "NotInstalled": 4,
@@ -43,6 +44,7 @@ def test_the_tree_has_exactly_the_documented_classes_and_exit_codes():
     [
         (errors.InvalidOption, ValueError),
         (errors.InvalidName, errors.InvalidOption),
+        (errors.NoSuchName, AttributeError),
         (errors.NotInstalled, ModuleNotFoundError),
         (errors.SchemaMismatch, ValueError),
         (errors.NotFound, LookupError),

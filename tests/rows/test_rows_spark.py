@@ -12,7 +12,7 @@ from support.merge_cases import PLACES
 from support.row_changes import changing_table, check_table, row_ids, rows_of, some
 
 from lance_spark import LanceTable, register
-from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
+from lance_spark.errors import Conflict, InvalidOption, NoSuchName, NotFound, Refused, SchemaMismatch
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.rows.spark import change_rows, deletion, update
 
@@ -231,6 +231,37 @@ def test_overwrite_of_the_rows_of_a_condition(spark, table, location, branch):
         table.overwrite(source(spark, (1, 1, "wed")), where="day = 'tue'")
     with pytest.raises(InvalidOption, match="condition is empty"):
         table.overwrite(new, where=" ")
+
+
+def test_a_merge_under_way_shows_what_can_be_typed_next(spark, table):
+    merge = table.merge(source(spark, (1, 1, "mon")), on="id")
+    assert str(merge) == "<RowMerge on id: no clause yet; execute() runs it>"
+    assert str(merge.when_matched_update_all()) == "<RowMerge on id: when matched then update; execute() runs it>"
+    assert {name.partition("_")[0] for name in dir(merge) if not name.startswith("_")} == {"when", "execute"}
+    with pytest.raises(NoSuchName, match="Did you mean 'when_matched_update_all'"):
+        merge.whenMatchedUpdateAll()
+    with pytest.raises(NoSuchName, match="does not change the table's columns"):
+        merge.withSchemaEvolution()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t, _: t.merge("exp"), r"t\.branches\.merge\('exp'\)"),
+        (lambda t, _: t.merge(t.checkout(branch="exp")), r"t\.branches\.merge\('exp'\)"),
+        (lambda t, _: t.merge(pa.table({"id": [1]}), on="id"), r"spark\.createDataFrame"),
+        (lambda t, frame: t.merge(frame), r"t\.merge\(df, on='id'\)"),
+        (lambda t, _: t.write(pa.table({"id": [1]})), "not a Table of pyarrow"),
+        (lambda t, _: t.overwrite([(1, 1, "mon")], where="id = 1"), "not a list of builtins"),
+        (lambda t, _: t.update("id = 3", {"day": "'x'"}), r'where="id = 3"'),
+        (lambda t, _: t.checkout(3), "version=3"),
+        (lambda t, _: t.tags.create("v1", 3), "version=3"),
+        (lambda t, _: t.cleanup("7d"), r"CleanupPolicy\(older_than=timedelta\(days=7\)\)"),
+    ],
+)
+def test_what_people_try_first_is_answered(spark, table, call, words):
+    with pytest.raises(InvalidOption, match=words):
+        call(table, source(spark, (1, 1, "mon")))
 
 
 @pytest.mark.parametrize("spell", ["replace_where", "replaceWhere"])

@@ -100,6 +100,19 @@ def test_restore_makes_an_older_version_the_newest(table, uri):
         restored.restore()
 
 
+def test_restore_takes_a_version_of_the_handles_branch(table, uri):
+    rows, newest = table.checkout(version=1).count_rows(), table.version
+    restored = table.restore(version=1)
+    assert (restored.branch, restored.version, restored.count_rows()) == ("main", newest + 1, rows)
+    exp = table.checkout(branch="exp")
+    at = exp.version
+    exp.write(exp.to_df())
+    assert exp.count_rows() != exp.restore(at).count_rows()
+    assert exp.version == at + 2
+    with pytest.raises(NotFound):
+        table.restore(99)
+
+
 @pytest.mark.when(spark="newest")
 @pytest.mark.parametrize("kind", ["shallow", "deep"])
 def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, kind):

@@ -1,0 +1,72 @@
+"""Words of Delta, pylance and PySpark on our objects: what to type instead."""
+
+import re
+
+import pytest
+
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, VersionRule
+from lance_spark.core import words
+from lance_spark.core.location import DatasetLocation
+from lance_spark.errors import InvalidOption, NoSuchName
+from lance_spark.optimize.rules import OptimizeResult
+
+pytestmark = pytest.mark.pure
+
+KINDS = {LanceTable: words.OF_TABLES, LanceCatalog: words.OF_CATALOGS, OptimizeResult: words.OF_OPTIMIZE}
+TABLE = LanceTable(None, DatasetLocation.at("/nowhere"))
+
+
+@pytest.mark.parametrize(("kind", "word"), [(kind, word) for kind, known in KINDS.items() for word in known], ids=str)
+def test_a_word_of_another_library_is_no_name_of_ours_and_its_answer_is(kind, word):
+    assert kind._words is KINDS[kind]
+    assert word not in dir(kind)
+    answer = KINDS[kind][word]
+    assert re.search(r"\b(t|lake|print|LanceTable|LanceCatalog)\b", answer)
+    for owner, name in re.findall(r"\b(t|lake|LanceTable)\.([a-z_]+)", answer):
+        assert name in dir(LanceCatalog if owner == "lake" else LanceTable), answer
+    for collection, name in re.findall(r"\bt\.([a-z]+)\.([a-z_]+)\(", answer):
+        assert hasattr(type(getattr(TABLE, collection)), name), answer
+
+
+def test_the_hint_is_in_the_error():
+    with pytest.raises(
+        NoSuchName, match=r"LanceTable has no 'vacuum'.\n  hint: Use t.cleanup\(CleanupPolicy"
+    ) as caught:
+        TABLE.vacuum(168)
+    assert isinstance(caught.value, AttributeError)
+    assert isinstance(caught.value, InvalidOption)
+    with pytest.raises(NoSuchName, match=r"Use LanceTable\.for_path"):
+        LanceTable.forPath(None, "/nowhere")
+
+
+def test_a_name_in_camel_case_is_found():
+    with pytest.raises(NoSuchName, match="Did you mean 'count_rows'"):
+        TABLE.countRows()
+
+
+def test_any_other_name_is_an_ordinary_attribute_error_which_python_explains():
+    with pytest.raises(AttributeError, match="'LanceTable' object has no attribute 'optimise'") as caught:
+        TABLE.optimise()
+    assert not isinstance(caught.value, NoSuchName)
+    assert (caught.value.name, caught.value.obj) == ("optimise", TABLE)
+    assert not hasattr(TABLE, "vacuum")
+    assert not hasattr(LanceTable, "__nothing__")
+
+
+class Failing(words.Hinting):
+    @property
+    def broken(self):
+        return None.nothing
+
+
+def test_an_error_inside_of_a_property_is_not_hidden():
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'nothing'"):
+        _ = Failing().broken
+
+
+@pytest.mark.parametrize("kind", [CleanupPolicy, VersionRule])
+def test_a_span_of_time_is_a_timedelta(kind):
+    with pytest.raises(
+        InvalidOption, match=r"older_than must be a timedelta, not '7d'.\n.*older_than=timedelta\(days=7\)"
+    ):
+        kind(older_than="7d")
