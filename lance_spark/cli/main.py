@@ -1,4 +1,4 @@
-"""The entry point of ``lance-git``: its global options, and hints for git's words that it lacks."""
+"""The entry point of ``lance-git``: its global options, and hints for words that it lacks."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "prune": ("files that nothing needs are for gc", "lance-git gc lists what would be deleted; --execute deletes it."),
     "repack": ("small files are compacted in Spark", "LanceTable.for_path(uri).optimize()"),
+    "vacuum": (
+        "old versions and their files are for gc",
+        "lance-git gc lists what would be deleted; --execute deletes it.",
+    ),
+    "optimize": ("small files are compacted in Spark", "LanceTable.for_path(uri).optimize()"),
+    "maintain": ("it needs Spark", "LanceTable.for_path(uri).maintain(), or jobs/maintain.py for a whole catalog."),
     "rev-parse": ("there are no hashes", "lance-git show REF shows the version of a ref."),
     "describe": ("there are no hashes", "lance-git show REF shows the version of a ref, and its tags."),
     "shortlog": ("versions have no authors", _LOG),
@@ -65,7 +71,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "lance-git merge lists what clashes: settle it on one side, and merge again.",
     ),
 }
-"""By git's word: why ``lance-git`` has no such verb, and what to type instead."""
+"""By git's word, or Delta's: why ``lance-git`` has no such verb, and what to type instead."""
 
 
 # --- The entry point of ``lance-git``, with its global options

@@ -366,6 +366,8 @@ def resolve_tag(location: DatasetLocation, name: str) -> core_refs.PinnedVersion
     tag = refs.read_tag(location, name)
     if tag is None:
         datasets.open_latest(location)
+        if name == core_refs.MAIN or name in refs.list_ref_names(location, core_refs.BRANCHES):
+            raise _of_other_kind("tag", name, "branch")
         raise core_refs.missing("tag", name, refs.list_ref_names(location, core_refs.TAGS))
     return datasets.pin_version(location, tag.branch, tag.version)
 
@@ -387,7 +389,15 @@ def check_listed(location: DatasetLocation, table: core_refs.RefTable, branch: s
 
 def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
     datasets.open_latest(location)
+    if branch in refs.list_ref_names(location, core_refs.TAGS):
+        raise _of_other_kind("branch", branch, "tag")
     raise core_refs.missing("branch", branch, [core_refs.MAIN, *refs.list_ref_names(location, core_refs.BRANCHES)])
+
+
+def _of_other_kind(kind: str, name: str, is_a: str) -> errors.NotFound:
+    plain = f"It is a {is_a}."
+    hint = hints.Hint(f"It is a {is_a}: {is_a}={name!r}, or option('{is_a}', {name!r}).", plain, plain)
+    return errors.NotFound(f"There is no {kind} '{name}'.", hint=hint)
 
 
 # --- From a typed expression to one version of a dataset

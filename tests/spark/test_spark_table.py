@@ -100,6 +100,15 @@ def test_restore_makes_an_older_version_the_newest(table, uri):
         restored.restore()
 
 
+def test_a_tag_that_is_taken_for_a_branch_is_answered_and_the_other_way_round(table):
+    with pytest.raises(NotFound, match=r"There is no branch 'one'\.\n  hint: It is a tag: tag='one', or option"):
+        table.checkout("one")
+    with pytest.raises(NotFound, match=r"There is no tag 'exp'\.\n  hint: It is a branch: branch='exp', or option"):
+        table.checkout(tag="exp")
+    with pytest.raises(NotFound, match=r"There is no tag 'main'\.\n  hint: It is a branch"):
+        table.checkout(tag="main")
+
+
 def test_restore_takes_a_version_of_the_handles_branch(table, uri):
     rows, newest = table.checkout(version=1).count_rows(), table.version
     restored = table.restore(version=1)

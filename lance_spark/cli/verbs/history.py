@@ -29,6 +29,7 @@ _SHOWN = 30
 @click.option("--graph", is_flag=True, help="Draw forks and merges next to the versions.")
 @click.option("--stat", is_flag=True, help="Show what each version added and removed.")
 @click.option("--all", "everything", is_flag=True, help="Versions of all branches.")
+@click.option("--oneline", is_flag=True, expose_value=False, help="One line for each version, as without it.")
 @click.pass_obj
 def log(session: Session, ref: str | None, count: int, graph: bool, stat: bool, everything: bool) -> None:
     """List versions, newest first.
