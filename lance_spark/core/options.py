@@ -119,7 +119,8 @@ def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
 
 def is_frame(value: object) -> bool:
     """Whether it is a DataFrame of Spark, classic or Connect."""
-    return not isinstance(value, type) and hasattr(value, "sparkSession") and hasattr(value, "columns")
+    # Of its class: on Connect, the columns of the DataFrame itself cost a request.
+    return hasattr(type(value), "sparkSession") and hasattr(type(value), "columns")
 
 
 def path_segments(path: str) -> tuple[str, ...]:
