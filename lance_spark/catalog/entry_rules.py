@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import errors, hints
+from lance_spark.catalog.lake_rules import KEY, Pin, decode_pin
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
 from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
 
@@ -81,7 +82,13 @@ class Entry:
         return {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in decode_metadata(self.metadata, self.object_id).items()
+            if key != KEY
         }
+
+    @property
+    def pin(self) -> Pin | None:
+        """The version that the row of a tag pins; None for a table without data."""
+        return decode_pin(decode_metadata(self.metadata, self.object_id), str(self.identifier))
 
 
 def decode_metadata(text: str | None, object_id: str) -> dict[str, Any]:
@@ -110,6 +117,8 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
             raise errors.InvalidOption(
                 f"The property {key!r}: {value!r} is not text.", hint="Give names and values as text."
             )
+        if key == KEY:
+            raise errors.InvalidOption(f"'{KEY}' is not a property: tags of a lake use it.")
     return dict(properties or {})
 
 

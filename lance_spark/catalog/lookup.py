@@ -27,6 +27,7 @@ from lance_spark.catalog.entry_rules import (
     AddNamespace,
     DirectoryState,
     Entry,
+    Reading,
     RowFilter,
     Rows,
     below,
@@ -43,6 +44,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
+from lance_spark.catalog.lake_rules import LakeTag
 from lance_spark.catalog.manifest_pylance import CatalogVersion, read, read_rows
 from lance_spark.catalog.rules import (
     DELIMITER,
@@ -61,7 +63,7 @@ from lance_spark.catalog.rules import (
     split_name,
 )
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef
+from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, combine
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.errors import (
     AlreadyExists,
@@ -164,7 +166,10 @@ def describe_table(catalog: Catalog, name: Name) -> TableInfo:
 def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
     """The description of a table that was found."""
     location = located(catalog, table)
-    declared = not files.list_names(location, VERSIONS)
+    if catalog.tag is None:
+        declared = not files.list_names(location, VERSIONS)
+    else:
+        declared = table.entry is None or table.entry.pin is None
     return TableInfo(table.identifier, location, table.path or "", table.properties, table.entry is not None, declared)
 
 
@@ -467,9 +472,12 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
     """
     identifier = identify_table(name)
     try:
-        location = locate_table(catalog, identifier)
+        table = find_table(catalog, identifier, f"open table '{identifier}'")
     except NotFound as missing:
         raise NotFound(missing.message, hint=missing.hint or _hint(catalog, identifier)) from None
+    location = located(catalog, table)
+    if catalog.tag is not None:
+        return location, resolve(location, pinned_spec(catalog.tag, table, spec))
     try:
         return location, resolve(location, spec)
     except NotFound:
@@ -481,6 +489,25 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
         "it has no data yet, only its name was taken",
         hint=f"A job is writing it, or was killed at it. Append to it, or drop it. The catalog is {catalog.uri}.",
     )
+
+
+def pinned_spec(tag: LakeTag, table: FoundTable, asked: RefSpec = RefSpec()) -> RefSpec:
+    """The version of a table that a tag of the lake pins.
+
+    Raises NotFound for a table that had no data, Refused for another ref of the table.
+    """
+    doing = f"open table '{table.identifier}'"
+    if asked != RefSpec():
+        raise refusal(
+            Refused,
+            doing,
+            f"the catalog is read at tag '{tag.name}', which has one version of each table",
+            hint="For other branches, tags and versions of a table, use the catalog without a tag.",
+        )
+    pin = None if table.entry is None else table.entry.pin
+    if pin is None:
+        raise refusal(NotFound, doing, f"it had no data when tag '{tag.name}' of the lake was created")
+    return pin.spec
 
 
 def _hint(catalog: Catalog, identifier: Identifier) -> str:
@@ -538,10 +565,27 @@ def _metadata_table(
     return NamedRef(found.table, found.location, found.spec, metadata_table)
 
 
+def _table_at_tag(catalog: Catalog, tag: LakeTag, ways: Sequence[Reading], travel: TypedRef) -> NamedRef:
+    """The table of exactly that name, at its pinned version. Raises Refused for a name with a ref."""
+    for way in ways:
+        try:
+            found = find_table(catalog, way.table, f"open table '{way.table}'")
+        except NotFound:
+            if way is ways[-1]:
+                raise
+            continue
+        asked = combine(way.ref, travel)
+        spec = pinned_spec(tag, found, RefSpec() if asked.is_default else RefSpec(branch="another"))
+        return NamedRef(way.table, located(catalog, found), spec)
+    raise AssertionError("a name has at least one reading")
+
+
 def _table_at(catalog: Catalog, identifier: Identifier, travel: TypedRef) -> NamedRef:
     """The only reading of a name that holds."""
     ways = readings(identifier)
     doing = f"open table '{identifier}'"
+    if catalog.tag is not None:
+        return _table_at_tag(catalog, catalog.tag, ways, travel)
     if len(ways) == 1 and ways[0].ref.is_default:
         location = located(catalog, find_table(catalog, ways[0].table, doing))
         return NamedRef(ways[0].table, location, find_spec(location, travel))

@@ -34,9 +34,10 @@ from lance_spark.catalog.entry_rules import (
     refusal,
     upgraded_rows,
 )
+from lance_spark.catalog.lake_rules import KEY, ManifestAtTag, decode_tag
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_nothing_missing
 from lance_spark.storage.failures import OPENING, translated
@@ -67,6 +68,7 @@ def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], 
 
     Raises the change's errors if it is not possible, and Conflict if others keep committing.
     """
+    check_may_change(manifest, change.doing)
     for attempt in range(_ATTEMPTS):
         snapshot = newest(manifest)
         try:
@@ -90,6 +92,17 @@ def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], 
             index_if_possible(manifest)
         return edit
     raise refusal(Conflict, change.doing, "others kept changing the catalog", hint="Run it again.")
+
+
+def check_may_change(manifest: DatasetLocation, doing: str) -> None:
+    """Raise Refused at a tag of the lake."""
+    if isinstance(manifest, ManifestAtTag):
+        raise refusal(
+            Refused,
+            doing,
+            f"the catalog is read at tag '{manifest.name}', which never changes",
+            hint="Use the catalog without a tag.",
+        )
 
 
 def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: CatalogVersion | None) -> bool:
@@ -209,6 +222,12 @@ def _rewrite(snapshot: CatalogVersion, edit: Edit, doing: str) -> None:
         commit(snapshot, operation, added, doing)
 
 
+def replace_rows(snapshot: CatalogVersion, rows: pa.Table, doing: str) -> None:
+    """Replace all rows, and index them. Raises Conflict."""
+    _rewrite(snapshot, Edit(tuple(snapshot.rows(RowFilter(everything=True)).table[OBJECT_ID].to_pylist()), rows), doing)
+    index_if_possible(snapshot.manifest)
+
+
 def _written(snapshot: CatalogVersion, table: pa.Table | None) -> list[Any]:
     """Rows as files of the table; commits nothing."""
     import lance
@@ -263,7 +282,7 @@ def root_properties(manifest: DatasetLocation) -> dict[str, str]:
     if snapshot is None:
         return {}
     with translated(manifest, "reading the properties of the root namespace"):
-        return dict(snapshot.dataset.metadata)
+        return {key: value for key, value in snapshot.dataset.metadata.items() if key != KEY}
 
 
 def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset: tuple[str, ...]) -> None:
@@ -272,6 +291,7 @@ def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset:
     if not values:
         raise InvalidOption("There is nothing to alter.")
     doing = "alter the properties of the root namespace"
+    check_may_change(manifest, doing)
     for attempt in range(_ATTEMPTS):
         snapshot = newest(manifest)
         try:
@@ -432,8 +452,12 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
         with translated(manifest, OPENING):
             dataset = lance.dataset(manifest.uri, storage_options=manifest.storage_options, session=_session())
     except NotFound:
+        if isinstance(manifest, ManifestAtTag):
+            raise _tag_is_gone(manifest) from None
         check_reachable(manifest)
         return None
+    if isinstance(manifest, ManifestAtTag):
+        _check_tag(manifest, dataset)
     if manifest.uri not in _catalogs:  # checked once: the schema takes as long as everything else here
         if dataset.version < 1 or OBJECT_ID not in dataset.schema.names:
             raise CorruptData(
@@ -441,6 +465,21 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
             )
         _catalogs.add(manifest.uri)
     return CatalogVersion(manifest, dataset)
+
+
+def _check_tag(manifest: ManifestAtTag, dataset: lance.LanceDataset) -> None:
+    """Raise NotFound for a tag that was deleted, or deleted and created again: its tables are at other versions."""
+    with translated(manifest, "reading the tag of the lake"):
+        tag = decode_tag(dataset.metadata.get(KEY), manifest.name)
+    if tag is None or tag.id != manifest.id or not tag.ready:
+        raise _tag_is_gone(manifest)
+
+
+def _tag_is_gone(manifest: ManifestAtTag) -> NotFound:
+    return NotFound(
+        f"Tag '{manifest.name}' of the lake {manifest.catalog} was deleted since it was looked up.",
+        hint="Check it out again.",
+    )
 
 
 def read(manifest: DatasetLocation, question: Callable[[CatalogVersion], Answer], otherwise: Answer) -> Answer:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote
 
+from lance_spark.catalog.lake_rules import LakeTag, ManifestAtTag
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import Card, Grid, Shown, counted
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
@@ -195,6 +196,8 @@ class Catalog:
     """The catalog's directory."""
     mode: Mode = "compatibility"
     """``v1``: directories only; ``v2``: ``__manifest`` only; ``compatibility``: ``__manifest``, then directories."""
+    tag: LakeTag | None = None
+    """The tag at which its tables are read; None for their current state. A tag has rows only, no directories."""
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -215,12 +218,17 @@ class Catalog:
     @property
     def reads_directories(self) -> bool:
         """Whether directories named ``<name>.lance`` are tables without a row."""
-        return self.mode != "v2"
+        return self.mode != "v2" and self.tag is None
 
     @property
     def manifest(self) -> DatasetLocation:
-        """Where ``__manifest`` is."""
-        return DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options)
+        """Where ``__manifest`` is, or the branch of it that the tag is."""
+        whole = DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options)
+        if self.tag is None:
+            return whole
+        return ManifestAtTag(
+            whole.branch_uri(self.tag.branch), whole.options, name=self.tag.name, id=self.tag.id, catalog=self.uri
+        )
 
     def at(self, path: str) -> DatasetLocation:
         """The location of a directory below the root. Raises CorruptData for a path that leads outside."""

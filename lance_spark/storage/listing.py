@@ -59,6 +59,11 @@ def list_paths(location: DatasetLocation, part: KeyRange) -> Iterator[str]:
     return (path for path, _, _ in _rows(location, part))
 
 
+def list_sizes(location: DatasetLocation, part: KeyRange) -> Iterator[tuple[str, int]]:
+    """The paths within a range with their sizes in bytes, as :func:`list_paths`."""
+    return ((path, size or 0) for path, size, _ in _rows(location, part))
+
+
 def _rows(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
     if location.is_local:
         return _rows_on_disk(location, part)
