@@ -244,8 +244,8 @@ class _Pen:
 ROW = 28
 """Height of a row in pixels."""
 _LANE_WIDTH, _MARGIN, _LETTER, _GAP = 18, 12, 6.7, 6
-_LONGEST_NAME = 28
-_MOST_LABELS = 6
+_LONGEST_NAME = 20
+_MOST_LABELS = 4
 """The most labels beside one version."""
 _PALETTE = ("#3b82d6", "#d97a1e", "#2f9e58", "#a365d9", "#dd5555", "#1f9aa8", "#b5890b", "#d65796")
 """Readable on white and on black. The first one is main's."""
@@ -290,6 +290,19 @@ def svg(drawing: Drawing) -> str:
     size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     style = "display:block;max-width:none;overflow:hidden"
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}" role="img">{"".join(parts)}</svg>'
+
+
+def legend(drawing: Drawing) -> tuple[str, ...]:
+    """The meaning of the drawing's shapes, as far as it has them."""
+    kinds = {label.kind for dot in drawing.dots for label in _labels(dot.entry, {})}
+    shapes = {
+        "ring: merge": any(len(dot.entry.parents) > 1 for dot in drawing.dots),
+        "round label: newest version of a branch": "branch" in kinds,
+        "square label: tag": "tag" in kinds,
+        "dashed label: a branch was made here": "fork" in kinds,
+        "dotted line: older versions that are not listed": any(track.open for track in drawing.tracks),
+    }
+    return tuple(meaning for meaning, occurs in shapes.items() if occurs)
 
 
 def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
