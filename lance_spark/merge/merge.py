@@ -44,7 +44,6 @@ from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, r
 from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
-from lance_spark.storage.resolving import check_branch
 
 
 def merge(
@@ -60,12 +59,12 @@ def merge(
     top of them. Raises Conflict, which names what clashes, Refused or NotFound, and then leaves the branch unchanged.
     """
     check_mergeable(location, into)
-    check_branch(location, source.branch)
     if source.branch == into:
         raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
 
     def make() -> Request:
         graph = Graph(location)
+        graph.identity(source.branch)  # raises NotFound for a branch that was deleted: its directory may still be there
         ours = pin_latest(location, into)
         base = only_base(graph, ours, source)
         if options.ff_only and not _is_forward(graph, ours, source, base):

@@ -21,7 +21,7 @@ from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_ch
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
 from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.refs import clear_unfinished, drop_branch, drop_files, drop_ref
+from lance_spark.storage.refs import clear_unfinished, drop_attempt, drop_branch, drop_files, drop_ref
 from lance_spark.storage.resolving import check_branch, resolve
 
 
@@ -47,7 +47,27 @@ def create_branch_at(location: DatasetLocation, name: str, pin: core_refs.Pinned
     Raises InvalidName or AlreadyExists. The latter is also raised if a deleted branch left its directory behind:
     pylance reports only an internal error there.
     """
-    _check_free(location, name)
+    make_branch(location, name, pin)
+    created = refs.read_branch(location, name)
+    if created is None:
+        raise AlreadyExists(f"Branch '{name}' was deleted while it was being created.", hint="Create it again.")
+    return created
+
+
+def make_branch(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:
+    """Like :func:`create_branch_at`, for a caller that does not need the ref."""
+    check_new(location, name)
+    if not _is_made(location, name, pin) and not _is_made(location, name, pin):
+        raise Conflict(f"Other jobs keep creating branch '{name}'.", hint="Try again in a minute.")
+    # Always lists anew: only what is in the directory now shows a second job.
+    _check_one_start(location, name)
+
+
+def _is_made(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> bool:
+    """Create a branch; False if the remains of a killed creation or of a deletion were in the way, and are gone now.
+
+    pylance lists the directory, and creates no branch where versions are. So the remains need no listing beforehand.
+    """
     try:
         refs.create_branch(location, name, pin)
     except PermissionDenied as denied:
@@ -56,13 +76,12 @@ def create_branch_at(location: DatasetLocation, name: str, pin: core_refs.Pinned
         # The loser of a race to create a branch gets one of four errors, depending on how far the winner was.
         if refs.read_branch(location, name) is not None:
             _check_one_start(location, name)
-        _check_free(location, name)
-        raise
-    created = refs.read_branch(location, name)
-    if created is None:
-        raise AlreadyExists(f"Branch '{name}' was deleted while it was being created.", hint="Create it again.")
-    _check_one_start(location, name)
-    return created
+        check_new(location, name)
+        drop_attempt(location, name, pin.version)
+        if not _clear_remains(location, name):
+            raise
+        return False
+    return True
 
 
 def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -> str:
@@ -93,24 +112,29 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 
 
 def check_new(location: DatasetLocation, name: str) -> None:
-    """Raise InvalidName or AlreadyExists unless a branch of that name can be created."""
+    """Raise InvalidName or AlreadyExists unless a branch of that name can be created.
+
+    Asks for the ref file by its name: pylance finds a ref whose directory is lost only once it has filled that again.
+    """
     branch = refs.read_branch(location, name)
     rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
 
 
-def _check_free(location: DatasetLocation, name: str) -> None:
-    """As check_new. Also removes the remains of a killed creation of the branch, or of a deletion that was undoable.
+def _clear_remains(location: DatasetLocation, name: str) -> bool:
+    """Remove the remains of a killed creation of the branch, or of a deletion that was undoable; False for none.
 
-    Creating a branch of that name discards the one that could be restored.
+    Creating a branch of that name discards the one that could be restored. Raises AlreadyExists for what may be
+    something else.
     """
-    check_new(location, name)
-    left = bool(files.list_names(location, versions_directory(name)))
-    if left and not give_up_name(location, name) and not clear_unfinished(location, name):
+    if not files.list_names(location, versions_directory(name)):
+        return False
+    if not give_up_name(location, name) and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",
             hint="Another job may be creating it right now, or was killed at it: try again in a minute. If that does "
             f"not help, make sure that nothing needs {location.branch_uri(name)}, and remove it.",
         )
+    return True
 
 
 def delete_branch(location: DatasetLocation, name: str) -> None:

@@ -29,7 +29,7 @@ from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, RELOCATE, REORDERED, Root
 from lance_spark.storage import refs
-from lance_spark.storage.datasets import open_latest, pin_version
+from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
 from lance_spark.storage.resolving import check_branch
 from lance_spark.storage.versions import newest_first, read_transactions
@@ -202,18 +202,39 @@ def commit_on(
     import lance
     from lance.dataset import Transaction
 
-    if read.stamp is not None:
-        check_still_there(location, read)
-    check_nothing_missing(location, read)
+    newest = _open_newest(location, read)
     check_commit(location, read.branch, operation, properties or {})
     with translated(location, "committing"):
+        # On a handle: for a URI, pylance would list and read the newest version a second time.
         dataset = lance.LanceDataset.commit(
-            location.branch_uri(read.branch),
+            newest,
             Transaction(read.version, operation, transaction_properties=dict(properties or {})),
             storage_options=location.storage_options,
             max_retries=retries,
         )
-    return PinnedVersion(read.branch, int(dataset.version))
+    made = remember(location, read.branch, dataset)
+    return PinnedVersion(read.branch, made.version)
+
+
+def _open_newest(location: DatasetLocation, read: PinnedVersion) -> lance.LanceDataset:
+    """The newest version right now, if a commit that was prepared on ``read`` may go on top of it.
+
+    Always asks the store: what an action has seen before, or a handle that it keeps, may be seconds or hours old, and
+    the commit would go on top of a dataset that was replaced or whose versions were cleaned up since. If the newest
+    version is the one that was read, that one look shows all of it. Raises Conflict.
+    """
+    try:
+        newest = open_latest(location, read.branch)
+    except NotFound:
+        if read.stamp is not None:
+            check_still_there(location, read)
+        raise
+    if int(newest.version) == read.version and read.stamp in (None, stamp_of(newest)):
+        return newest
+    if read.stamp is not None:
+        check_still_there(location, read)
+    check_nothing_missing(location, read)
+    return newest
 
 
 def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:

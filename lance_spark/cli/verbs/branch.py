@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -112,12 +113,14 @@ def create(
     refs.check_settings(settings or {})
     _check_no_remote(session, name)
     pin = session.resolve(ref)
-    if refs.find_branch(session.location, name) is not None:
-        raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
-    if not dry_run:
-        refs.create_branch_at(session.location, name, pin)
-        if settings:
-            refs.alter_branch(session.location, name, settings)
+    try:
+        (refs.check_new if dry_run else partial(refs.make_branch, pin=pin))(session.location, name)
+    except AlreadyExists as problem:
+        if refs.find_branch(session.location, name) is None:
+            raise
+        raise AlreadyExists(problem.message, hint=f"lance-git switch {name} goes to it.") from None
+    if settings and not dry_run:
+        refs.alter_branch(session.location, name, settings)
     would = "would be created" if dry_run else "created"
     session.did("create", dry_run, f"Branch '{name}' {would} at {pin}.", branch=name, at=version_json(pin))
     return pin
