@@ -42,7 +42,14 @@ from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
 from lance_spark.storage import copying, files, refs, versions
-from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
+from lance_spark.storage.commits import (
+    attempts,
+    check_mergeable,
+    check_unprotected,
+    check_writable,
+    overtaken,
+    unchanged,
+)
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
 
 
@@ -176,6 +183,8 @@ class Request:
     """What this attempt has already read of the two sides."""
     shares: bool = False
     """Whether ours has versions that theirs has and the base lacks."""
+    alone: bool = False
+    """Whether the commit must follow ours directly, so that nothing is combined with what another process commits."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
     unknown."""
@@ -520,6 +529,8 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         if dry_run:
             return _result(request, plan, dry_run=True)
         _check(plan, request)
+        if request.alone and not _may_go_on(request, plan):
+            continue
         version, ran_on = None, None
         if not plan.is_up_to_date:
             if plan.placed.new_bases:
@@ -528,7 +539,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
             try:
                 ran_on = _copied(request, plan, engine)
                 engine.tell(WorkProgress("commit"))
-                version = pylance.commit(request.location, request.their_location, plan)
+                version = pylance.commit(request.location, request.their_location, plan, request.alone)
             except PermissionDenied as denied:
                 raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
             except Conflict:
@@ -542,6 +553,24 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
         return replace(result, indexes_carried=carried, indexes_missing=missing)
     raise overtaken(make().ours.branch)
+
+
+_LITTLE = 8 * 1024**2
+"""Bytes that are copied without looking first whether the commit afterwards can succeed: it looks itself."""
+
+
+def _may_go_on(request: Request, plan: ReplayPlan) -> bool:
+    """Whether ours is still the newest version; not looked up if the commit does so soon.
+
+    It does not if there is nothing to commit, and not soon after a lot was copied. Raises Refused for a lot of copies
+    for a protected branch.
+    """
+    if not plan.is_up_to_date:
+        if sum(copy.size for copy in plan.copies) <= _LITTLE:
+            return True
+        check_unprotected(request.location, request.ours.branch)
+    newest = next(versions.newest_first(request.location, request.ours.branch), None)
+    return newest is not None and newest[0] == request.ours.version
 
 
 def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:

@@ -70,8 +70,22 @@ class FetchOptions:
     """Copy the files of all fetched versions."""
 
 
-def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions | None = None) -> FetchResult:
-    """Fetch from a remote.
+@dataclass(frozen=True)
+class Seen:
+    """What a push knows of the remote: the only branch that it changed, and the versions that it read."""
+
+    chain: rules.RemoteChain
+    reader: VersionCache
+
+
+def fetch(
+    local: DatasetLocation,
+    remote: Remote,
+    engine: Engine,
+    options: FetchOptions | None = None,
+    seen: Seen | None = None,
+) -> FetchResult:
+    """Fetch from a remote; with ``seen``, only what that has, without looking what else there is.
 
     A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch completes what an
     interrupted fetch left. Raises NotFound if the remote has no dataset, StorageFailure if the remote does not answer,
@@ -80,20 +94,26 @@ def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: Fetch
     options = options or FetchOptions()
     if local.uri == remote.location.uri:
         raise errors.InvalidOption(f"{local.uri} cannot be a remote of itself.")
-    return _Fetch(local, remote, engine, options).run()
+    return _Fetch(local, remote, engine, options, seen).run()
 
 
 class _Fetch:
     """One run of a fetch, with what was read so far and what is known after each step."""
 
-    def __init__(self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions) -> None:
+    def __init__(
+        self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions, seen: Seen | None
+    ) -> None:
         self.local, self.remote, self.engine, self.options = local, remote, engine, options
         table = refs.read_refs(local)
         self.before = followed(table, remote.name)
         self.follows = dict(self.before)
-        self.reader = VersionCache()
+        self.reader = VersionCache() if seen is None else seen.reader
         """The versions of the remote, each read once."""
-        self.chains = look(local, remote.location, self.before, options.branches, self.reader)
+        self.chains: dict[str | None, rules.RemoteChain] = (
+            look(local, remote.location, self.before, options.branches, self.reader)
+            if seen is None
+            else {seen.chain.branch: seen.chain}
+        )
         self.reader.read_ahead(remote.location, self._looked_at())
         self.planted: dict[str | None, VersionPair] = {}
         self.states: dict[str | None, State] = {}
@@ -416,7 +436,7 @@ def look(
             fork=None if name is None else forks[name],
         )
         there = RemoteHistory(remote, table, reader)
-        chains[name] = _with_history(local, there, chain, follows.get(name))
+        chains[name] = with_history(local, there, chain, follows.get(name))
     return chains
 
 
@@ -435,7 +455,7 @@ def _can_be_followed(name: str) -> bool:
     return not is_dataset_directory(name.partition("/")[0])
 
 
-def _with_history(
+def with_history(
     local: DatasetLocation, there: RemoteHistory, chain: rules.RemoteChain, follows: Follows | None
 ) -> rules.RemoteChain:
     """The branch with its merges and the pushes from here, among the versions that were not fetched yet."""

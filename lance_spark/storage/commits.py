@@ -190,10 +190,12 @@ def commit_on(
     operation: Any,
     properties: Mapping[str, str] | None = None,
     retries: int = 0,
+    newest: lance.LanceDataset | None = None,
 ) -> PinnedVersion:
     """Commit an operation of pylance that was prepared on a version of a branch; returns the new version.
 
-    ``retries`` is how often pylance retries if another commit took the number meanwhile.
+    ``retries`` is how often pylance retries if another commit took the number meanwhile. ``newest`` is what
+    :func:`open_newest` returned a moment ago.
 
     Raises Refused for an operation that a protected branch does not accept, and Conflict if a version committed since
     then cannot be combined with the operation, or is missing, or if the version that was read was replaced; then
@@ -202,7 +204,7 @@ def commit_on(
     import lance
     from lance.dataset import Transaction
 
-    newest = _open_newest(location, read)
+    newest = newest or open_newest(location, read)
     check_commit(location, read.branch, operation, properties or {})
     with translated(location, "committing"):
         # On a handle: for a URI, pylance would list and read the newest version a second time.
@@ -216,9 +218,10 @@ def commit_on(
     return PinnedVersion(read.branch, made.version)
 
 
-def _open_newest(location: DatasetLocation, read: PinnedVersion) -> lance.LanceDataset:
+def open_newest(location: DatasetLocation, read: PinnedVersion, alone: bool = False) -> lance.LanceDataset:
     """The newest version right now, if a commit that was prepared on ``read`` may go on top of it.
 
+    With ``alone``, that must be ``read`` itself: nothing that was committed since is combined with the commit.
     Always asks the store: what an action has seen before, or a handle that it keeps, may be seconds or hours old, and
     the commit would go on top of a dataset that was replaced or whose versions were cleaned up since. If the newest
     version is the one that was read, that one look shows all of it. Raises Conflict.
@@ -234,6 +237,8 @@ def _open_newest(location: DatasetLocation, read: PinnedVersion) -> lance.LanceD
     if read.stamp is not None:
         check_still_there(location, read)
     check_nothing_missing(location, read)
+    if alone:
+        raise Conflict(f"Version {read} of {location.uri} is no longer the newest.", hint="Run it again.")
     return newest
 
 

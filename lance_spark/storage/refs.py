@@ -361,7 +361,7 @@ def drop_attempt(location: DatasetLocation, name: str, version: int) -> None:
 
     directory = f"{branch_root(name)}_transactions"
     recent = (time.time() - GRACE) * 1_000_000
-    found = {}
+    found: dict[str, int] = {}
     for batch in list_range(location, KeyRange.below(directory)):
         paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
         found |= {path: moment for path, moment in zip(paths, times, strict=True) if moment is not None}
