@@ -89,7 +89,7 @@ def test_a_fetch(cloned, flights, storage):
     assert cloned("fetch") == {"LIST": 2 + BRANCHES, "GET": BRANCHES + 1}
     append(flights, storage)
     append(flights, storage, "exp")
-    # Before: 53 with two branches more. Of each branch that moved: two versions; pylance's manifest; a tag; a last look.
+    # Of each branch that moved: two versions, pylance's manifest, a tag, a last look. The rest deletes three tags.
     moved = cloned("fetch")
     assert moved.total() <= 2 + 2 * BRANCHES + 2 * 2 + 2 * 2 + 2 * 4 + 1 + 10, moved
 
