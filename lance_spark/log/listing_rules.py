@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeVar
 
 from lance_spark.core import refs as core_refs
@@ -80,17 +80,17 @@ class TagList(_RefList[core_refs.Tag]):
         return tag_grid(self)
 
 
-def listed_branches(refs: core_refs.RefTable, everything: bool) -> BranchList:
+def listed_branches(branches: Mapping[str, core_refs.Branch], tags: Container[str], everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
-    found = [branch for _, branch in sorted(refs.branches.items())]
-    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, refs.tags))
+    found = [branch for _, branch in sorted(branches.items())]
+    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, tags))
     made.hidden = len(found) - len(made)
     return made
 
 
-def listed_tags(refs: core_refs.RefTable, everything: bool) -> TagList:
+def listed_tags(tags: Mapping[str, core_refs.Tag], everything: bool) -> TagList:
     """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
-    found = [tag for _, tag in sorted(refs.tags.items())]
-    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, refs.tags))
+    found = [tag for _, tag in sorted(tags.items())]
+    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, tags))
     made.hidden = len(found) - len(made)
     return made

@@ -26,8 +26,10 @@ from lance_spark.storage.resolving import check_branch, resolve
 
 
 def list_branches(location: DatasetLocation, everything: bool = False) -> BranchList:
-    """Branches except for main, by name; ``everything`` includes the plans of frozen sets."""
-    return listed_branches(refs.read_refs(location), everything)
+    """Branches except for main, by name; ``everything`` includes the plans of frozen sets. Raises as ``list_tags``."""
+    open_latest(location)
+    branches, tags = files.each(location, partial(refs.list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
+    return listed_branches(refs.read_branches(location, branches).branches, tags, everything)
 
 
 def find_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
@@ -175,8 +177,12 @@ def check_unneeded(location: DatasetLocation, branch: core_refs.Branch) -> None:
 
 
 def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
-    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need."""
-    return listed_tags(refs.read_refs(location), everything)
+    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need.
+
+    Raises NotFound without a dataset, CorruptData for an unreadable one or an unreadable ref file.
+    """
+    open_latest(location)
+    return listed_tags(refs.read_tags(location, refs.list_ref_names(location, core_refs.TAGS)), everything)
 
 
 def find_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
@@ -194,16 +200,29 @@ def cloned_by(location: DatasetLocation, tag: str) -> str | None:
 def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> None:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
     core_refs.check_new_tag_name(name)
-    rules.check_create_tag(refs.read_refs(location), name)
-    pin = resolve(location, target)
+    rules.check_create_tag(core_refs.RefTable({}, refs.read_tags(location, [name])), name)
+    create_tag_at(location, name, resolve(location, target))
+
+
+def create_tag_at(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:
+    """Create a tag of a name that was just looked up and is free. Raises Conflict if it has been taken meanwhile."""
     with unchanged():
         refs.create_tag(location, name, pin)
 
 
+def _beside(location: DatasetLocation, name: str) -> core_refs.RefTable:
+    """A tag, with what the rules look at besides: the tag on the plan of a frozen set of that name.
+
+    Without such a tag, all refs, for a hint with near names. Raises NotFound without a dataset.
+    """
+    tags = refs.read_tags(location, [name, core_refs.plan_tag(name)])
+    return core_refs.RefTable({}, tags) if name in tags else refs.read_refs(location)
+
+
 def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> core_refs.RefTable:
-    """All refs, if the tag can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
+    """The tag, if it can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
     core_refs.check_tag_name(name)
-    table = refs.read_refs(location)
+    table = _beside(location, name)
     clone = cloned_by(location, name) if core_refs.is_own_tag(name) and not core_refs.is_merge_tag(name) else None
     rules.check_delete_tag(table, name, force, clone)
     return table
@@ -216,7 +235,7 @@ def move_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) ->
     to that version.
     """
     core_refs.check_tag_name(name)
-    table = refs.read_refs(location)
+    table = _beside(location, name)
     rules.check_move_tag(table, name)
     pin = resolve(location, target)
     if table.tags[name].target.reference == pin.reference:
@@ -293,7 +312,7 @@ def alter_tag(
 
     Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
     """
-    table = refs.read_refs(location)
+    table = _beside(location, tag)
     known = table.tags.get(tag)
     if known is None:
         raise core_refs.missing("tag", tag, table.tags)

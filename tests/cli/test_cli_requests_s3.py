@@ -74,6 +74,15 @@ def test_a_branch(asked):
     assert asked("-C", "work", "branch", "new") == {"LIST": 3, "GET": 3, "HEAD": 3, "PUT": 3}
 
 
+def test_a_tag_reads_no_other_ref(asked, flights, storage):
+    for number in range(3):
+        lance.dataset(flights, storage_options=storage).tags.create(f"v{number}", 1)
+    # Before: 19 and more with each ref. The newest version, whether the name is free; pylance's two looks, and the tag.
+    assert asked("-C", "work", "tag", "new") == {"LIST": 1, "GET": 2, "HEAD": 2, "PUT": 1}
+    assert asked("-C", "work", "tag") == {"LIST": 2, "GET": 1 + 4}
+    assert asked("-C", "work", "tag", "-d", "v1", "--yes").total() == 10
+
+
 def test_a_merge(asked, flights, storage):
     # Two files are copied. A merge into main needs the notes on all branches only if main has new versions.
     first = asked("-C", "work", "merge", "exp")

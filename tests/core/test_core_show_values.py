@@ -268,12 +268,15 @@ def test_lists_say_what_they_leave_out_and_have_it_when_asked():
         {name: replace(EXP, name=name) for name in ("exp", "frozen/s", "frozen/mine", f"transaction-{'0' * 32}")},
         {name: replace(V1, name=name) for name in ("v1", "s", "frozen-s", "stream-q", "reader-q", f"clone-{'0' * 16}")},
     )
-    branches, tags = listed_branches(refs, everything=False), listed_tags(refs, everything=False)
+    branches, tags = (
+        listed_branches(refs.branches, refs.tags, everything=False),
+        listed_tags(refs.tags, everything=False),
+    )
     assert [branch.name for branch in branches] == ["exp", "frozen/mine", f"transaction-{'0' * 32}"]
     assert [tag.name for tag in tags] == ["s", "v1"]
     assert str(branches).endswith("note: 1 more of frozen sets: list(all=True) has them")
     assert str(tags).endswith("note: 4 more of clones, merges, streams and frozen sets: list(all=True) has them")
     assert "4 more" in tags._repr_html_()
-    assert len(listed_branches(refs, everything=True)) == 4
-    assert "note" not in str(listed_tags(refs, everything=True))
-    assert len(listed_tags(refs, everything=True)) == 6
+    assert len(listed_branches(refs.branches, refs.tags, everything=True)) == 4
+    assert "note" not in str(listed_tags(refs.tags, everything=True))
+    assert len(listed_tags(refs.tags, everything=True)) == 6
