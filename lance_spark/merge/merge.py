@@ -51,6 +51,7 @@ from lance_spark.storage.commits import (
     unchanged,
 )
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
+from lance_spark.storage.resolving import check_branch
 
 
 def merge(
@@ -96,6 +97,7 @@ def merge(
         )
 
     if options.reference and not options.dry_run:
+        check_branch(location, source.branch)  # before the tag: a deleted branch must not get one
         with unchanged():
             check_may_commit(location, into)
             protect(location, source)
