@@ -24,7 +24,7 @@ class Graph:
         self._location = location
         self.reader = reader or VersionCache()
         """What was read so far, for later steps that need the same versions."""
-        self._branches = refs.Branches(location, table)
+        self._branches = refs.BranchReader(location, table)
         self._found: dict[frozenset[PinnedVersion], Mapping[str, tracking.ChainLinks]] = {}
 
     @property

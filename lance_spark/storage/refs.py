@@ -62,7 +62,7 @@ def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
     return sorted(name for name in names if name is not None)
 
 
-class Branches:
+class BranchReader:
     """The branches of a dataset, each read when it is first asked for, and listed when others than those are."""
 
     def __init__(self, location: DatasetLocation, table: core_refs.RefTable | None = None) -> None:

@@ -11,7 +11,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, NotFound
 from lance_spark.storage.commits import commit_on, open_newest
 from lance_spark.storage.datasets import locate, open_for_refs, open_pinned, pin_latest
-from lance_spark.storage.refs import Branches, create_tag
+from lance_spark.storage.refs import BranchReader, create_tag
 
 
 def append(uri, first):
@@ -90,7 +90,7 @@ def test_branches_are_read_when_they_are_asked_for(location, uri, monkeypatch):
     read = []
     real = refs.read_branch
     monkeypatch.setattr(refs, "read_branch", lambda place, name: read.append(name) or real(place, name))
-    branches = Branches(location)
+    branches = BranchReader(location)
     exp = branches.find("exp")
     assert (exp.name, branches.find("exp"), branches.find("none"), read) == ("exp", exp, None, ["exp", "none"])
     assert branches.of_identity(exp.identity) is exp
@@ -101,5 +101,5 @@ def test_branches_are_read_when_they_are_asked_for(location, uri, monkeypatch):
     assert branches.of_identity("unknown") is None
     assert sorted(branches.table().branches) == ["a", "b", "exp", "exp/x"]
     assert len(read) == 5
-    known = Branches(location, branches.table())
+    known = BranchReader(location, branches.table())
     assert (known.find("a").name, known.find("later"), len(read)) == ("a", None, 5)
