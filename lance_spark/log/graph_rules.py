@@ -265,6 +265,8 @@ class _Label:
     kind: str
     """One of _LOOKS."""
     color: str
+    hover: str = ""
+    """What a tooltip says; empty for the kind and the text."""
 
     @property
     def shown(self) -> str:
@@ -317,7 +319,8 @@ def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
     if len(labels) <= _MOST_LABELS:
         return labels
     rest = labels[_MOST_LABELS - 1 :]
-    return [*labels[: _MOST_LABELS - 1], _Label(f"{len(rest):,} more", "rest", "currentColor")]
+    names = ", ".join(f"{label.kind} {label.text}" for label in rest)
+    return [*labels[: _MOST_LABELS - 1], _Label(f"{len(rest):,} more", "rest", "currentColor", names)]
 
 
 def _x(column: int) -> float:
@@ -364,7 +367,7 @@ def _pill(label: _Label, x: float, y: float) -> str:
     box = f'x="{x + 0.5:g}" y="{y - 8.5:g}" width="{label.width - 1:g}" height="17" rx="{corner}"'
     text = f'x="{x + 6:g}" y="{y + 4:g}" font-size="11" font-family="{_FONT}" fill="currentColor"'
     return (
-        f"<g><title>{label.kind} {safe(label.text)}</title>"
+        f"<g><title>{safe(label.hover or f'{label.kind} {label.text}')}</title>"
         f'<rect {box} fill="{label.color}" {_LOOKS[label.kind].format(label.color)}/>'
         f'<text {text} textLength="{label.width - 12:g}">{safe(label.shown)}</text></g>'
     )

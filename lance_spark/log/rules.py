@@ -14,7 +14,7 @@ from lance_spark.core import refs as core_refs
 from lance_spark.core import show
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
 from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
-from lance_spark.log.listing_rules import SHOWN, branch_grid, more, tag_grid
+from lance_spark.log.listing_rules import BRANCH_ENDS, SHOWN, TAG_ENDS, branch_grid, ends, more, tag_grid
 
 # --- A table, its branches, tags and remotes as cards
 
@@ -115,14 +115,15 @@ def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core
     count = len(listed.listed)
     summary = f"{core_refs.MAIN} and {show.counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
     summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
-    return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
+    notes = (*ends(branches, BRANCH_ENDS), *more(count, len(listed.shown)))
+    return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=notes)
 
 
 def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[core_refs.Tag]) -> show.Card:
     """All tags; only those that are shown were read."""
     count = len(listed.listed)
     also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
-    notes = more(count, len(listed.shown))
+    notes = (*ends(tags, TAG_ENDS), *more(count, len(listed.shown)))
     return show.Card(f"{what} of", uri, f"{show.counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 
 

@@ -13,7 +13,7 @@ from lance_spark.clones.rules import BaseState, Relocated, Relocation
 from lance_spark.columns.columns import AlterResult
 from lance_spark.columns.rules import BackfillResult
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
+from lance_spark.core.refs import EXPIRE_AFTER, Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.versions import Root
 from lance_spark.indexes.rules import IndexInfo, IndexResult, IndexStats, SegmentInfo
@@ -261,6 +261,18 @@ def test_an_index_in_detail_is_a_card_with_its_segments():
     assert {"u-1", "l2", "another branch (inherited)"} <= {
         cell.text for cell in ElementTree.fromstring(stats._repr_html_()).iter("td")
     }
+
+
+@pytest.mark.parametrize(
+    ("made", "ref", "told"),
+    [(BranchList, EXP, "newest version was committed"), (TagList, V1, "created or moved")],
+    ids=["branches", "tags"],
+)
+def test_a_list_says_when_the_time_of_an_expiry_begins(made, ref, told):
+    expiring = replace(ref, metadata={EXPIRE_AFTER: "30d"})
+    assert told not in str(made([ref]))
+    assert told in str(made([ref, expiring]))
+    assert told in made([expiring])._repr_html_()
 
 
 def test_lists_say_what_they_leave_out_and_have_it_when_asked():

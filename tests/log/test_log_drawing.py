@@ -98,6 +98,7 @@ def test_many_and_long_names_leave_room_for_the_table():
     root = drawn(entry(tags=tuple(f"tag-{number}" for number in range(40)), heads=("x" * 90,)))
     shown = [text.text for text in root.iter(f"{SVG}text")]
     assert shown == ["x" * 19 + "…", "tag-0", "tag-1", "38 more"]
+    assert [title.text for title in root.iter(f"{SVG}title")][-1].startswith("tag tag-2, tag tag-3, ")
     assert float(root.get("width")) < 400
 
 
