@@ -287,7 +287,8 @@ def _catalog(report: MaintenanceReport) -> str:
 def _td(text: str, name: str = "", css: str = "") -> str:
     """A cell. ``name`` stands before it where a narrow screen has no room for a header."""
     told = f' data-name="{safe(name)}"' if name and text else ""
-    return f"<td{told}{f' class={chr(34)}{safe(css)}{chr(34)}' if css else ''}>{safe(text)}</td>"
+    styled = f' class="{safe(css)}"' if css else ""
+    return f"<td{told}{styled}>{safe(text)}</td>"
 
 
 def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import click
@@ -114,7 +113,10 @@ def create(
     _check_no_remote(session, name)
     pin = session.resolve(ref)
     try:
-        (refs.check_new if dry_run else partial(refs.make_branch, pin=pin))(session.location, name)
+        if dry_run:
+            refs.check_new(session.location, name)
+        else:
+            refs.make_branch(session.location, name, pin)
     except AlreadyExists as problem:
         if refs.find_branch(session.location, name) is None:
             raise
