@@ -85,6 +85,14 @@ def _cases() -> dict[str, _Case]:
         "branch NAME": _Case(
             ("branch", "new"), {"LIST": 1, "GET": 1, "PUT": 3}, "newest version; manifest; transaction, manifest, ref"
         ),
+        "tag NAME": _Case(
+            ("tag", "new"), {"LIST": 1, "GET": 1, "PUT": 1}, "newest version; whether the name is free; the tag"
+        ),
+        "tag -d": _Case(
+            ("tag", "-d", _TAGS[0], "--yes"),
+            {"GET": 3, "PUT": 2, "DELETE": 1},
+            "the tag, that of a frozen set, its version; the record before and after; the tag",
+        ),
         "log -n 10": _Case(
             ("log", "-n", str(_SHOWN)),
             {"LIST": 3, "GET": _REFS + log_versions},

@@ -356,6 +356,13 @@ SHOWN = 20
 """How many names of each kind are shown."""
 
 
+_MODES = {
+    "v1": "tables are directories",
+    "v2": "tables are rows of __manifest",
+    "compatibility": "tables are rows of __manifest, or directories in the root without a row",
+}
+
+
 def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables: Sequence[str], why: str = "") -> Card:
     """A catalog and the names in its root; ``why`` is the store's error if it did not list them."""
     named = (("namespace", name) for name in namespaces[:SHOWN]), (("table", name) for name in tables[:SHOWN])
@@ -368,8 +375,9 @@ def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables:
         )
         if len(names) > SHOWN
     )
-    facts = (("mode", catalog.mode), ("unknown", why))
-    return Card(what, catalog.uri, f"mode {catalog.mode}", facts, (Grid(("kind", "name"), rows),), notes)
+    facts = (("mode", f"{catalog.mode}: {_MODES[catalog.mode]}"), ("unknown", why))
+    header = ("kind", "name in the root")
+    return Card(what, catalog.uri, f"mode {catalog.mode}", facts, (Grid(header, rows),), notes)
 
 
 # --- Names of the temporary views of a catalog's tables

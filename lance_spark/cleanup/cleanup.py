@@ -29,7 +29,7 @@ from lance_spark.core.layout import BLOB, INDEX, MANIFEST, KeyRange, Roots, clip
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.reflog import kept_branches
 from lance_spark.core.refs import MAIN, branch_or_none
-from lance_spark.core.show import Card, Shown, moment_at
+from lance_spark.core.show import Card, Shown, counted, moment_at
 from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.storage import files
@@ -353,8 +353,9 @@ def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
     if lost:
         count = sum(row["files"] for row in lost)
         raise CorruptData(
-            f"{count} files that the latest version of '{lost[0]['branch']}' names are not in the listing of "
-            f"{survey.location.uri}, such as {lost[0]['example']}.",
+            f"{counted(count, 'file')} that the latest version of '{lost[0]['branch']}' names "
+            f"{'is' if count == 1 else 'are'} missing from the listing of {survey.location.uri}, "
+            f"such as {lost[0]['example']}.",
             hint="Nothing was deleted. The listing is incomplete, or the dataset is damaged.",
         )
     return sums.filter(pc.invert(is_lost))

@@ -19,6 +19,7 @@ from lance_spark.core.declared import at, declared, file_values, option
 from lance_spark.core.options import Section, names_of, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
+from lance_spark.core.show import to_span
 from lance_spark.core.tracking import merged_notes
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_unread
@@ -30,11 +31,16 @@ DEFAULT_COMMIT_WINDOW = timedelta(days=1)
 OnTagged = Literal["error", "keep"]
 
 
-def _check_span(name: str, span: object) -> None:
-    if not isinstance(span, timedelta):
-        raise InvalidOption(f"{name} must be a timedelta, not {span!r}.", hint=f"Such as {name}=timedelta(days=7).")
-    if span < timedelta(0):
-        raise InvalidOption(f"{name} cannot be negative.", hint="Give an age, such as timedelta(days=14).")
+def _take_spans(rule: object, *names: str) -> None:
+    """Spans as policy files spell them are spans. Raises InvalidOption for anything else."""
+    for name in names:
+        given = getattr(rule, name)
+        if isinstance(given, str):
+            object.__setattr__(rule, name, to_span(name, given))
+        elif given is not None and not isinstance(given, timedelta):
+            raise InvalidOption(f"{name} is {given!r}.", hint="Give a timedelta, or a text such as '36h' or '14d'.")
+        elif given is not None and given < timedelta(0):
+            raise InvalidOption(f"{name} cannot be negative.", hint="Give an age, such as timedelta(days=14) or '14d'.")
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,7 @@ class VersionRule:
     """Exactly these; numbers that do not exist are ignored."""
 
     def __post_init__(self) -> None:
-        if self.older_than is not None:
-            _check_span("older_than", self.older_than)
+        _take_spans(self, "older_than")
         if self.before_version is not None and self.before_version < 1:
             raise InvalidOption("before_version must be 1 or more.")
         if self.retain_versions is not None and self.retain_versions < 1:
@@ -78,7 +83,7 @@ class CleanupPolicy:
     ``older_than``, ``before_version``, ``retain_versions`` and ``versions`` are those of :class:`VersionRule` and mean
     the same as in pylance. If none of them is given, versions older than 14 days are removed. ``before_version`` and
     ``versions`` apply to main alone, as the same number is another version on each branch. For a branch, add a rule to
-    ``branches``.
+    ``branches``. Spans are also taken as text, such as "36h".
     """
 
     older_than: timedelta | None = option(
@@ -145,6 +150,7 @@ class CleanupPolicy:
     """The effect of a tag of that name or pattern on a version to be removed: ``error`` or ``keep``."""
 
     def __post_init__(self) -> None:
+        _take_spans(self, "older_than", "commit_window", "undo_window", "unverified_age")
         for name in ("clones", "clones_from", "known_bases"):
             object.__setattr__(self, name, names_of(getattr(self, name)))
         if self.versions is not None:
@@ -152,8 +158,6 @@ class CleanupPolicy:
         if isinstance(self.only_branches, str):
             object.__setattr__(self, "only_branches", (self.only_branches,))
         object.__setattr__(self, "only_branches", tuple(self.only_branches))
-        for name in ("unverified_age", "commit_window", "undo_window"):
-            _check_span(name, getattr(self, name))
         for pattern, choice in self.tags.items():
             if choice not in get_args(OnTagged):
                 raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Use 'error' or 'keep'.")

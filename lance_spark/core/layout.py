@@ -140,8 +140,8 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints, notes of clones, and files that a repair moved away: never deleted, not reported. Also notes for
-streams, which are deleted once no stream needs them."""
+"""Refs, version hints, notes of clones, the mark of a name that a catalog declared, and files that a repair moved away:
+never deleted, not reported. Also notes for streams, which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
 
@@ -149,6 +149,7 @@ _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _INDEX_ID = re.compile(UUID)
 _NO_NAMES = frozenset({"", ".", ".."})
+_OWN_FILES = frozenset({"_latest.manifest", ".lance-reserved"})
 _OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", ".lance-git/")
 
 
@@ -183,7 +184,7 @@ def classify(path: str) -> Named:
         return Named(STAGING, path)  # records of interrupted runs; after days they prove nothing
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
-    return Named(BOOKKEEPING if path.startswith(_OWN) or path == "_latest.manifest" else UNKNOWN, path)
+    return Named(BOOKKEEPING if path.startswith(_OWN) or path in _OWN_FILES else UNKNOWN, path)
 
 
 def _in_data(path: str, rest: str, name: str) -> Named:

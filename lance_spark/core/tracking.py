@@ -165,6 +165,11 @@ class Follows:
         return min((pair for pair in self.pairs if pair.remote >= remote), default=None)
 
 
+def may_follow(name: str) -> bool:
+    """Whether a branch of that name may follow a remote's branch: :func:`following_name` puts a slash between both."""
+    return "/" in name
+
+
 def following_name(remote: str, branch: str | None) -> str:
     """Name of the branch that follows a remote's branch: ``origin/main``."""
     return f"{remote}/{branch or MAIN}"

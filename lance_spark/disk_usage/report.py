@@ -117,7 +117,7 @@ class StorageReport(Shown):
             (kind, f"{files:,}", readable(size), readable(unneeded))
             for kind, (files, size, unneeded) in self.kinds.items()
         ]
-        return Grid(("kind", "files", "bytes", "no ref needs"), tuple(rows), right=frozenset({1, 2, 3}))
+        return Grid(("kind of file", "files", "bytes", "needed by no ref"), tuple(rows), right=frozenset({1, 2, 3}))
 
     def refs_grid(self) -> Grid:
         """What each ref costs."""
@@ -125,7 +125,7 @@ class StorageReport(Shown):
             (r.ref, r.kind, _size(r.owned), _size(r.needed), _size(r.shared), _size(r.freed), r.obstacle)
             for r in self.refs
         ]
-        header = ("ref", "kind", "owned", "needed", "shared", "freed if deleted", "first")
+        header = ("ref", "kind", "owned", "needed", "shared", "freed if deleted", "obstacle")
         return Grid(header, tuple(rows), right=frozenset({2, 3, 4, 5}))
 
     def _card(self) -> Card:
@@ -261,7 +261,7 @@ class CatalogStorage(Shown):
             )
             for row in self.tables
         )
-        header = ("table", "files", "bytes", "no ref needs", "branches", "tags", "")
+        header = ("table", "files", "bytes", "needed by no ref", "branches", "tags", "problem")
         return Grid(header, rows, right=frozenset({1, 2, 3, 4, 5}))
 
     def _card(self) -> Card:

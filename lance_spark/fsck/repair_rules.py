@@ -196,7 +196,7 @@ class _Planner:
                 elif self._where(line) is None:
                     reasons.append(f"'{self._made(line)}' already is a branch without it")
                 elif finding.code in FRAGMENT_CODES and (self._where(line) or "") != name:
-                    otherwise = "it is protected" if line.protected else "or repair with --on-main"
+                    otherwise = "it is protected" if line.protected else "or repair with on_main (shell: --on-main)"
                     reasons.append(f"'{name}' itself stays unchanged: merge the new branch; {otherwise}")
         others = [ref for ref in finding.refs if ref not in helped]
         if others:
@@ -225,7 +225,7 @@ def _why_manifest_stays(finding: CheckFinding, fact: ManifestFact | None, on_mai
     if not fact.others:
         return f"it is the only version of its branch: {finding.do}"
     if fact.newest and not on_main:
-        return "it is the newest version: with --on-main, the version before it becomes the newest"
+        return "it is the newest version: with on_main (shell: --on-main), the version before it becomes the newest"
     return ""
 
 

@@ -400,12 +400,17 @@ class IndexStats(Shown):
     def _card(self) -> Card:
         settings = tuple((name, str(value)) for name, value in self.settings.items())
         rows = tuple(
-            (each.uuid, f"{each.rows:,}", readable(each.bytes), "inherited" if each.inherited else "own")
+            (
+                each.uuid,
+                f"{each.rows:,}",
+                readable(each.bytes),
+                "another branch (inherited)" if each.inherited else "this branch",
+            )
             for each in self.segments
         )
         grids = (
             Grid(("setting", "value"), settings),
-            Grid(("segment", "rows", "size", "files"), rows, frozenset({1, 2})),
+            Grid(("segment", "rows", "size", "built on"), rows, frozenset({1, 2})),
         )
         return Card(type(self).__name__, self.index.name, str(self.index), self.index._facts()[1:], grids)
 
@@ -699,7 +704,7 @@ def _sub_vectors(given: int | None, dimension: int) -> int:
 
 # --- The indexes of a version as a card
 
-_HEADER = ("index", "kind", "columns", "covered", "rows left", "segments", "size")
+_HEADER = ("index", "kind", "columns", "rows covered", "rows not covered", "segments", "size")
 
 
 def indexes_card(what: str, uri: str, version: str, indexes: Sequence[IndexInfo]) -> Card:

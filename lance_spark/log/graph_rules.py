@@ -244,8 +244,8 @@ class _Pen:
 ROW = 28
 """Height of a row in pixels."""
 _LANE_WIDTH, _MARGIN, _LETTER, _GAP = 18, 12, 6.7, 6
-_LONGEST_NAME = 28
-_MOST_LABELS = 6
+_LONGEST_NAME = 20
+_MOST_LABELS = 4
 """The most labels beside one version."""
 _PALETTE = ("#3b82d6", "#d97a1e", "#2f9e58", "#a365d9", "#dd5555", "#1f9aa8", "#b5890b", "#d65796")
 """Readable on white and on black. The first one is main's."""
@@ -265,6 +265,8 @@ class _Label:
     kind: str
     """One of _LOOKS."""
     color: str
+    hover: str = ""
+    """What a tooltip says; empty for the kind and the text."""
 
     @property
     def shown(self) -> str:
@@ -292,6 +294,19 @@ def svg(drawing: Drawing) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}" role="img">{"".join(parts)}</svg>'
 
 
+def legend(drawing: Drawing) -> tuple[str, ...]:
+    """The meaning of the drawing's shapes, as far as it has them."""
+    kinds = {label.kind for dot in drawing.dots for label in _labels(dot.entry, {})}
+    shapes = {
+        "ring: merge": any(len(dot.entry.parents) > 1 for dot in drawing.dots),
+        "round label: newest version of a branch": "branch" in kinds,
+        "square label: tag": "tag" in kinds,
+        "dashed label: a branch was made here": "fork" in kinds,
+        "dotted line: older versions that are not listed": any(track.open for track in drawing.tracks),
+    }
+    return tuple(meaning for meaning, occurs in shapes.items() if occurs)
+
+
 def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
     """The labels of the text log: branches, tags except for protection tags, and forks."""
 
@@ -304,7 +319,8 @@ def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
     if len(labels) <= _MOST_LABELS:
         return labels
     rest = labels[_MOST_LABELS - 1 :]
-    return [*labels[: _MOST_LABELS - 1], _Label(f"{len(rest):,} more", "rest", "currentColor")]
+    names = ", ".join(f"{label.kind} {label.text}" for label in rest)
+    return [*labels[: _MOST_LABELS - 1], _Label(f"{len(rest):,} more", "rest", "currentColor", names)]
 
 
 def _x(column: int) -> float:
@@ -351,7 +367,7 @@ def _pill(label: _Label, x: float, y: float) -> str:
     box = f'x="{x + 0.5:g}" y="{y - 8.5:g}" width="{label.width - 1:g}" height="17" rx="{corner}"'
     text = f'x="{x + 6:g}" y="{y + 4:g}" font-size="11" font-family="{_FONT}" fill="currentColor"'
     return (
-        f"<g><title>{label.kind} {safe(label.text)}</title>"
+        f"<g><title>{safe(label.hover or f'{label.kind} {label.text}')}</title>"
         f'<rect {box} fill="{label.color}" {_LOOKS[label.kind].format(label.color)}/>'
         f'<text {text} textLength="{label.width - 12:g}">{safe(label.shown)}</text></g>'
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeVar
 
 from lance_spark.core import refs as core_refs
@@ -35,6 +35,15 @@ def more(count: int, shown: int) -> tuple[str, ...]:
     return (f"{count - shown:,} more: list() has all",) if count > shown else ()
 
 
+BRANCH_ENDS = "a branch expires that long after its newest version was committed"
+TAG_ENDS = "a tag expires that long after it was created or moved"
+
+
+def ends(listed: Iterable[core_refs.Branch | core_refs.Tag], told: str) -> tuple[str, ...]:
+    """A note on where the time of an expiry begins, if any of the refs expires."""
+    return (told,) if any(ref.lifetime.expire_after is not None for ref in listed) else ()
+
+
 _Ref = TypeVar("_Ref", core_refs.Branch, core_refs.Tag)
 
 
@@ -45,6 +54,7 @@ class _RefList(show.Shown, list[_Ref]):
     """How many are left out because ``_owners`` need them."""
     _owners = ""
     _noun, _nouns = "", ""
+    _ends = ""
 
     def _grid(self) -> show.Grid:
         raise NotImplementedError
@@ -59,13 +69,16 @@ class _RefList(show.Shown, list[_Ref]):
         return show.Card(show.counted(len(self), self._noun, self._nouns), grids=(self._grid(),), notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
-        return (f"{self.hidden:,} more of {self._owners}: list(all=True) has them",) if self.hidden else ()
+        more_of: tuple[str, ...] = (
+            (f"{self.hidden:,} more of {self._owners}: list(all=True) has them",) if self.hidden else ()
+        )
+        return (*ends(self, self._ends), *more_of)
 
 
 class BranchList(_RefList[core_refs.Branch]):
     """A list of branches that prints as a table."""
 
-    _owners, _noun, _nouns = "frozen sets", "branch", "branches"
+    _owners, _noun, _nouns, _ends = "frozen sets", "branch", "branches", BRANCH_ENDS
 
     def _grid(self) -> show.Grid:
         return branch_grid(self)
@@ -74,23 +87,23 @@ class BranchList(_RefList[core_refs.Branch]):
 class TagList(_RefList[core_refs.Tag]):
     """A list of tags that prints as a table."""
 
-    _owners, _noun, _nouns = "clones, merges, streams and frozen sets", "tag", "tags"
+    _owners, _noun, _nouns, _ends = "clones, merges, streams and frozen sets", "tag", "tags", TAG_ENDS
 
     def _grid(self) -> show.Grid:
         return tag_grid(self)
 
 
-def listed_branches(refs: core_refs.RefTable, everything: bool) -> BranchList:
+def listed_branches(branches: Mapping[str, core_refs.Branch], tags: Container[str], everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
-    found = [branch for _, branch in sorted(refs.branches.items())]
-    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, refs.tags))
+    found = [branch for _, branch in sorted(branches.items())]
+    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, tags))
     made.hidden = len(found) - len(made)
     return made
 
 
-def listed_tags(refs: core_refs.RefTable, everything: bool) -> TagList:
+def listed_tags(tags: Mapping[str, core_refs.Tag], everything: bool) -> TagList:
     """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
-    found = [tag for _, tag in sorted(refs.tags.items())]
-    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, refs.tags))
+    found = [tag for _, tag in sorted(tags.items())]
+    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, tags))
     made.hidden = len(found) - len(made)
     return made

@@ -13,8 +13,8 @@ from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, pla
 from lance_spark.core import refs as core_refs
 from lance_spark.core import show
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
-from lance_spark.log.graph_rules import ROW, draw, lay_out, svg
-from lance_spark.log.listing_rules import SHOWN, branch_grid, more, tag_grid
+from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
+from lance_spark.log.listing_rules import BRANCH_ENDS, SHOWN, TAG_ENDS, branch_grid, ends, more, tag_grid
 
 # --- A table, its branches, tags and remotes as cards
 
@@ -115,21 +115,22 @@ def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core
     count = len(listed.listed)
     summary = f"{core_refs.MAIN} and {show.counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
     summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
-    return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
+    notes = (*ends(branches, BRANCH_ENDS), *more(count, len(listed.shown)))
+    return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=notes)
 
 
 def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[core_refs.Tag]) -> show.Card:
     """All tags; only those that are shown were read."""
     count = len(listed.listed)
     also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
-    notes = more(count, len(listed.shown))
+    notes = (*ends(tags, TAG_ENDS), *more(count, len(listed.shown)))
     return show.Card(f"{what} of", uri, f"{show.counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 
 
 def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> show.Card:
     """The remotes that were ever fetched from, by name."""
     grid = show.Grid(("remote", "uri"), tuple(known.items()))
-    summary = ", ".join(known) or "none was fetched from yet"
+    summary = ", ".join(known) or "nothing was fetched from a remote yet"
     return show.Card(f"{what} of", uri, summary, grids=(grid,))
 
 
@@ -139,7 +140,7 @@ _EDGE = "1px solid rgba(128,128,128,.45)"
 _CELL = f"border:none;padding:0 14px 0 0;height:{ROW}px;line-height:{ROW}px;white-space:nowrap;color:inherit"
 _MOST = 500
 """How many versions are drawn."""
-_LONGEST = 60
+_LONGEST = 50
 """How many characters of a message the table shows; the tooltip has all of it."""
 
 
@@ -174,24 +175,28 @@ class History(show.Shown):
         """The drawn graph next to a table of the versions."""
         shown = self.entries[:_MOST]
         graph = f'<td rowspan="{len(shown)}" style="border:none;padding:0;vertical-align:top">{{}}</td>'
-        drawn = graph.format(svg(lay_out(shown))) if shown else ""
+        drawing = lay_out(shown)
+        drawn = graph.format(svg(drawing)) if shown else ""
+        key = ", ".join(legend(drawing))
+        told = f'<div style="opacity:.7">{key}</div>' if key else ""
         stat = any(entry.stat for entry in shown)
         rows = [f"<tr>{'' if number else drawn}{_row(entry, stat)}</tr>" for number, entry in enumerate(shown)]
-        names = ("version", "what", "rows", *(("changed",) if stat else ()), "committed", "message")
+        names = ("version", "what", "message", "rows", *(("changed",) if stat else ()), "committed")
         head = "".join(_cell("th", name, name) for name in ("", *names))
         table = "border-collapse:collapse;border:none;font-size:inherit;color:inherit;background:none;margin:4px 0"
         return (
             f'{self._card().html()}<div style="overflow-x:auto"><table style="{table}">'
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+            f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{told}"
         )
 
 
 def _row(entry: LogEntry, stat: bool) -> str:
     rows = "" if entry.total_rows is None else f"{entry.total_rows:,}"
-    told = {"version": show.safe(str(entry.pin)), "what": show.safe(happened(entry)), "rows": rows}
+    told = {"version": show.safe(str(entry.pin)), "what": show.safe(happened(entry))}
+    told |= {"message": _message(entry.message or ""), "rows": rows}
     if stat:
         told["changed"] = "" if entry.stat is None else show.safe(show.plain_text([stat_line(entry.stat)]))
-    told |= {"committed": show.safe(show.moment(entry.timestamp)), "message": _message(entry.message or "")}
+    told["committed"] = show.safe(show.moment(entry.timestamp))
     return "".join(_cell("td", name, html) for name, html in told.items())
 
 

@@ -36,6 +36,7 @@ from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotF
 from lance_spark.fsck.fsck import fsck as run_fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.rules import CheckFinding
+from lance_spark.hints import said
 from lance_spark.indexes.indexes import list_indexes, optimize_indexes
 from lance_spark.maintenance import expiry_rules, rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
@@ -347,11 +348,11 @@ def _failing(step: StepRecord) -> Iterator[list[Looked]]:
     try:
         yield ended
     except LanceSparkError as problem:
-        ended.append(Looked(step.undone(rules.FAILED, error=problem.message, exit_code=problem.exit_code)))
+        ended.append(Looked(step.failed(problem.message, said(problem.hint or "", "shell"), problem.exit_code)))
     except Exception as problem:  # noqa: BLE001 - one table's failure is reported and must not stop the others
         _LOG.exception("%s failed", step.name)
         error = f"{type(problem).__name__}: {problem}"
-        ended.append(Looked(step.undone(rules.FAILED, error=error, exit_code=LanceSparkError.exit_code)))
+        ended.append(Looked(step.failed(error, "", LanceSparkError.exit_code)))
 
 
 def _with(record: TableRecord, looked: Looked) -> TableRecord:
@@ -442,9 +443,11 @@ class TableSteps:
         why = f"{stopping[0].path}: {stopping[0].says}" if stopping else report.summary()
         if len(stopping) > 1:
             why += f" And {len(stopping) - 1:,} more."
-        told = tuple(f"{each.severity}: {each.path}: {each.says}" for each in findings[:_EXAMPLES])
+        shown = [each for each in findings if each not in stopping[:1]]  # the step itself tells the first
+        told = tuple(f"{each.severity}: {each.path}: {each.says}" for each in shown[:_EXAMPLES])
+        hint = stopping[0].do if stopping else ""
         counts = Counter(finding.severity for finding in findings)
-        return Looked(replace(planned, state=state, why=why), findings=dict(counts), told=told)
+        return Looked(replace(planned, state=state, why=why, hint=hint), findings=dict(counts), told=told)
 
     # --- compaction
 
@@ -484,7 +487,7 @@ class TableSteps:
             if info.rows_uncovered >= rule.stale_rows and 100 * info.rows_uncovered >= rule.stale_percent * rows:
                 results += optimize_indexes(self._location, branch, info.name, self._engine)
         why = "; ".join(
-            f"{result.name}: {counted(result.rows, 'row')} in {counted(result.segments, 'segment')}"
+            f"{result.name}: {counted(result.rows, 'row')} indexed in {counted(result.segments, 'segment')}"
             if result.changed
             else f"{result.name}: {result.left or 'nothing to index'}"
             for result in results
@@ -533,7 +536,9 @@ class TableSteps:
             f"branch {entry.record.name} expired but stays: {entry.why}" for entry in plan.of(expiry_rules.UNMERGED)
         ]
         deleted = report.of(expiry_rules.DELETED)
-        return Looked(replace(planned, state=rules.DONE, why=report.summary, refs=len(deleted)), told=tuple(told))
+        names = [f"{each.kind} {each.name}" for each in deleted]
+        why = f"{report.summary}: {few(names, _FEW)}" if deleted else report.summary
+        return Looked(replace(planned, state=rules.DONE, why=why, refs=len(deleted)), told=tuple(told))
 
     def _read_by_clones(self) -> frozenset[str]:
         """Branches with files that a clone reads, be it recorded, named by the policy, or a table of the lake."""

@@ -11,7 +11,7 @@ from html import escape
 
 from lance_spark.cleanup.report import Upkeep
 from lance_spark.core import layout
-from lance_spark.core.show import Card, Grid, Shown, counted, masked, moment, one_line, readable, safe
+from lance_spark.core.show import Card, Grid, Shown, counted, few, masked, moment, one_line, readable, safe
 from lance_spark.maintenance import rules
 from lance_spark.maintenance.rules import KindSize, Memory, StepRecord, TableRecord
 
@@ -156,19 +156,25 @@ class MaintenanceReport(Shown):
 # --- The report as one HTML page
 # Without external resources: no scripts, fonts or images.
 
+_FEW = 5
+"""Number of tables that a sentence names."""
 _MOST = 500
 """Number of tables that are listed: those with problems first, then those that free most. The JSON has all."""
 _STYLE = """
-:root{color-scheme:light dark;--edge:#8885;--faint:#777}
+:root{color-scheme:light dark;--edge:#8885;--faint:#666;--bad:#b3261e;--late:#8f5a00}
+@media(prefers-color-scheme:dark){:root{--faint:#a0a0a0;--bad:#ff8a80;--late:#ffb74d}}
 body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem}
 h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:1.8rem 0 .4rem}
 p{margin:.3rem 0}code{overflow-wrap:anywhere}.faint{color:var(--faint);fill:var(--faint)}
 .tiles{display:flex;flex-wrap:wrap;gap:.8rem;margin:1rem 0}
 .tile{border:1px solid var(--edge);border-radius:6px;padding:.5rem .9rem}.tile b{display:block;font-size:1.2rem}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;
-border-bottom:1px solid var(--edge);overflow-wrap:anywhere}th{white-space:nowrap}
-.right{text-align:right;white-space:nowrap}.failed,.stopped{color:#c33}.left{color:#b70}
-svg{max-width:100%;height:auto}svg text{font-size:12px;fill:currentColor}svg text.faint{fill:var(--faint)}
+border-bottom:1px solid var(--edge);overflow-wrap:anywhere}th{white-space:nowrap}td:first-child{min-width:9rem}
+.right{text-align:right;white-space:nowrap}.failed,.stopped{color:var(--bad)}.left{color:var(--late)}
+.chart{overflow-x:auto}svg text{font-size:12px;fill:currentColor}svg text.faint{fill:var(--faint)}
+@media(max-width:40rem){thead{display:none}tr{display:block;border-bottom:1px solid var(--edge);padding:.3rem 0}
+td,.right{display:block;border:none;padding:.05rem 0;text-align:left;white-space:normal}td:empty{display:none}
+td[data-name]::before{content:attr(data-name) ": ";color:var(--faint)}td:first-child{font-weight:bold}}
 .key{margin-right:1rem;white-space:nowrap}.dot{display:inline-block;width:.8em;height:.8em;margin-right:.35em}
 """
 
@@ -200,7 +206,7 @@ def _tiles(report: MaintenanceReport) -> str:
     tiles = [
         (f"{len(report.tables):,}", "tables"),
         (readable(report.freed), "freed" if report.executed else "to free"),
-        (readable(sum(record.owned for record in report.tables)), "owned before"),
+        (readable(sum(record.owned for record in report.tables)), _owned(report)),
         (f"{len(report.left):,}", "steps left for next time"),
         (f"{len(report.problems):,}", "problems"),
     ]
@@ -208,12 +214,17 @@ def _tiles(report: MaintenanceReport) -> str:
     return f'<div class="tiles">{drawn}</div>'
 
 
+def _owned(report: MaintenanceReport) -> str:
+    """What the sum of bytes counts: a table whose files nobody listed would otherwise count as empty."""
+    listed = sum(1 for record in report.tables if record.kinds)
+    of = "" if listed == len(report.tables) else f" ({listed:,} of {counted(len(report.tables), 'table')} listed)"
+    return f"in files before the cleanup{of}"
+
+
 def _problems(report: MaintenanceReport) -> str:
-    rows = [f'<tr><td>{safe(name)}</td><td class="failed">{safe(why)}</td></tr>' for name, why in report.problems]
+    rows = [f"<tr>{_td(name)}{_td(why, css='failed')}</tr>" for name, why in report.problems]
     rows += [
-        f'<tr><td>{safe(record.name)}</td><td class="faint">{safe(example)}</td></tr>'
-        for record in report.tables
-        for example in record.told
+        f"<tr>{_td(record.name)}{_td(example, css='faint')}</tr>" for record in report.tables for example in record.told
     ]
     return _section("Problems and findings", ("table", "what"), rows)
 
@@ -223,18 +234,18 @@ def _chart(report: MaintenanceReport) -> str:
     if not drawn:
         return ""
     freed = "the part that was freed" if report.executed else "the part that would be freed"
+    absent = [record.name for record in report.tables if not record.kinds]
+    missing = f" Not drawn, because their files were not listed: {few(absent, _FEW)}." if absent else ""
     return (
         "<h2>Bytes by kind of file</h2>"
-        f'<p class="faint">The upper bar is what a table owned before the cleanup, the lower one {freed}.</p>'
-        f"<p>{legend(report.tables)}</p>{drawn}"
+        '<p class="faint">The upper bar of a table is all files in its own directory before the cleanup, '
+        f"the lower one {freed}.{safe(missing)}</p>"
+        f'<p>{legend(report.tables)}</p><div class="chart">{drawn}</div>'
     )
 
 
 def _left(report: MaintenanceReport) -> str:
-    rows = [
-        f'<tr><td>{safe(name)}</td><td class="left">{safe(step.name)}</td><td>{safe(step.why)}</td></tr>'
-        for name, step in report.left
-    ]
+    rows = [f"<tr>{_td(name)}{_td(step.name, css='left')}{_td(step.why)}</tr>" for name, step in report.left]
     return _section("Left for next time", ("table", "step", "what"), rows[:_MOST])
 
 
@@ -243,22 +254,23 @@ def _tables(report: MaintenanceReport) -> str:
     rows = [row for record in first[:_MOST] for row in _rows(record)]
     title = "Tables" if len(first) <= _MOST else f"Tables ({_MOST:,} of {len(first):,})"
     freed = "freed" if report.executed else "to free"
-    return _section(title, ("table", "owned", freed, "step", "what"), rows)
+    return _section(title, ("table", "size before", freed, "step", "what"), rows)
 
 
 def _rows(record: TableRecord) -> Iterable[str]:
     shown: list[StepRecord | None] = [step for step in record.steps if step.state != rules.NOTHING]
     for at, step in enumerate(shown or [None]):
         name, owned, freed = (
-            (record.name, readable(record.owned) if record.kinds else "", readable(record.freed))
+            (record.name, readable(record.owned) if record.kinds else "not listed", readable(record.freed))
             if at == 0
             else [""] * 3
         )
-        what = (record.error or "nothing to do") if step is None else step.text()
+        nothing = "nothing to do" if record.steps else "no data yet"
+        what = (record.error or nothing) if step is None else step.text()
         state = (record.state if record.error else "faint") if step is None else step.state
         yield (
-            f'<tr><td>{safe(name)}</td><td class="right">{safe(owned)}</td><td class="right">{safe(freed)}</td>'
-            f'<td>{safe("" if step is None else step.name)}</td><td class="{safe(state)}">{safe(what)}</td></tr>'
+            f"<tr>{_td(name)}{_td(owned, 'size before', 'right')}{_td(freed, 'freed', 'right')}"
+            f"{_td('' if step is None else step.name)}{_td(what, css=state)}</tr>"
         )
 
 
@@ -267,9 +279,16 @@ def _catalog(report: MaintenanceReport) -> str:
     for each in report.catalog:
         cells = (each.name, each.kind, each.error or each.what or each.state)
         size = f"{counted(each.files, 'file')}, {readable(each.bytes)}"
-        drawn = "".join(f"<td>{safe(cell)}</td>" for cell in cells)
-        rows.append(f'<tr>{drawn}<td class="right">{safe(size)}</td></tr>')
-    return _section("The catalog itself", ("directory", "kind", "what", ""), rows)
+        rows.append(f"<tr>{''.join(map(_td, cells))}{_td(size, 'freed', 'right')}</tr>")
+    freed = "freed" if report.executed else "to free"
+    return _section("The catalog itself", ("directory", "kind", "what", freed), rows)
+
+
+def _td(text: str, name: str = "", css: str = "") -> str:
+    """A cell. ``name`` stands before it where a narrow screen has no room for a header."""
+    told = f' data-name="{safe(name)}"' if name and text else ""
+    styled = f' class="{safe(css)}"' if css else ""
+    return f"<td{told}{styled}>{safe(text)}</td>"
 
 
 def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
@@ -288,9 +307,21 @@ _COLOURS = {
     layout.DELETION: "#ee6677",
     layout.MANIFEST: "#ccbb44",
     layout.TRANSACTION: "#aa3377",
+    layout.BOOKKEEPING: "#b08060",
 }
 """Colors that are distinguishable with any kind of color vision, for the most common kinds."""
 _OTHER = "#888888"
+_KINDS = {
+    layout.DATA: "data",
+    layout.BLOB: "blobs",
+    layout.INDEX: "indexes",
+    layout.DELETION: "deletion files",
+    layout.MANIFEST: "manifests of versions",
+    layout.TRANSACTION: "transactions",
+    layout.BOOKKEEPING: "refs and notes",
+    layout.STAGING: "left by interrupted writes",
+    layout.UNKNOWN: "other files",
+}
 _MOST_BARS = 40
 """Number of tables with their own bars, largest first; one more pair sums up the rest."""
 _NAME, _BAR, _VALUE, _ROW, _THICK = 220, 560, 170, 44, 14
@@ -329,7 +360,7 @@ def legend(records: Sequence[TableRecord]) -> str:
     kinds = sorted({kind for each in bars(records) for kind in each.kinds}, key=_place)
     return "".join(
         f'<span class="key"><span class="dot" style="background:{_COLOURS.get(kind, _OTHER)}"></span>'
-        f"{escape(kind)}</span>"
+        f"{escape(_KINDS.get(kind, kind))}</span>"
         for kind in kinds
     )
 
@@ -342,7 +373,7 @@ def _pair(each: TableRecord, top: int, largest: int, executed: bool) -> str:
     said = f"{readable(sum(freed.values()))} {'freed' if executed else 'to free'}"
     return (
         f'<text x="{_NAME - 10}" y="{top + 17}" text-anchor="end"><title>{escape(name)}</title>{escape(short)}</text>'
-        + _bar(owned, top, largest, "owned", 1.0)
+        + _bar(owned, top, largest, "before", 1.0)
         + _bar(freed, top + _THICK + 2, largest, "freed" if executed else "to free", 0.6)
         + f'<text x="{_NAME + _BAR + 8}" y="{top + 11}">{escape(readable(each.owned))}</text>'
         + f'<text x="{_NAME + _BAR + 8}" y="{top + 27}" class="faint">{escape(said)}</text>'
@@ -354,7 +385,7 @@ def _bar(sizes: Mapping[str, int], top: int, largest: int, what: str, opacity: f
     for kind in sorted(sizes, key=_place):
         width = _BAR * sizes[kind] / largest
         if width > 0:
-            told = escape(f"{kind}: {readable(sizes[kind])} {what}")
+            told = escape(f"{_KINDS.get(kind, kind)}: {readable(sizes[kind])} {what}")
             drawn.append(
                 f'<rect x="{left:.2f}" y="{top}" width="{max(width, 0.5):.2f}" height="{_THICK}" '
                 f'fill="{_COLOURS.get(kind, _OTHER)}" fill-opacity="{opacity}"><title>{told}</title></rect>'

@@ -267,13 +267,21 @@ LOOK = "look"
 _FEW = 5
 """Number of refs that are named."""
 _STATES: Mapping[str, str] = {
-    WOULD: "would",
     DONE: "",
     NOTHING: "",
     LEFT: "left for next time",
-    STOPPED: "stopped",
+    STOPPED: "not done",
     FAILED: "failed",
 }
+_PLANNED: Mapping[str, str] = {
+    FSCK: "would check",
+    COMPACTION: "would compact",
+    INDEXES: "would index",
+    EXPIRY: "would expire refs",
+    CLEANUP: "would delete",
+}
+_DAMAGED = "damaged"
+"""In place of "not done" for a check: it was done, and what it found stops other steps."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +307,8 @@ class StepRecord:
     written: int = 0
     """Bytes that are to be, or were, written."""
     error: str = ""
+    hint: str = ""
+    """What to do about an error or damage."""
     exit_code: int = 0
     seconds: float = 0.0
 
@@ -307,9 +317,13 @@ class StepRecord:
         """``compaction of exp/a``."""
         return self.step if self.branch is None else f"{self.step} of {self.branch}"
 
-    def undone(self, state: str, why: str = "", error: str = "", exit_code: int = 0) -> StepRecord:
+    def undone(self, state: str, why: str = "") -> StepRecord:
         """The record of a step that was planned but not done."""
-        return StepRecord(self.step, self.branch, state, why or self.why, error=error, exit_code=exit_code)
+        return StepRecord(self.step, self.branch, state, why or self.why)
+
+    def failed(self, error: str, hint: str, exit_code: int) -> StepRecord:
+        """The record of a step that was planned and failed."""
+        return StepRecord(self.step, self.branch, FAILED, self.why, error=error, hint=hint, exit_code=exit_code)
 
     @property
     def bad(self) -> bool:
@@ -318,7 +332,14 @@ class StepRecord:
 
     def text(self) -> str:
         """The text for a table of steps."""
-        return ": ".join(part for part in (_STATES[self.state], self.error or self.why) if part)
+        state = _PLANNED.get(self.step, WOULD) if self.state == WOULD else _STATES[self.state]
+        state = _DAMAGED if (self.step, self.state) == (FSCK, STOPPED) else state
+        return ": ".join(part for part in (state, self.error or self.why) if part)
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, and what to do; for a step that needs attention."""
+        return " ".join(part for part in (f"{self.name}: {self.error or self.why}", self.hint) if part)
 
 
 @dataclass(frozen=True)
@@ -364,7 +385,7 @@ class TableRecord:
     def problems(self) -> list[str]:
         """Errors, and reasons that block steps."""
         told = [self.error] if self.error else []
-        return told + [f"{step.name}: {step.error or step.why}" for step in self.steps if step.bad]
+        return told + [step.problem for step in self.steps if step.bad]
 
     @property
     def complete(self) -> bool:
@@ -595,7 +616,7 @@ def obstacle(step: StepRecord, before: Sequence[StepRecord], remembered: Remembe
     if check is None:
         return held_back if remembered.sound else "the last check found damage; run the check again after a repair"
     if check.state != DONE:
-        return "the table could not be checked" if check.state == FAILED else check.why
+        return "the table could not be checked" if check.state == FAILED else "the check found damage"
     return held_back
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lance_spark import hints
 from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, missing
 from lance_spark.errors import Refused
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.versions import Trace, read_trace
@@ -24,18 +24,32 @@ class Graph:
         self._location = location
         self.reader = reader or VersionCache()
         """What was read so far, for later steps that need the same versions."""
-        self._refs = refs.read_branches(location) if table is None else table
-        self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
+        self._branches = refs.BranchReader(location, table)
         self._found: dict[frozenset[PinnedVersion], Mapping[str, tracking.ChainLinks]] = {}
 
     @property
     def table(self) -> RefTable:
-        """The branches, as they were when this graph was made."""
-        return self._refs
+        """All branches."""
+        return self._branches.table()
+
+    def branch(self, name: str) -> Branch:
+        """One branch. Raises NotFound."""
+        found = self._branches.find(name)
+        if found is None:
+            raise missing("branch", name, [MAIN, *self._branches.names])
+        return found
+
+    def followers_of(self, branch: str | None, parent: str | None) -> RefTable:
+        """The branches that may follow a remote's branch of that name (None for main), and the parent, if it may."""
+        ending = tracking.following_name("", branch)
+        found = self._branches.some(
+            lambda name: tracking.may_follow(name) and (name.endswith(ending) or name == parent)
+        )
+        return RefTable({branch.name: branch for branch in found}, {})
 
     def node(self, pin: PinnedVersion) -> tracking.Node:
         """A version as a node."""
-        return tracking.Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
+        return tracking.Node(self.identity(pin.branch), pin.version)
 
     def origin(self, pin: PinnedVersion) -> tracking.Node:
         """A version in the chain where it was made: a branch begins with a copy of the version it was forked from."""
@@ -50,25 +64,26 @@ class Graph:
         """A node as a version. Raises Refused for one on a deleted branch."""
         if not node.chain:
             return PinnedVersion(None, node.version)
-        if node.chain not in self._branches:
+        found = self._branches.of_identity(node.chain)
+        if found is None:
             raise Refused(
                 "The last common version is on a branch that was deleted, so nothing is left to compare with.",
                 hint="Merge that branch's content through the branch it was merged into, or append the rows again.",
             )
-        return PinnedVersion(self._branches[node.chain].name, node.version)
+        return PinnedVersion(found.name, node.version)
 
     def identity(self, branch: str | None) -> str:
         """The identity of a branch, unique among branches of the same name; "" for main."""
-        return "" if branch is None else self._refs.branches[branch].identity
+        return "" if branch is None else self.branch(branch).identity
 
     def is_follower(self, branch: str | None) -> bool:
         """Whether a branch follows a remote's."""
-        entry = None if branch is None else self._refs.branches.get(branch)
+        entry = None if branch is None else self._branches.find(branch)
         return entry is not None and tracking.read_follows(entry) is not None
 
     def fork(self, branch: str) -> PinnedVersion | None:
         """The version that a branch descends from; None for one unrelated to any other branch."""
-        return self._refs.branches[branch].fork
+        return self.branch(branch).fork
 
     def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[tracking.Node]:
         """The newest common ancestors of two versions."""
@@ -96,7 +111,7 @@ class Graph:
         known = tracking.ancestors(base, self._read(side, beside))
         spans = []
         for chain, newest in reversed(self._lineage(self.node(side)).items()):
-            begin = self._branches[chain].parent_version if chain else 0
+            begin = self._start(chain)
             spans.append(
                 VersionSpan(self.pin(tracking.Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest)
             )
@@ -153,31 +168,48 @@ class Graph:
             node = parent
 
     def _fork_node(self, chain: str) -> tracking.Node | None:
-        branch = self._branches.get(chain)
+        branch = self._branches.of_identity(chain) if chain else None
         fork = None if branch is None else branch.fork
-        if fork is None or (fork.branch is not None and fork.branch not in self._refs.branches):
+        if fork is None or (fork.branch is not None and self._branches.find(fork.branch) is None):
             return None
         return tracking.Node(self.identity(fork.branch), fork.version)
 
     def _merges_of(self, chain: str, above: int, newest: int) -> tuple[tracking.TakenIn, ...]:
         """The versions of a chain, in a range, that took another chain in."""
-        if chain and chain not in self._branches:
+        holder = self._branches.of_identity(chain) if chain else None
+        if chain and holder is None:
             return ()
-        branch = self._branches[chain].name if chain else None
-        start = self._branches[chain].parent_version if chain else 0
-        versions = self.reader.versions(self._location, branch, max(above, start), newest)
+        if above >= newest:
+            return ()
+        branch = None if holder is None else holder.name
+        versions = self.reader.versions(self._location, branch, max(above, self._start(chain)), newest)
         merges: set[tracking.TakenIn] = set()
         for version, transaction in self.reader.transactions(self._location, branch, versions).items():
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
                 merges.add(tracking.TakenIn(version, tracking.Node(trace.source_id, trace.source.version)))
-                if trace.source_id and trace.source_id not in self._branches:
+                if trace.source_id and self._branches.of_identity(trace.source_id) is None:
                     # Without the ancestry of a deleted branch, the next merge would take its rows for new ones.
                     merges |= {tracking.TakenIn(version, tracking.Node(*held)) for held in trace.held}
-        for note in tracking.merged_notes(self._refs.branches.values()):
+        for note in tracking.merged_notes(self._with_notes_on(branch)):
             if note.into == chain and above < note.at <= newest:
                 merges.add(tracking.TakenIn(note.at, note.source))
         return tuple(sorted(merges))
+
+    def _start(self, chain: str) -> int:
+        """The version that a chain began with, which belongs to its parent; 0 for main."""
+        branch = self._branches.of_identity(chain) if chain else None
+        return 0 if branch is None else branch.parent_version
+
+    def _with_notes_on(self, branch: str | None) -> list[Branch]:
+        """The branches that may hold notes on what a branch (None for main) took in.
+
+        A branch holds its own. Main has no ref: what it took in is noted on the branch that it took in, which may be
+        any. Branches that follow a remote's note what they have in common with others.
+        """
+        if branch is None:
+            return self._branches.all()
+        return self._branches.some(lambda name: name == branch or tracking.may_follow(name))
 
 
 def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> tracking.Node:

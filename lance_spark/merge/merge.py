@@ -42,7 +42,14 @@ from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
 from lance_spark.storage import copying, files, refs, versions
-from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
+from lance_spark.storage.commits import (
+    attempts,
+    check_mergeable,
+    check_unprotected,
+    check_writable,
+    overtaken,
+    unchanged,
+)
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
 from lance_spark.storage.resolving import check_branch
 
@@ -60,12 +67,12 @@ def merge(
     top of them. Raises Conflict, which names what clashes, Refused or NotFound, and then leaves the branch unchanged.
     """
     check_mergeable(location, into)
-    check_branch(location, source.branch)
     if source.branch == into:
         raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
 
     def make() -> Request:
         graph = Graph(location)
+        graph.identity(source.branch)  # raises NotFound for a branch that was deleted: its directory may still be there
         ours = pin_latest(location, into)
         base = only_base(graph, ours, source)
         if options.ff_only and not _is_forward(graph, ours, source, base):
@@ -90,6 +97,7 @@ def merge(
         )
 
     if options.reference and not options.dry_run:
+        check_branch(location, source.branch)  # before the tag: a deleted branch must not get one
         with unchanged():
             check_may_commit(location, into)
             protect(location, source)
@@ -177,6 +185,8 @@ class Request:
     """What this attempt has already read of the two sides."""
     shares: bool = False
     """Whether ours has versions that theirs has and the base lacks."""
+    alone: bool = False
+    """Whether the commit must follow ours directly, so that nothing is combined with what another process commits."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
     unknown."""
@@ -521,6 +531,8 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         if dry_run:
             return _result(request, plan, dry_run=True)
         _check(plan, request)
+        if request.alone and not _may_go_on(request, plan):
+            continue
         version, ran_on = None, None
         if not plan.is_up_to_date:
             if plan.placed.new_bases:
@@ -529,7 +541,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
             try:
                 ran_on = _copied(request, plan, engine)
                 engine.tell(WorkProgress("commit"))
-                version = pylance.commit(request.location, request.their_location, plan)
+                version = pylance.commit(request.location, request.their_location, plan, request.alone)
             except PermissionDenied as denied:
                 raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
             except Conflict:
@@ -543,6 +555,24 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
         return replace(result, indexes_carried=carried, indexes_missing=missing)
     raise overtaken(make().ours.branch)
+
+
+_LITTLE = 8 * 1024**2
+"""Bytes that are copied without looking first whether the commit afterwards can succeed: it looks itself."""
+
+
+def _may_go_on(request: Request, plan: ReplayPlan) -> bool:
+    """Whether ours is still the newest version; not looked up if the commit does so soon.
+
+    It does not if there is nothing to commit, and not soon after a lot was copied. Raises Refused for a lot of copies
+    for a protected branch.
+    """
+    if not plan.is_up_to_date:
+        if sum(copy.size for copy in plan.copies) <= _LITTLE:
+            return True
+        check_unprotected(request.location, request.ours.branch)
+    newest = next(versions.newest_first(request.location, request.ours.branch), None)
+    return newest is not None and newest[0] == request.ours.version
 
 
 def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:

@@ -37,7 +37,7 @@ from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
-from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
+from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from, open_newest
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
 
@@ -56,15 +56,17 @@ def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Roo
         dataset.add_bases([base_path(root) for root in roots])
 
 
-def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
-    """Commit a plan whose files are copied; returns the number of the new version.
+def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, alone: bool = False) -> int:
+    """Commit a plan whose files are copied; returns the number of the new version. ``alone``: only right after ours.
 
     Raises Conflict if pylance cannot combine the plan with a concurrent commit; nothing was committed, so plan again.
     Raises NotCommittable for a change that would leave a wrong index.
     """
     import lance
 
-    ours = open_pinned(location, plan.ours.pin)
+    # A commit right after ours looks at the newest version here: only what this process computes comes between the two.
+    newest = open_newest(location, plan.ours.pin, alone=True) if alone else None
+    ours = open_pinned(location, plan.ours.pin) if newest is None else newest
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
     operation = _operation(location, (ours, open_pinned(theirs, plan.sides.theirs.pin)), plan)
     if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
@@ -76,7 +78,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}
     with translate_id_conflict():
-        return commit_on(location, plan.ours.pin, operation, properties).version
+        return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
 
 
 def _told(plan: ReplayPlan) -> dict[str, str]:

@@ -515,7 +515,7 @@ class MergeResult(show.ShownInLines, show.Recorded):
         facts = {
             "from": self.source,
             "into": self.into if self.version is None else f"{self.into}@{self.version}",
-            "since": self.base,
+            "common version": self.base,
             "outcome": outcome,
             "changes": "" if self.up_to_date or self.conflicts else show.plain_text([self.summary.line()]),
             **dict(self._indexes()),

@@ -255,6 +255,8 @@ class OptimizeResult(ShownInOneLine, Hinting):
     def _facts(self) -> tuple[tuple[str, str], ...]:
         if self.dry_run:
             return ("version", str(self.version)), ("would rewrite", self.plan.summary)
+        if not self.commits:
+            return ("version", str(self.version)), ("outcome", str(self).removeprefix(f"{self.version}: "))
         depth = "" if self.depth is None else f"{self.plan.depth:.1f} became {self.depth:.1f}"
         return (
             ("version", str(self.version)),

@@ -21,13 +21,15 @@ from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_ch
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
 from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.refs import clear_unfinished, drop_branch, drop_files, drop_ref
+from lance_spark.storage.refs import clear_unfinished, drop_attempt, drop_branch, drop_files, drop_ref
 from lance_spark.storage.resolving import check_branch, resolve
 
 
 def list_branches(location: DatasetLocation, everything: bool = False) -> BranchList:
-    """Branches except for main, by name; ``everything`` includes the plans of frozen sets."""
-    return listed_branches(refs.read_refs(location), everything)
+    """Branches except for main, by name; ``everything`` includes the plans of frozen sets. Raises as ``list_tags``."""
+    open_latest(location)
+    branches, tags = files.each(location, partial(refs.list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
+    return listed_branches(refs.read_branches(location, branches).branches, tags, everything)
 
 
 def find_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
@@ -47,7 +49,27 @@ def create_branch_at(location: DatasetLocation, name: str, pin: core_refs.Pinned
     Raises InvalidName or AlreadyExists. The latter is also raised if a deleted branch left its directory behind:
     pylance reports only an internal error there.
     """
-    _check_free(location, name)
+    make_branch(location, name, pin)
+    created = refs.read_branch(location, name)
+    if created is None:
+        raise AlreadyExists(f"Branch '{name}' was deleted while it was being created.", hint="Create it again.")
+    return created
+
+
+def make_branch(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:
+    """Like :func:`create_branch_at`, for a caller that does not need the ref."""
+    check_new(location, name)
+    if not _is_made(location, name, pin) and not _is_made(location, name, pin):
+        raise Conflict(f"Other jobs keep creating branch '{name}'.", hint="Try again in a minute.")
+    # Always lists anew: only what is in the directory now shows a second job.
+    _check_one_start(location, name)
+
+
+def _is_made(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> bool:
+    """Create a branch; False if the remains of a killed creation or of a deletion were in the way, and are gone now.
+
+    pylance lists the directory, and creates no branch where versions are. So the remains need no listing beforehand.
+    """
     try:
         refs.create_branch(location, name, pin)
     except PermissionDenied as denied:
@@ -56,13 +78,12 @@ def create_branch_at(location: DatasetLocation, name: str, pin: core_refs.Pinned
         # The loser of a race to create a branch gets one of four errors, depending on how far the winner was.
         if refs.read_branch(location, name) is not None:
             _check_one_start(location, name)
-        _check_free(location, name)
-        raise
-    created = refs.read_branch(location, name)
-    if created is None:
-        raise AlreadyExists(f"Branch '{name}' was deleted while it was being created.", hint="Create it again.")
-    _check_one_start(location, name)
-    return created
+        check_new(location, name)
+        drop_attempt(location, name, pin.version)
+        if not _clear_remains(location, name):
+            raise
+        return False
+    return True
 
 
 def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -> str:
@@ -93,24 +114,29 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 
 
 def check_new(location: DatasetLocation, name: str) -> None:
-    """Raise InvalidName or AlreadyExists unless a branch of that name can be created."""
+    """Raise InvalidName or AlreadyExists unless a branch of that name can be created.
+
+    Asks for the ref file by its name: pylance finds a ref whose directory is lost only once it has filled that again.
+    """
     branch = refs.read_branch(location, name)
     rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
 
 
-def _check_free(location: DatasetLocation, name: str) -> None:
-    """As check_new. Also removes the remains of a killed creation of the branch, or of a deletion that was undoable.
+def _clear_remains(location: DatasetLocation, name: str) -> bool:
+    """Remove the remains of a killed creation of the branch, or of a deletion that was undoable; False for none.
 
-    Creating a branch of that name discards the one that could be restored.
+    Creating a branch of that name discards the one that could be restored. Raises AlreadyExists for what may be
+    something else.
     """
-    check_new(location, name)
-    left = bool(files.list_names(location, versions_directory(name)))
-    if left and not give_up_name(location, name) and not clear_unfinished(location, name):
+    if not files.list_names(location, versions_directory(name)):
+        return False
+    if not give_up_name(location, name) and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",
             hint="Another job may be creating it right now, or was killed at it: try again in a minute. If that does "
             f"not help, make sure that nothing needs {location.branch_uri(name)}, and remove it.",
         )
+    return True
 
 
 def delete_branch(location: DatasetLocation, name: str) -> None:
@@ -151,8 +177,12 @@ def check_unneeded(location: DatasetLocation, branch: core_refs.Branch) -> None:
 
 
 def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
-    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need."""
-    return listed_tags(refs.read_refs(location), everything)
+    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need.
+
+    Raises NotFound without a dataset, CorruptData for an unreadable one or an unreadable ref file.
+    """
+    open_latest(location)
+    return listed_tags(refs.read_tags(location, refs.list_ref_names(location, core_refs.TAGS)), everything)
 
 
 def find_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
@@ -170,16 +200,29 @@ def cloned_by(location: DatasetLocation, tag: str) -> str | None:
 def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> None:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
     core_refs.check_new_tag_name(name)
-    rules.check_create_tag(refs.read_refs(location), name)
-    pin = resolve(location, target)
+    rules.check_create_tag(core_refs.RefTable({}, refs.read_tags(location, [name])), name)
+    create_tag_at(location, name, resolve(location, target))
+
+
+def create_tag_at(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:
+    """Create a tag of a name that was just looked up and is free. Raises Conflict if it has been taken meanwhile."""
     with unchanged():
         refs.create_tag(location, name, pin)
 
 
+def _beside(location: DatasetLocation, name: str) -> core_refs.RefTable:
+    """A tag, with what the rules look at besides: the tag on the plan of a frozen set of that name.
+
+    Without such a tag, all refs, for a hint with near names. Raises NotFound without a dataset.
+    """
+    tags = refs.read_tags(location, [name, core_refs.plan_tag(name)])
+    return core_refs.RefTable({}, tags) if name in tags else refs.read_refs(location)
+
+
 def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> core_refs.RefTable:
-    """All refs, if the tag can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
+    """The tag, if it can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
     core_refs.check_tag_name(name)
-    table = refs.read_refs(location)
+    table = _beside(location, name)
     clone = cloned_by(location, name) if core_refs.is_own_tag(name) and not core_refs.is_merge_tag(name) else None
     rules.check_delete_tag(table, name, force, clone)
     return table
@@ -192,7 +235,7 @@ def move_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) ->
     to that version.
     """
     core_refs.check_tag_name(name)
-    table = refs.read_refs(location)
+    table = _beside(location, name)
     rules.check_move_tag(table, name)
     pin = resolve(location, target)
     if table.tags[name].target.reference == pin.reference:
@@ -269,7 +312,7 @@ def alter_tag(
 
     Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
     """
-    table = refs.read_refs(location)
+    table = _beside(location, tag)
     known = table.tags.get(tag)
     if known is None:
         raise core_refs.missing("tag", tag, table.tags)

@@ -70,8 +70,22 @@ class FetchOptions:
     """Copy the files of all fetched versions."""
 
 
-def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions | None = None) -> FetchResult:
-    """Fetch from a remote.
+@dataclass(frozen=True)
+class Seen:
+    """What a push knows of the remote: the only branch that it changed, and the versions that it read."""
+
+    chain: rules.RemoteChain
+    reader: VersionCache
+
+
+def fetch(
+    local: DatasetLocation,
+    remote: Remote,
+    engine: Engine,
+    options: FetchOptions | None = None,
+    seen: Seen | None = None,
+) -> FetchResult:
+    """Fetch from a remote; with ``seen``, only what that has, without looking what else there is.
 
     A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch completes what an
     interrupted fetch left. Raises NotFound if the remote has no dataset, StorageFailure if the remote does not answer,
@@ -80,20 +94,26 @@ def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: Fetch
     options = options or FetchOptions()
     if local.uri == remote.location.uri:
         raise errors.InvalidOption(f"{local.uri} cannot be a remote of itself.")
-    return _Fetch(local, remote, engine, options).run()
+    return _Fetch(local, remote, engine, options, seen).run()
 
 
 class _Fetch:
     """One run of a fetch, with what was read so far and what is known after each step."""
 
-    def __init__(self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions) -> None:
+    def __init__(
+        self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions, seen: Seen | None
+    ) -> None:
         self.local, self.remote, self.engine, self.options = local, remote, engine, options
         table = refs.read_refs(local)
         self.before = followed(table, remote.name)
         self.follows = dict(self.before)
-        self.reader = VersionCache()
+        self.reader = VersionCache() if seen is None else seen.reader
         """The versions of the remote, each read once."""
-        self.chains = look(local, remote.location, self.before, options.branches, self.reader)
+        self.chains: dict[str | None, rules.RemoteChain] = (
+            look(local, remote.location, self.before, options.branches, self.reader)
+            if seen is None
+            else {seen.chain.branch: seen.chain}
+        )
         self.reader.read_ahead(remote.location, self._looked_at())
         self.planted: dict[str | None, VersionPair] = {}
         self.states: dict[str | None, State] = {}
@@ -110,7 +130,7 @@ class _Fetch:
             self._note_meetings(ordered)
             # Files that were copied are not read at the remote.
             read_there = [] if self.options.deep else self._fetched_now(ordered)
-            notes = protect(self.local, self.remote, read_there, self.reader)
+            notes = protect(self.local, self.remote, read_there, self.reader, self.follows)
         return FetchResult(
             remote=self.remote.name,
             uri=self.remote.location.uri,
@@ -124,7 +144,8 @@ class _Fetch:
         for chain in self.chains.values():
             known = self.before.get(chain.branch)
             if known is not None and known.newest is not None:
-                yield PinnedVersion(chain.branch, known.newest.remote)
+                if not _stands(chain, known):
+                    yield PinnedVersion(chain.branch, known.newest.remote)
             elif chain.fork is not None and chain.fork.version in chain.versions:
                 yield PinnedVersion(chain.branch, chain.fork.version)
 
@@ -154,6 +175,8 @@ class _Fetch:
         newest = known.newest
         if newest is None or known.identity != chain.identity or newest.remote > chain.head:
             return False
+        if _stands(chain, known):
+            return True
         try:
             head = self.reader.contents(self.remote.location, PinnedVersion(chain.branch, newest.remote)).head
         except errors.NotFound:
@@ -229,7 +252,9 @@ class _Fetch:
         if newest is None:
             return self._plant(chain, follows, version)
         there = self.remote.location
-        before, after = PinnedVersion(chain.branch, newest.remote), pin_version(there, chain.branch, version)
+        before = PinnedVersion(chain.branch, newest.remote)
+        stamp = self.reader.contents(there, PinnedVersion(chain.branch, version)).head.timestamp_ns
+        after = PinnedVersion(chain.branch, version, stamp)
 
         def make() -> Request:
             ours = pin_latest(self.local, name)
@@ -326,6 +351,16 @@ class _Fetch:
         ]
 
 
+def _stands(chain: rules.RemoteChain, known: Follows) -> bool:
+    """Whether a branch is where it was at the last fetch, as its ref and the listing of its versions show.
+
+    A branch that is created again has another identity. Main has none: the commit time of its version tells.
+    """
+    newest = known.newest
+    is_same = bool(chain.identity) and chain.identity == known.identity
+    return is_same and newest is not None and newest.remote == chain.head
+
+
 def check_free(local: DatasetLocation, name: str) -> Branch | None:
     """The branch that an interrupted fetch created and did not fill, if there is one.
 
@@ -401,7 +436,7 @@ def look(
             fork=None if name is None else forks[name],
         )
         there = RemoteHistory(remote, table, reader)
-        chains[name] = _with_history(local, there, chain, follows.get(name))
+        chains[name] = with_history(local, there, chain, follows.get(name))
     return chains
 
 
@@ -420,7 +455,7 @@ def _can_be_followed(name: str) -> bool:
     return not is_dataset_directory(name.partition("/")[0])
 
 
-def _with_history(
+def with_history(
     local: DatasetLocation, there: RemoteHistory, chain: rules.RemoteChain, follows: Follows | None
 ) -> rules.RemoteChain:
     """The branch with its merges and the pushes from here, among the versions that were not fetched yet."""
@@ -568,17 +603,23 @@ def _fetched_version(trace: Trace, chain: rules.RemoteChain) -> int | None:
 
 
 def protect(
-    local: DatasetLocation, remote: Remote, pins: Sequence[PinnedVersion], reader: VersionCache | None = None
+    local: DatasetLocation,
+    remote: Remote,
+    pins: Sequence[PinnedVersion],
+    reader: VersionCache | None = None,
+    follows: Mapping[str | None, Follows] | None = None,
 ) -> tuple[str, ...]:
     """Tag versions of the remote that were fetched; returns notes for the user.
 
     A tag keeps every tool's cleanup away from a version. Without write access there, the result is a warning instead.
+    ``follows`` are the fetched branches: while few versions were ever fetched, the remote's tags are not listed.
     """
     tags, known = refs.TagWriter(remote.location), set[str]()
+    few = follows is not None and sum(len(each.pairs) for each in follows.values()) <= _FEW
     for pin in pins:
         name = tag_name(local, pin)
         try:
-            known = known or set(refs.list_ref_names(remote.location, TAGS))
+            known = known or (set() if few else set(refs.list_ref_names(remote.location, TAGS)))
             _tag(remote, tags, name, pin, name in known)
         except errors.StorageFailure as problem:
             return (
@@ -588,25 +629,29 @@ def protect(
         except errors.NotFound:
             return (f"{pin} of {remote.location.uri} no longer exists; fetch again.",)
         known.add(name)
-    if pins:
-        prune(local, remote, known, reader)
+    if pins and not few:
+        prune(local, remote, known, reader, [] if follows is None else list(follows))
     return ()
 
 
 def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
     """The name of the tag that protects a version whose files are read from here."""
-    branch = sha256((pin.branch or "").encode()).hexdigest()[:8] if pin.branch else "main"
-    return f"{survey.record_name(local)}-{branch}-{pin.version}"
+    return f"{survey.record_name(local)}-{_mark(pin.branch)}-{pin.version}"
+
+
+def _mark(branch: str | None) -> str:
+    return sha256(branch.encode()).hexdigest()[:8] if branch else "main"
 
 
 def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is_known: bool) -> None:
-    tag = refs.read_tag(remote.location, name) if is_known else None
-    if tag is not None and (tag.branch, tag.version) == (pin.branch, pin.version):
+    if is_known and _is_at(refs.read_tag(remote.location, name), pin):
         return
     try:
         tags.create(name, pin)
-    except errors.AlreadyExists:
-        tags.move(name, pin)  # the branch was deleted and created again
+    except (errors.AlreadyExists, errors.Conflict):
+        if not _is_at(refs.read_tag(remote.location, name), pin):
+            tags.move(name, pin)  # the branch was deleted and created again
+    # Always asks the store anew, once the tag is there: only from then on every cleanup keeps the version.
     if pin.version not in stored_versions.version_numbers(remote.location, pin.branch):
         # A cleanup just removed the version; the next cleanup would stop at a tag that points nowhere.
         with suppress(errors.NotFound):
@@ -627,41 +672,69 @@ File = tuple[str, str]
 
 
 def prune(
-    local: DatasetLocation, remote: Remote, known: Iterable[str], reader: VersionCache | None = None
+    local: DatasetLocation,
+    remote: Remote,
+    known: Iterable[str],
+    reader: VersionCache | None = None,
+    branches: Sequence[str | None] = (),
 ) -> tuple[str, ...]:
     """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
 
-    ``known`` are the names of the remote's tags. A file that another tagged version also has is protected by that tag.
-    The newest tag of each branch stays. Returns the names of the deleted tags.
+    ``known`` are the names of the remote's tags, ``branches`` those of its branches that tags may name. A file that
+    another tagged version also has is protected by that tag. The newest tag of each branch stays. Returns the names of
+    the deleted tags.
     """
     prefix = f"{survey.record_name(local)}-"
     names = sorted(name for name in known if name.startswith(prefix))
     if len(names) <= _FEW:
         return ()
-    own = refs.read_tags(remote.location, names).values()
+    own = _tagged(remote, names, {_mark(branch): branch for branch in branches})
     reader, tags = reader or VersionCache(), refs.TagWriter(remote.location)
     used = _used(local, remote)
     if used is None:
         return ()
     safe: set[File] = set()
+    kept: list[PinnedVersion] = []  # not read yet
     gone = []
     heads: set[str | None] = set()
-    for tag in sorted(own, key=lambda tag: -tag.version):
-        named = _files_of(reader, remote, tag)
-        needed = not used.isdisjoint(named - safe)
-        if needed or tag.branch not in heads:
-            safe |= named
-        else:
+    for name, pin in sorted(own.items(), key=lambda tagged: -tagged[1].version):
+        if pin.branch not in heads:
+            heads.add(pin.branch)
+            kept.append(pin)
+            continue
+        needed = used & _files_of(reader, remote, pin) - safe
+        while needed and kept:
+            safe |= _files_of(reader, remote, kept.pop(0))
+            needed -= safe
+        if needed:
+            safe |= _files_of(reader, remote, pin)
+        elif _is_at(refs.read_tag(remote.location, name), pin):
+            # Read right before it goes: only for the version in its name it was found that nothing needs the tag.
             with suppress(errors.NotFound):  # another fetch deleted it first
-                tags.delete(tag.name)
-            gone.append(tag.name)
-        heads.add(tag.branch)
+                tags.delete(name)
+            gone.append(name)
     return tuple(gone)
 
 
-def _files_of(reader: VersionCache, remote: Remote, tag: Tag) -> set[File]:
+def _tagged(remote: Remote, names: Iterable[str], branches: Mapping[str, str | None]) -> dict[str, PinnedVersion]:
+    """The versions of this dataset's tags: by their names, or read, if the name is that of a branch unknown here."""
+    found, unread = {}, []
+    for name in names:
+        _, mark, version = name.rsplit("-", 2)
+        if mark in branches and version.isdecimal():
+            found[name] = PinnedVersion(branches[mark], int(version))
+        else:
+            unread.append(name)
+    return found | {tag.name: tag.target for tag in refs.read_tags(remote.location, unread).values()}
+
+
+def _is_at(tag: Tag | None, pin: PinnedVersion) -> bool:
+    return tag is not None and tag.target.reference == pin.reference
+
+
+def _files_of(reader: VersionCache, remote: Remote, pin: PinnedVersion) -> set[File]:
     try:
-        return set(_files(reader.snapshot(remote.location, PinnedVersion(tag.branch, tag.version))))
+        return set(_files(reader.snapshot(remote.location, pin)))
     except errors.NotFound:
         return set()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lance_spark import hints
 from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, ROOT, PinnedVersion, RefTable
+from lance_spark.core.refs import MAIN, ROOT, Branch, PinnedVersion, RefTable
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
@@ -21,16 +21,19 @@ from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.fetch import (
     FetchOptions,
     Remote,
+    RemoteHistory,
+    Seen,
     check_free,
     fetch,
     followed,
     is_own_push,
     node_of,
     pusher,
+    with_history,
     write_down,
 )
 from lance_spark.remotes.report import PushResult
-from lance_spark.remotes.rules import reshaping
+from lance_spark.remotes.rules import RemoteChain, reshaping
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.commits import check_mergeable, check_writable
@@ -60,6 +63,10 @@ def push(
     """
     options = options or PushOptions()
     check_mergeable(local, branch)
+    known = None if options.dry_run else _look_up(local, remote, branch)
+    if known is not None:
+        with suppress(Refused, NotCommittable, NotFound):  # a full look comes next: then it succeeds, or says why not
+            return _push_on_top(local, remote, known, options, engine)
     latest = find_latest(remote.location, None)
     if latest is None or _is_half_made(local, remote, latest):
         _check_never_fetched(local, remote)
@@ -91,21 +98,75 @@ def push(
     )
 
 
+# --- A push to a branch that is where the last fetch or push left it
+# That is known from here: the remote's other branches and versions need not be read. Whether it still is so is looked
+# up when the version is committed.
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The remote's branch as the last fetch or push left it."""
+
+    follows: tracking.Follows
+    there: PinnedVersion
+    ref: Branch | None
+    """None for main."""
+    reader: stored_versions.VersionCache
+
+
+def _look_up(local: DatasetLocation, remote: Remote, branch: str | None) -> _Known | None:
+    """The branch, if its version that was fetched last still exists and the last fetch was not interrupted."""
+    follows = followed(refs.read_branches(local), remote.name).get(branch)
+    if follows is None or follows.newest is None or follows.uri != remote.location.uri:
+        return None
+    if pin_latest(local, tracking.following_name(remote.name, branch)).version != follows.newest.local:
+        return None
+    there, reader = PinnedVersion(branch, follows.newest.remote), stored_versions.VersionCache()
+    ref = None if branch is None else refs.read_branch(remote.location, branch)
+    if branch is not None and (ref is None or ref.identity != follows.identity or tracking.read_follows(ref)):
+        return None
+    try:
+        head = reader.contents(remote.location, there).head
+    except NotFound:
+        return None
+    stamped = PinnedVersion(branch, there.version, head.timestamp_ns)
+    return _Known(follows, stamped, ref, reader) if head.timestamp_ns == follows.stamp else None
+
+
+def _push_on_top(
+    local: DatasetLocation, remote: Remote, known: _Known, options: PushOptions, engine: Engine
+) -> PushResult:
+    branch = known.there.branch
+    result = _replay(_Ends(local, remote, branch), pin_latest(local, branch), options, engine, known)
+    notes: tuple[str, ...] = ()
+    if result.version == known.there.version + 1 and not result.indexes_carried:
+        versions = (known.there.version, result.version)
+        chain = RemoteChain(branch, "" if known.ref is None else known.ref.identity, versions)
+        table = RefTable({} if known.ref is None else {known.ref.name: known.ref}, {})
+        history = RemoteHistory(remote.location, table, known.reader)
+        seen = Seen(with_history(local, history, chain, known.follows), known.reader)
+        notes = fetch(local, remote, engine, FetchOptions(branches=[branch]), seen).notes
+    elif result.version is not None or result.indexes_carried:
+        notes = fetch(local, remote, engine, FetchOptions(branches=[branch])).notes
+    tell(local, remote, branch)
+    return PushResult(remote.name, remote.location.uri, branch or MAIN, False, result, notes)
+
+
 def _bring(
     local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
 ) -> MergeResult:
     """Push everything as one version; if pylance cannot commit that, add a version for each column change."""
-    pin = pin_latest(local, branch)
+    ends, pin = _Ends(local, remote, branch), pin_latest(local, branch)
     try:
-        return _replay(local, remote, branch, pin, options, engine)
+        return _replay(ends, pin, options, engine)
     except NotCommittable:
         steps = [] if options.dry_run else _steps(local, remote, branch, pin)
         if not steps:
             raise
     for step in steps:
-        _replay(local, remote, branch, step, PushOptions(), engine)
+        _replay(ends, step, PushOptions(), engine)
         fetch(local, remote, engine, FetchOptions(branches=[branch]))
-    return _replay(local, remote, branch, pin, options, engine)
+    return _replay(ends, pin, options, engine)
 
 
 def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
@@ -123,21 +184,28 @@ def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: Pinn
     return [step for step in steps if step != pin and _is_forward(graph, step, base)]
 
 
+@dataclass(frozen=True)
+class _Ends:
+    """The two datasets, and the branch of both."""
+
+    local: DatasetLocation
+    remote: Remote
+    branch: str | None
+
+
 def _replay(
-    local: DatasetLocation,
-    remote: Remote,
-    branch: str | None,
-    pin: PinnedVersion,
-    options: PushOptions,
-    engine: Engine,
+    ends: _Ends, pin: PinnedVersion, options: PushOptions, engine: Engine, known: _Known | None = None
 ) -> MergeResult:
+    local, remote, branch = ends.local, ends.remote, ends.branch
     following = tracking.following_name(remote.name, branch)
+    first = [known]
 
     def make() -> Request:
-        graph = Graph(local)
+        assumed = first.pop() if first else None  # once overtaken, only a look at the remote helps
+        graph = Graph(local, reader=None if assumed is None else assumed.reader)
         base = pin_latest(local, following)
         follows = followed(graph.table, remote.name)[branch]
-        there = pin_latest(remote.location, branch)
+        there = pin_latest(remote.location, branch) if assumed is None else assumed.there
         _check_forward(graph, pin, base, remote, branch)
         if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
             raise Refused(
@@ -158,6 +226,7 @@ def _replay(
             numbering=graph.numbering(pin, node, base) or base,
             remote=local,
             reader=graph.reader,
+            alone=True,
         )
 
     return replay(make, engine, options.dry_run)
@@ -287,7 +356,10 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
     for other in known.values():
         if other.branch == branch:
             continue
-        for into, source, pair in _meetings(Graph(local, table), pushed, other):
+        graph = Graph(local, table)
+        for into, source, pair in _meetings(graph, pushed, other):
+            if _forks_show(graph, into, node_of(graph, source, pair)):
+                continue
             there = refs.read_branches(remote.location) if there is None else there
             if _note(remote, there, into, PinnedVersion(source.branch, pair.remote)):
                 there = None
@@ -311,6 +383,14 @@ def _meetings(
             if held.get(node.chain, -1) >= node.version:
                 yield into, source, pair
                 break
+
+
+def _forks_show(graph: Graph, into: tracking.Follows, node: tracking.Node) -> bool:
+    """Whether the branches that follow here fork as the remote's do, which then shows the fact without a note."""
+    if into.newest is None:
+        return False
+    at = PinnedVersion(tracking.following_name(into.remote, into.branch), into.newest.local)
+    return graph.origin(at).chain == node.chain or graph.inherits(at, node)
 
 
 def _note(remote: Remote, there: RefTable, into: tracking.Follows, source: PinnedVersion) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_spark.core.options import names_of
-from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.show import Card, Grid, Shown, counted
 from lance_spark.engine.session_spark import (
     START_ONE,
     SparkRunner,
@@ -139,4 +139,4 @@ class FrozenSets(Handle, Shown, Collection["Lineage"]):
             for each in sets
         )
         grid = Grid(("set", "version", "rows"), rows)
-        return Card(type(self).__name__, self.location.uri, f"{len(sets)} frozen", grids=(grid,))
+        return Card(type(self).__name__, self.location.uri, counted(len(sets), "frozen set"), grids=(grid,))

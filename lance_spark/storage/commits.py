@@ -29,7 +29,7 @@ from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, RELOCATE, REORDERED, Root
 from lance_spark.storage import refs
-from lance_spark.storage.datasets import open_latest, pin_version
+from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
 from lance_spark.storage.resolving import check_branch
 from lance_spark.storage.versions import newest_first, read_transactions
@@ -190,10 +190,12 @@ def commit_on(
     operation: Any,
     properties: Mapping[str, str] | None = None,
     retries: int = 0,
+    newest: lance.LanceDataset | None = None,
 ) -> PinnedVersion:
     """Commit an operation of pylance that was prepared on a version of a branch; returns the new version.
 
-    ``retries`` is how often pylance retries if another commit took the number meanwhile.
+    ``retries`` is how often pylance retries if another commit took the number meanwhile. ``newest`` is what
+    :func:`open_newest` returned a moment ago.
 
     Raises Refused for an operation that a protected branch does not accept, and Conflict if a version committed since
     then cannot be combined with the operation, or is missing, or if the version that was read was replaced; then
@@ -202,18 +204,42 @@ def commit_on(
     import lance
     from lance.dataset import Transaction
 
-    if read.stamp is not None:
-        check_still_there(location, read)
-    check_nothing_missing(location, read)
+    newest = newest or open_newest(location, read)
     check_commit(location, read.branch, operation, properties or {})
     with translated(location, "committing"):
+        # On a handle: for a URI, pylance would list and read the newest version a second time.
         dataset = lance.LanceDataset.commit(
-            location.branch_uri(read.branch),
+            newest,
             Transaction(read.version, operation, transaction_properties=dict(properties or {})),
             storage_options=location.storage_options,
             max_retries=retries,
         )
-    return PinnedVersion(read.branch, int(dataset.version))
+    made = remember(location, read.branch, dataset)
+    return PinnedVersion(read.branch, made.version)
+
+
+def open_newest(location: DatasetLocation, read: PinnedVersion, alone: bool = False) -> lance.LanceDataset:
+    """The newest version right now, if a commit that was prepared on ``read`` may go on top of it.
+
+    With ``alone``, that must be ``read`` itself: nothing that was committed since is combined with the commit.
+    Always asks the store: what an action has seen before, or a handle that it keeps, may be seconds or hours old, and
+    the commit would go on top of a dataset that was replaced or whose versions were cleaned up since. If the newest
+    version is the one that was read, that one look shows all of it. Raises Conflict.
+    """
+    try:
+        newest = open_latest(location, read.branch)
+    except NotFound:
+        if read.stamp is not None:
+            check_still_there(location, read)
+        raise
+    if int(newest.version) == read.version and read.stamp in (None, stamp_of(newest)):
+        return newest
+    if read.stamp is not None:
+        check_still_there(location, read)
+    check_nothing_missing(location, read)
+    if alone:
+        raise Conflict(f"Version {read} of {location.uri} is no longer the newest.", hint="Run it again.")
+    return newest
 
 
 def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:

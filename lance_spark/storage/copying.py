@@ -25,12 +25,14 @@ _FRESH = 24 * 3600
 """Age in seconds up to which a copy is reused. A cleanup might delete older files of an interrupted copy."""
 
 
+_LITTLE = 8 * 1024**2
+"""Up to this many bytes, a local file is uploaded without looking for an earlier copy."""
 _ONE_REQUEST = 5 * 1024**3
 """Maximum bytes that S3 copies in one request."""
 
 
 def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str, size: int = 0) -> int:
-    """Copy one file, and return its size in bytes. A copy of that size from the last hours is reused.
+    """Copy one file, and return its size in bytes. A copy of that size from the last hours is reused, if it is large.
 
     Paths are relative to the locations. ``size`` is the size in the manifest, 0 if the manifest does not record it.
     Raises NotFound for a missing source.
@@ -42,6 +44,9 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
             if original is None:
                 raise _gone(source, path)
             size = original[0]
+        if size <= _LITTLE and source.is_local and target.uri.startswith("s3://"):
+            _upload(source, path, target, target_path, size)
+            return size
         there = _look(target, target_path)
         if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
             return size
@@ -56,6 +61,20 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
     if found_size != size:
         raise StorageFailure(f"The copy {target.uri}/{target_path} has {found_size} bytes, not {size}.")
     return size
+
+
+def _upload(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str, size: int) -> None:
+    """Upload a small local file in one request, instead of one to look for it, one to write and one to look again.
+
+    S3 stores all bytes of a request or nothing; their number is known before they are sent. An earlier copy has the
+    same bytes.
+    """
+    with open(whole_path(source, path), "rb") as file:
+        content = file.read()
+    if len(content) != size:
+        raise StorageFailure(f"{source.uri}/{path} has {len(content)} bytes, not {size}: it changed while it was read.")
+    with reachable(target, target_path):
+        open_filesystem(target).pipe_file(whole_path(target, target_path), content)
 
 
 def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:

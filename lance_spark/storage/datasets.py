@@ -49,7 +49,19 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
 
 def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
     """The newest version of a branch, stamped. Raises NotFound if there is no dataset."""
-    return _remember(location, branch, open_latest(location, branch))
+    return remember(location, branch, open_latest(location, branch))
+
+
+def open_for_refs(location: DatasetLocation) -> lance.LanceDataset:
+    """A handle of its own on main, of any version, for pylance's changes of branches and tags.
+
+    Those read the store anew for each change, whatever version the handle is at. So a version that this process has
+    open serves, which saves two requests. It is copied: pylance locks a handle to one thread during a change. Raises
+    NotFound if there is no dataset.
+    """
+    with _lock:
+        known = next((kept for (place, pin), kept in _open.items() if place == location and pin.branch is None), None)
+    return open_latest(location) if known is None else known.checkout_version(known.version)  # sends no request
 
 
 def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion | None:
@@ -62,7 +74,7 @@ def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion 
 
 def pin_version(location: DatasetLocation, branch: str | None, version: int) -> PinnedVersion:
     """One version of a branch, stamped. Raises NotFound, with the nearest versions, if it does not exist."""
-    return _remember(location, branch, _open_version(location, PinnedVersion(branch, version)))
+    return remember(location, branch, _open_version(location, PinnedVersion(branch, version)))
 
 
 def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
@@ -86,7 +98,7 @@ def open_own(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDatase
     Raises as open_pinned.
     """
     dataset = _open_version(location, pin)
-    if pin.stamp not in (None, _stamp(dataset)):
+    if pin.stamp not in (None, stamp_of(dataset)):
         raise Conflict(
             f"The dataset at {location.uri} was replaced by another dataset since version {pin} was looked up.",
             hint="Load it again.",
@@ -94,8 +106,9 @@ def open_own(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDatase
     return dataset
 
 
-def _remember(location: DatasetLocation, branch: str | None, dataset: lance.LanceDataset) -> PinnedVersion:
-    pin = PinnedVersion(branch, int(dataset.version), _stamp(dataset))
+def remember(location: DatasetLocation, branch: str | None, dataset: lance.LanceDataset) -> PinnedVersion:
+    """The version of a handle on a branch, stamped; :func:`open_pinned` shares the handle from now on."""
+    pin = PinnedVersion(branch, int(dataset.version), stamp_of(dataset))
     _keep(location, pin, dataset)
     return pin
 
@@ -116,7 +129,8 @@ def summarise(location: DatasetLocation, pin: PinnedVersion) -> VersionInfo:
     return VersionInfo(pin.version, moment, dict(manifest["metadata"]))
 
 
-def _stamp(dataset: lance.LanceDataset) -> int:
+def stamp_of(dataset: lance.LanceDataset) -> int:
+    """The commit time of the version of a handle, as in a pin."""
     # The public versions() gives the same number, but reads the manifests of the whole history.
     return int(dataset._ds.current_version()["timestamp"])
 

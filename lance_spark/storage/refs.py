@@ -13,10 +13,11 @@ from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, versions_di
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import LOG, RefChange, decode, encode
 from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
-from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.datasets import open_for_refs, open_latest
 from lance_spark.storage.failures import translated
-from lance_spark.storage.versions import version_numbers
+from lance_spark.storage.versions import find_manifest, version_numbers
 
 if TYPE_CHECKING:
     import lance
@@ -61,6 +62,63 @@ def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
     return sorted(name for name in names if name is not None)
 
 
+class BranchReader:
+    """The branches of a dataset, each read when it is first asked for, and listed when others than those are."""
+
+    def __init__(self, location: DatasetLocation, table: core_refs.RefTable | None = None) -> None:
+        """With a ``table``, these are its branches, and nothing is read."""
+        self._location = location
+        self._read: dict[str, core_refs.Branch | None] = {}
+        self._by_identity: dict[str, core_refs.Branch] = {}
+        self._names: list[str] | None = None
+        self._has_all = table is not None
+        if table is not None:
+            self._names = list(table.branches)
+            self._note(table.branches)
+
+    def find(self, name: str) -> core_refs.Branch | None:
+        """One branch; None if it does not exist."""
+        if name not in self._read and not self._has_all:
+            self._note({name: read_branch(self._location, name)})
+        return self._read.get(name)
+
+    def of_identity(self, identity: str) -> core_refs.Branch | None:
+        """The branch with an identity; None if it does not exist. Reads all if none of those read so far has it."""
+        if identity not in self._by_identity:
+            self.all()
+        return self._by_identity.get(identity)
+
+    def some(self, wanted: Callable[[str], bool]) -> list[core_refs.Branch]:
+        """The branches with such names."""
+        names = [name for name in self.names if wanted(name)]
+        unread = [name for name in names if name not in self._read]
+        self._note({**dict.fromkeys(unread), **_each(self._location, read_branch, unread)})
+        return [branch for name in names if (branch := self._read[name]) is not None]
+
+    def all(self) -> list[core_refs.Branch]:
+        """All branches."""
+        if self._has_all:
+            return [branch for branch in self._read.values() if branch is not None]
+        found = self.some(bool)
+        self._has_all = True
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all branches."""
+        if self._names is None:
+            self._names = list_ref_names(self._location, core_refs.BRANCHES)
+        return self._names
+
+    def table(self) -> core_refs.RefTable:
+        """All branches, without tags."""
+        return core_refs.RefTable({branch.name: branch for branch in self.all()}, {})
+
+    def _note(self, read: Mapping[str, core_refs.Branch | None]) -> None:
+        self._read |= read
+        self._by_identity |= {branch.identity: branch for branch in read.values() if branch is not None}
+
+
 def read_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
     """One branch; None if it does not exist."""
     content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
@@ -75,7 +133,7 @@ def read_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
 
 def create_branch(location: DatasetLocation, name: str, source: core_refs.PinnedVersion) -> None:
     """Create a branch at a version: its first manifest, then its ref file."""
-    dataset = open_latest(location)  # its own handle: creating a branch locks it
+    dataset = open_for_refs(location)
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
 
@@ -105,7 +163,7 @@ class TagWriter:
 
     @cached_property
     def _dataset(self) -> lance.LanceDataset:
-        return open_latest(self.location)
+        return open_for_refs(self.location)
 
     def create(self, name: str, target: core_refs.PinnedVersion) -> None:
         """Create a tag at a version."""
@@ -164,14 +222,14 @@ def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, st
 
 def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of a tag's ref."""
-    dataset = open_latest(location)
+    dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of tag '{tag}'"):
         dataset.tags.replace_metadata(tag, dict(metadata))
 
 
 def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of a branch's ref."""
-    dataset = open_latest(location)
+    dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of branch '{branch}'"):
         dataset.branches.replace_metadata(branch, dict(metadata))
 
@@ -292,6 +350,26 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     # The manifest goes first: without it, the rest does not look like a branch if this process is also killed.
     files.delete(location, [root + path for path, _ in sorted(own, reverse=True)])
     return True
+
+
+def drop_attempt(location: DatasetLocation, name: str, version: int) -> None:
+    """Remove the transactions that a failed attempt to create a branch just wrote into a directory with versions.
+
+    They are young, and neither the version that the branch would have begun with nor the one after it names them.
+    """
+    from lance_spark.storage.listing import list_range
+
+    directory = f"{branch_root(name)}_transactions"
+    recent = (time.time() - GRACE) * 1_000_000
+    found: dict[str, int] = {}
+    for batch in list_range(location, KeyRange.below(directory)):
+        paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
+        found |= {path: moment for path, moment in zip(paths, times, strict=True) if moment is not None}
+    young = [path for path, moment in found.items() if moment > recent and path.startswith(f"{directory}/{version}-")]
+    if young:
+        manifests = [find_manifest(location, core_refs.PinnedVersion(name, at)) for at in (version, version + 1)]
+        named = {decode_head(manifest).transaction_file for manifest in manifests if manifest is not None}
+        files.delete(location, [path for path in young if path.removeprefix(f"{directory}/") not in named])
 
 
 # --- Records of changed refs, one small file each

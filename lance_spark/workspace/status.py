@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import Recorded
-from lance_spark.core.tracking import Follows, Node
+from lance_spark.core.tracking import Follows, Node, read_follows
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import read_trace
 from lance_spark.merge.ancestry import Graph
 from lance_spark.remotes.fetch import node_of
-from lance_spark.storage import refs
 from lance_spark.storage.commits import following
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.storage.resolving import check_listed
+from lance_spark.storage.versions import newest_first
 
 _NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that change neither rows nor columns, and so leave nothing to merge or push."""
@@ -70,25 +69,30 @@ class Status(Recorded):
 
 def status(location: DatasetLocation, branch: str | None) -> Status:
     """The status of a branch (None for main). Raises NotFound."""
-    table = refs.read_branches(location)
-    check_listed(location, table, branch)
-    newest = pin_latest(location, branch)
-    followers = following(table)
-    own = None if branch is None else followers.get(branch)
+    graph = Graph(location)
+    ref = None if branch is None else graph.branch(branch)
+    newest = _newest(location, branch)
+    own = None if ref is None else read_follows(ref)
     if own is not None:
         return Status(str(branch), newest.version, follows=f"{own.branch or MAIN} of {own.remote}")
-    graph = Graph(location, table)
-    parent = None if branch is None else table.branches[branch].parent_branch
+    parent = None if ref is None else ref.parent_branch
+    followers = following(graph.followers_of(branch, parent))
     tracked = {name: follows for name, follows in followers.items() if follows.branch == branch or name == parent}
     remotes = (_tracking(location, graph, newest, name, follows) for name, follows in sorted(tracked.items()))
     alone = Status(branch or MAIN, newest.version, remotes=tuple(remote for remote in remotes if remote is not None))
     return alone if branch is None else _beside_parent(location, graph, newest, parent, alone)
 
 
+def _newest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
+    """The newest version of a branch by its name alone: a status reads no rows, so it need not open the version."""
+    found = next(newest_first(location, branch), None)
+    return pin_latest(location, branch) if found is None else PinnedVersion(branch, found[0])
+
+
 def _beside_parent(
     location: DatasetLocation, graph: Graph, newest: PinnedVersion, parent: str | None, alone: Status
 ) -> Status:
-    other = pin_latest(location, parent)
+    other = _newest(location, parent)
     bases = graph.bases(newest, other)
     return replace(
         alone,
@@ -109,7 +113,7 @@ def _tracking(
     last = follows.newest
     if last is None:
         return None
-    there = pin_latest(location, name)
+    there = _newest(location, name)
     held = graph.held(newest, there)
     nodes = ((pair, node_of(graph, follows, pair)) for pair in follows.pairs)
     known = max((pair.remote for pair, node in nodes if held.get(node.chain, -1) >= node.version), default=0)

@@ -101,15 +101,19 @@ def test_the_report_says_that_there_was_no_window(two):
 
 def while_under_way(monkeypatch, uri, branch=None):
     """Between the look of a job of ours at the newest version and its commit, others commit and clean up."""
-    check, left = commits.check_nothing_missing, [uri]
+    left = [uri]
 
-    def checking(location, read):
-        while left:
-            meanwhile(left.pop(), branch)
-            clean(uri, retain_versions=1, error_if_tagged_old_versions=False)
-        check(location, read)
+    def late(look):
+        def looking(*arguments):
+            while left:
+                meanwhile(left.pop(), branch)
+                clean(uri, retain_versions=1, error_if_tagged_old_versions=False)
+            return look(*arguments)
 
-    monkeypatch.setattr(commits, "check_nothing_missing", checking)
+        return looking
+
+    for name in ("open_newest", "check_nothing_missing"):  # the last look of commits, and that of a restore
+        monkeypatch.setattr(commits, name, late(getattr(commits, name)))
     return left
 
 

@@ -143,7 +143,7 @@ def test_a_listing_without_a_file_of_the_latest_version_stops_the_run(uri, monke
             yield batch.filter(pa.array([needed not in path for path in batch["path"].to_pylist()]))
 
     monkeypatch.setattr(cleanup, "list_range", partial)
-    refused(uri, CorruptData, f"not in the listing of .*, such as data/{needed}")
+    refused(uri, CorruptData, f"missing from the listing of .*, such as data/{needed}")
 
 
 def test_a_dataset_that_is_not_there_stops_the_run(uri):

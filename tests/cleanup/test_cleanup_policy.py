@@ -111,3 +111,18 @@ def test_versions_may_be_given_as_any_collection():
 @pytest.mark.parametrize("field", ["clones", "clones_from", "known_bases"])
 def test_one_place_is_one_place(field):
     assert getattr(CleanupPolicy(**{field: "s3://lake/clone"}), field) == ("s3://lake/clone",)
+
+
+@pytest.mark.parametrize("field", ["older_than", "commit_window", "undo_window", "unverified_age"])
+def test_spans_may_be_text_as_in_policy_files(field):
+    """A text was compared with a timedelta: Python's own TypeError."""
+    assert getattr(CleanupPolicy(**{field: "36h"}), field) == timedelta(hours=36)
+    for wrong in ("36", "-1d", "soon", 36):
+        with pytest.raises(InvalidOption, match=field):
+            CleanupPolicy(**{field: wrong})
+
+
+def test_a_span_of_a_branch_may_be_text():
+    assert VersionRule(older_than="0s") == VersionRule(older_than=timedelta(0))
+    with pytest.raises(InvalidOption, match="older_than"):
+        VersionRule(older_than=14)

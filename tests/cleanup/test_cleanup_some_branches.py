@@ -128,7 +128,7 @@ def test_a_file_that_the_newest_version_of_the_branch_needs_and_that_is_missing_
     for fragment in lance.dataset(f"{table}/tree/exp").get_fragments():
         for file in fragment.data_files():
             Path(table, "tree/exp/data", file.path).unlink()
-    assert "not in the listing" in str(refused(table, CorruptData, only_branches=["exp"]))
+    assert "missing from the listing" in str(refused(table, CorruptData, only_branches=["exp"]))
     clean(table, older_than=NOW, only_branches=["exp/deep"])  # what is not looked at is no evidence against others
 
 

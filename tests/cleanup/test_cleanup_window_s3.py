@@ -63,14 +63,18 @@ def test_without_the_window_it_does(two, storage):
 @pytest.fixture
 def overtaken(two, storage, monkeypatch):
     """Just before a commit of ours others commit and clean up, once."""
-    check, left = commits.check_nothing_missing, [two]
+    left = [two]
 
-    def checking(location, read):
-        if left:
-            meanwhile(left.pop(), storage, commit_window=timedelta(0))
-        check(location, read)
+    def late(look):
+        def looking(*arguments):
+            if left:
+                meanwhile(left.pop(), storage, commit_window=timedelta(0))
+            return look(*arguments)
 
-    monkeypatch.setattr(commits, "check_nothing_missing", checking)
+        return looking
+
+    for name in ("open_newest", "check_nothing_missing"):  # the last look of commits, and that of a restore
+        monkeypatch.setattr(commits, name, late(getattr(commits, name)))
     return two
 
 

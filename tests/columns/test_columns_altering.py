@@ -324,8 +324,8 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
         os.remove(f"{place}/_versions/{manifest}")
 
     seen = []
-    real = commits.check_nothing_missing
-    monkeypatch.setattr(commits, "check_nothing_missing", lambda *arguments: seen.append(arguments) or real(*arguments))
+    real = commits.open_newest
+    monkeypatch.setattr(commits, "open_newest", lambda *arguments: seen.append(arguments) or real(*arguments))
     between(events)
     alter(location, branch, WIDEN)
     assert len(seen) == 2

@@ -79,6 +79,7 @@ def test_every_file_of_an_index_is_known_by_the_directory(rest):
         "_streams/7-0a1b.json",
         "_versions/latest_version_hint.json",
         "_latest.manifest",
+        ".lance-reserved",  # of a name that a catalog declared
     ],
 )
 def test_bookkeeping_is_never_of_a_kind_that_goes(path):

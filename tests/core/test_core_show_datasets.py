@@ -109,7 +109,7 @@ def test_refs_show_as_tables(table, uri):
 
 
 def test_remotes_show_where_they_are(table, uri, tmp_path):
-    assert repr(table.remotes) == f"<Remotes of {uri}: none was fetched from yet>"
+    assert repr(table.remotes) == f"<Remotes of {uri}: nothing was fetched from a remote yet>"
     clone = table.clone(str(tmp_path / "clone.lance"))
     assert repr(clone.remotes) == f"<Remotes of {clone.location.uri}: origin>"
     assert f"origin  {uri}" in str(clone.remotes)
@@ -149,7 +149,7 @@ def test_a_log_is_a_drawing_beside_a_table(table):
     assert table.log(count=2).older
     root = ElementTree.fromstring(f"<div>{history._repr_html_()}</div>")
     assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 6
-    assert next(row.findall("td")[-1].text for row in root.iter("tr") if row.findall("td")) == "audited"
+    assert next(row.findall("td")[-3].text for row in root.iter("tr") if row.findall("td")) == "audited"
 
 
 def test_plans_and_reports_say_what_goes(table, uri, tmp_path):
@@ -169,11 +169,12 @@ def test_catalogs_and_what_they_tell(tmp_path):
     root = str(tmp_path / "lake")
     catalog = LanceCatalog(root, SECRETS)
     assert repr(catalog) == f"LanceCatalog({root!r}, mode='compatibility')"
-    assert str(catalog) == f"LanceCatalog {root}\n  mode  compatibility"
+    words = "compatibility: tables are rows of __manifest, or directories in the root without a row"
+    assert str(catalog) == f"LanceCatalog {root}\n  mode  {words}"
     catalog.create_namespace("air", {"owner": "ops"})
     declared = catalog.declare_table("air.flights")
     lance.write_dataset(numbers(1), f"{root}/trips.lance")
-    assert str(catalog).splitlines()[3:] == ["kind       name", "namespace  air", "table      trips"]
+    assert str(catalog).splitlines()[3:] == ["kind       name in the root", "namespace  air", "table      trips"]
     assert "trips" in html(catalog)
     shown = [catalog, declared, catalog.describe_table("trips"), catalog.describe_namespace("air")]
     shown += [catalog.migrate(dry_run=True), catalog.rename_table("air.flights", "air.f"), catalog.drop_table("air.f")]

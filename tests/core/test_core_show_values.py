@@ -13,7 +13,7 @@ from lance_spark.clones.rules import BaseState, Relocated, Relocation
 from lance_spark.columns.columns import AlterResult
 from lance_spark.columns.rules import BackfillResult
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
+from lance_spark.core.refs import EXPIRE_AFTER, Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.versions import Root
 from lance_spark.indexes.rules import IndexInfo, IndexResult, IndexStats, SegmentInfo
@@ -193,7 +193,8 @@ def test_of_many_refs_some_are_shown():
 def test_of_many_names_in_a_catalog_some_are_shown():
     catalog = Catalog(DatasetLocation.at("/lake"))
     card = catalog_card("LanceCatalog", catalog, ["ns"], [f"t{number}" for number in range(21)])
-    assert card.text().startswith("LanceCatalog /lake\n  mode  compatibility\n\nkind       name\nnamespace  ns\n")
+    assert card.text().startswith("LanceCatalog /lake\n  mode  compatibility: tables are rows of __manifest, or direct")
+    assert "\n\nkind       name in the root\nnamespace  ns\n" in card.text()
     assert len(card.grids[0].rows) == 21
     assert card.notes == ("there are more than 20 tables in the root: list_tables() has all",)
 
@@ -257,7 +258,21 @@ def test_an_index_in_detail_is_a_card_with_its_segments():
     stats = IndexStats(info, {"metric": "l2"}, (SegmentInfo("u-1", 2, (0,), 5, True, None),))
     assert repr(stats) == f"<IndexStats id_idx: {info}>"
     assert str(stats).splitlines()[1:] == ["  metric = l2", "  u-1: 2 rows, 5 B, inherited"]
-    assert {"u-1", "l2", "inherited"} <= {cell.text for cell in ElementTree.fromstring(stats._repr_html_()).iter("td")}
+    assert {"u-1", "l2", "another branch (inherited)"} <= {
+        cell.text for cell in ElementTree.fromstring(stats._repr_html_()).iter("td")
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "ref", "told"),
+    [(BranchList, EXP, "newest version was committed"), (TagList, V1, "created or moved")],
+    ids=["branches", "tags"],
+)
+def test_a_list_says_when_the_time_of_an_expiry_begins(made, ref, told):
+    expiring = replace(ref, metadata={EXPIRE_AFTER: "30d"})
+    assert told not in str(made([ref]))
+    assert told in str(made([ref, expiring]))
+    assert told in made([expiring])._repr_html_()
 
 
 def test_lists_say_what_they_leave_out_and_have_it_when_asked():
@@ -265,12 +280,15 @@ def test_lists_say_what_they_leave_out_and_have_it_when_asked():
         {name: replace(EXP, name=name) for name in ("exp", "frozen/s", "frozen/mine", f"transaction-{'0' * 32}")},
         {name: replace(V1, name=name) for name in ("v1", "s", "frozen-s", "stream-q", "reader-q", f"clone-{'0' * 16}")},
     )
-    branches, tags = listed_branches(refs, everything=False), listed_tags(refs, everything=False)
+    branches, tags = (
+        listed_branches(refs.branches, refs.tags, everything=False),
+        listed_tags(refs.tags, everything=False),
+    )
     assert [branch.name for branch in branches] == ["exp", "frozen/mine", f"transaction-{'0' * 32}"]
     assert [tag.name for tag in tags] == ["s", "v1"]
     assert str(branches).endswith("note: 1 more of frozen sets: list(all=True) has them")
     assert str(tags).endswith("note: 4 more of clones, merges, streams and frozen sets: list(all=True) has them")
     assert "4 more" in tags._repr_html_()
-    assert len(listed_branches(refs, everything=True)) == 4
-    assert "note" not in str(listed_tags(refs, everything=True))
-    assert len(listed_tags(refs, everything=True)) == 6
+    assert len(listed_branches(refs.branches, refs.tags, everything=True)) == 4
+    assert "note" not in str(listed_tags(refs.tags, everything=True))
+    assert len(listed_tags(refs.tags, everything=True)) == 6

@@ -22,7 +22,7 @@ def dataset_of(flights):
 
 def test_du_tells_bytes_by_kind_and_what_refs_cost(flights):
     told = call(flights, "du").out
-    assert told.splitlines()[0].split() == ["kind", "files", "bytes", "no", "ref", "needs"]
+    assert told.splitlines()[0].split() == ["kind", "of", "file", "files", "bytes", "needed", "by", "no", "ref"]
     refs = call(flights, "du", "--refs")
     assert refs.code == 0
     assert "freed if deleted" in refs.out.splitlines()[0]

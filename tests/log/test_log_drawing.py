@@ -9,7 +9,7 @@ from support.log_entries import NOW, entries, histories, pin
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import plain_text
 from lance_spark.format.operations import LogEntry
-from lance_spark.log.graph_rules import ROW, draw, lay_out, svg
+from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
 from lance_spark.log.rules import History, graph_lines
 
 pytestmark = pytest.mark.pure
@@ -97,8 +97,9 @@ def test_names_are_labels_without_tags_that_only_protect_files():
 def test_many_and_long_names_leave_room_for_the_table():
     root = drawn(entry(tags=tuple(f"tag-{number}" for number in range(40)), heads=("x" * 90,)))
     shown = [text.text for text in root.iter(f"{SVG}text")]
-    assert shown == ["x" * 27 + "…", "tag-0", "tag-1", "tag-2", "tag-3", "36 more"]
-    assert float(root.get("width")) < 700
+    assert shown == ["x" * 19 + "…", "tag-0", "tag-1", "38 more"]
+    assert [title.text for title in root.iter(f"{SVG}title")][-1].startswith("tag tag-2, tag tag-3, ")
+    assert float(root.get("width")) < 400
 
 
 def test_all_of_the_drawing_is_inside_of_it():
@@ -130,10 +131,29 @@ def test_a_history_is_the_text_of_the_graph_and_a_table():
     assert repr(history) == "<History /t.lance: 2 versions from main@3, and there are older ones>"
     root = ElementTree.fromstring(f"<div>{history._repr_html_()}</div>")
     rows = [["".join(cell.itertext()) for cell in row.findall("td")] for row in root.iter("tr")]
-    assert rows[1][1:] == ["main@3", "append", "1,200", "2026-01-01 00:00:00 UTC", "why not"]
-    assert rows[2] == ["main@2", "append", "", "2026-01-01 00:00:00 UTC", (EVIL + "x" * 99)[:59] + "…"]
+    assert rows[1][1:] == ["main@3", "append", "why not", "1,200", "2026-01-01 00:00:00 UTC"]
+    assert rows[2] == ["main@2", "append", (EVIL + "x" * 99)[:49] + "…", "", "2026-01-01 00:00:00 UTC"]
     assert root.find(".//span").get("title") == EVIL + "x" * 99
     assert not list(root.iter("b"))[1:]  # the headline's
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (entries("main@2 main@1", "main@1"), ()),
+        (entries("main@4 main@3 exp@3", "exp@3 main@2", "main@3 main@2", "main@2"), ("ring: merge",)),
+        ((entry(1, (), heads=("main",)),), ("round label: newest version of a branch",)),
+        ((entry(1, (), tags=("v1",), forks=("exp",)),), ("square label: tag", "dashed label: a branch was made here")),
+        (entries("main@2 main@1"), ("dotted line: older versions that are not listed",)),
+        ((), ()),
+    ],
+    ids=["plain", "merge", "branch", "tag and fork", "leads on", "nothing"],
+)
+def test_each_shape_that_a_drawing_has_is_explained(found, told):
+    assert legend(lay_out(found)) == told
+    html = History("/t", PinnedVersion(None, 4), tuple(found))._repr_html_()
+    assert all(meaning in html for meaning in told)
+    assert ("label:" in html) == any("label" in meaning for meaning in told)
 
 
 def test_an_empty_history_and_a_long_one_show():

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from lance_spark.cleanup.report import Upkeep
-from lance_spark.maintenance.report import MaintenanceReport, bars, svg, to_html, to_prometheus
+from lance_spark.core import layout
+from lance_spark.maintenance.report import MaintenanceReport, bars, legend, svg, to_html, to_prometheus
 from lance_spark.maintenance.rules import (
     DONE,
     FAILED,
@@ -30,6 +31,9 @@ pytestmark = pytest.mark.pure
 NASTY = 'ns.<script>alert("1")</script>&\'\\\n\x00'
 SECRET = "s3://user:secret@bucket/lake?token=secret"
 KINDS = {"data": KindSize(1000, 400), "manifest": KindSize(50, 50), "<i>": KindSize(7, 0)}
+KIND_NAMES = {
+    *("DATA", "BLOB", "INDEX", "DELETION", "MANIFEST", "TRANSACTION", "BOOKKEEPING", "STAGING", "UNKNOWN"),
+}
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
@@ -161,15 +165,61 @@ def test_the_chart_is_sound_xml_with_a_bar_for_each_kind():
     rects = drawn.findall(".//rect")
     titles = [rect.find("title").text for rect in rects]
     assert titles == [
-        "data: 1,000 B owned",
-        "manifest: 50 B owned",
-        "<i>: 7 B owned",
+        "data: 1,000 B before",
+        "manifests of versions: 50 B before",
+        "<i>: 7 B before",
         "data: 400 B freed",
-        "manifest: 50 B freed",
+        "manifests of versions: 50 B freed",
     ]
     widths = [float(rect.get("width")) for rect in rects]
     assert widths[3] == pytest.approx(widths[0] * 0.4, abs=0.02)
     assert svg([table("empty")], executed=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (StepRecord("fsck", why="never checked"), "would check: never checked"),
+        (StepRecord("compaction", "main", why="9 fragments become about 1"), "would compact: 9 fragments become"),
+        (StepRecord("indexes", "main", why="id_idx lacks 3 rows"), "would index: id_idx lacks 3 rows"),
+        (StepRecord("expiry", why="tag a to delete"), "would expire refs: tag a to delete"),
+        (StepRecord("cleanup", why="4 versions"), "would delete: 4 versions"),
+        (StepRecord("fsck", None, STOPPED, "data/x: missing"), "damaged: data/x: missing"),
+        (StepRecord("cleanup", None, STOPPED, "the check found damage"), "not done: the check found damage"),
+        (CLEAN, "3 files"),
+    ],
+)
+def test_a_step_says_what_it_does_or_why_not(step, text):
+    assert step.text().startswith(text)
+
+
+def test_a_problem_says_what_to_do():
+    step = StepRecord("cleanup").failed("2 tagged versions match.", "Keep them.", 8)
+    assert step.problem == "cleanup: 2 tagged versions match. Keep them."
+    _, read = page(report(table("a", step)))
+    assert "cleanup: 2 tagged versions match. Keep them." in read.texts
+
+
+def test_a_size_says_which_tables_it_leaves_out():
+    """A table whose cleanup failed was not listed: it must not look like an empty one."""
+    _, read = page(report(table("a", CLEAN, kinds=KINDS), table("b", GONE_WRONG), table("c")))
+    assert "in files before the cleanup (1 of 3 tables listed)" in read.texts
+    assert any("their files were not listed: b, c." in text for text in read.texts)
+    assert read.texts.count("not listed") == 2
+    assert "no data yet" in read.texts
+    _, read = page(report(table("a", CLEAN, kinds=KINDS)))
+    assert "in files before the cleanup" in read.texts
+    assert not any("not listed" in text for text in read.texts)
+
+
+def test_every_kind_of_file_has_words_and_only_others_share_a_colour():
+    kinds = [value for name, value in vars(layout).items() if name in KIND_NAMES]
+    drawn = legend([table("a", kinds=dict.fromkeys(kinds, KindSize(1, 0)))])
+    told = dict(re.findall(r'background:(#\w+)"></span>([^<]+)', drawn))
+    assert len(kinds) == len(KIND_NAMES)
+    assert drawn.count("background:#888888") == 2  # what no version names
+    assert len(told) == len(kinds) - 1
+    assert not {"bookkeeping", "unknown", "staging"} & set(told.values())
 
 
 def test_many_tables_are_one_more_pair_of_bars():

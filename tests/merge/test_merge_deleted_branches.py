@@ -14,10 +14,10 @@ from support.merge_datasets import add, head, table
 
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, NotFound
 from lance_spark.format.versions import HELD
 from lance_spark.merge.merge import MergeOptions, merge
-from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.refs.refs import create_branch, delete_branch, set_aside_branch
 from lance_spark.storage.datasets import locate, pin_latest
 
 
@@ -114,3 +114,14 @@ def test_what_the_version_says(dataset):
     said = json.loads(found.read_transaction(found.version).transaction_properties[HELD])
     assert sorted(said.values()) == [1, 2]
     assert "" in said
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["copies", "by reference"])
+def test_a_branch_whose_files_were_kept_is_not_merged_and_gets_no_tag(dataset, reference):
+    location = locate(dataset)
+    source = pin_latest(location, "ingest")
+    set_aside_branch(location, "ingest")
+    with pytest.raises(NotFound, match="'ingest'"):
+        merge(location, source, None, MergeOptions(reference=reference), LocalRunner())
+    assert lance.dataset(dataset).tags.list() == {}
+    assert ids(dataset) == [0, 1, 2]

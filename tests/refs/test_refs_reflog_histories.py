@@ -97,7 +97,8 @@ class Histories(RuleBasedStateMachine):
             return
         if name in self.tags:
             self.table.tags.move(name, branch=where)
-            self.former[name] = self.tags[name]
+            if self.tags[name] != (where, self.heads[where]):  # a move to the same version is not recorded
+                self.former[name] = self.tags[name]
         else:
             self.table.tags.create(name, branch=where)
             self.former.pop(name, None)

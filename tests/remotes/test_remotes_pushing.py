@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pytest
 from support.local_datasets import contents
-from support.merge_datasets import add, clean_all, head, row_ids, table
+from support.merge_datasets import add, assert_sound, clean_all, head, row_ids, table
 from support.remote_datasets import (
     assert_all_sound,
     assert_follows,
@@ -24,10 +24,12 @@ from support.remote_datasets import (
     read,
     refused,
 )
-from test_remotes_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, updated
+from test_remotes_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, unprotected, updated
 
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log
+from lance_spark.merge import pylance as merge_pylance
+from lance_spark.refs.refs import alter_branch
 from lance_spark.remotes import push as pushing
 from lance_spark.storage.datasets import locate
 
@@ -452,3 +454,88 @@ def test_a_branch_that_another_push_is_just_creating_is_a_conflict_and_not_missi
     ref.write_bytes(written)
     pushed(local, source, "new")
     assert {200, 201} <= set(ids_of(source, "new"))
+
+
+# --- A push to a branch that is where the last fetch left it reads nothing else; what changes meanwhile must be seen
+
+
+def just_before_the_commit(monkeypatch, event):
+    """The event happens after everything is planned and copied, before the last look at the remote."""
+    real, left = merge_pylance.open_newest, [event]
+
+    def late(*given, **more):
+        while left:
+            left.pop()()
+        return real(*given, **more)
+
+    monkeypatch.setattr(merge_pylance, "open_newest", late)
+
+
+def replaced(source):
+    """The remote deleted, and another dataset with versions of the same numbers made there."""
+    shutil.rmtree(source)
+    begun(source)
+
+
+def branch_replaced(source):
+    unprotected(source)
+    lance.dataset(source).branches.delete("exp/deep")
+    lance.dataset(source).branches.delete("exp")
+    branch_off(source, "exp")
+    add(source, 700, 703, "exp")
+
+
+@pytest.mark.parametrize("when", ["before", "just before the commit"])
+@pytest.mark.parametrize(
+    ("branch", "event"),
+    [
+        (None, lambda source: add(source, 5000, 5001)),
+        ("exp", lambda source: add(source, 5000, 5001, "exp")),
+        (None, lambda source: alter_branch(locate(source), None, {"protected": True})),
+        ("exp", lambda source: alter_branch(locate(source), "exp", {"protected": True})),
+        (None, replaced),
+        ("exp", replaced),
+        ("exp", branch_replaced),
+    ],
+    ids=[
+        "commit",
+        "commit to a branch",
+        "protected",
+        "branch protected",
+        "replaced",
+        "branch of it",
+        "branch replaced",
+    ],
+)
+def test_what_happened_since_the_last_fetch_is_seen(source, local, monkeypatch, branch, event, when):
+    if branch is not None:
+        branch_off(local, branch, f"origin/{branch}")
+    add(local, 300, 301, branch)
+    seen = []
+    if when == "before":
+        event(source)
+        seen.append(ids_of(source, branch))
+    else:
+        just_before_the_commit(monkeypatch, lambda: (event(source), seen.append(ids_of(source, branch))))
+    with pytest.raises((Refused, NotFound, Conflict)):
+        pushed(local, source, branch)
+    assert seen == [ids_of(source, branch)]
+    assert 300 not in seen[0]
+    assert_sound(head(source, branch))
+
+
+def test_that_there_is_nothing_to_push_is_only_said_if_the_remote_has_nothing_else(source, local):
+    assert pushed(local, source).version is None
+    add(source, 5000, 5001)
+    with pytest.raises(Refused, match="not a fast-forward"):
+        pushed(local, source)
+
+
+def test_one_push_after_the_other_knows_what_the_one_before_left(source, local):
+    for number in range(300, 304):
+        add(local, number, number + 1)
+        assert pushed(local, source).version is not None
+    assert {300, 301, 302, 303} < set(ids_of(source))
+    assert_same(local, None, source, None)
+    assert {found.state for found in fetched(local, source).branches} == {"up to date"}
+    assert_follows(local, source)

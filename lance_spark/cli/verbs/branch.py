@@ -55,12 +55,17 @@ def create(
     refs.check_settings(settings or {})
     _check_no_remote(session, name)
     pin = session.resolve(ref)
-    if refs.find_branch(session.location, name) is not None:
-        raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
-    if not dry_run:
-        refs.create_branch_at(session.location, name, pin)
-        if settings:
-            refs.alter_branch(session.location, name, settings)
+    try:
+        if dry_run:
+            refs.check_new(session.location, name)
+        else:
+            refs.make_branch(session.location, name, pin)
+    except AlreadyExists as problem:
+        if refs.find_branch(session.location, name) is None:
+            raise
+        raise AlreadyExists(problem.message, hint=f"lance-git switch {name} goes to it.") from None
+    if settings and not dry_run:
+        refs.alter_branch(session.location, name, settings)
     would = "would be created" if dry_run else "created"
     session.did("create", dry_run, f"Branch '{name}' {would} at {pin}.", branch=name, at=version_json(pin))
     return pin

@@ -91,7 +91,7 @@ def _put(session: Session, asked: TagArguments) -> None:
     if asked.old is not None:
         raise Conflict(f"Tag '{name}' does not exist, so it is not at {asked.old}.", hint="Leave --old out.")
     if not asked.dry_run:
-        refs.create_tag(session.location, name, _spec(pin))
+        refs.create_tag_at(session.location, name, pin)
         if asked.settings:
             refs.alter_tag(session.location, name, asked.settings)
     said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put on {pin}."

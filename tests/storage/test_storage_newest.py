@@ -1,0 +1,105 @@
+"""The last look before a commit: at what the store has now, never at what this process saw or keeps open."""
+
+import shutil
+from pathlib import Path
+
+import lance
+import pytest
+from support.local_datasets import ids, make_dataset, numbers
+
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import Conflict, NotFound
+from lance_spark.storage.commits import commit_on, open_newest
+from lance_spark.storage.datasets import locate, open_for_refs, open_pinned, pin_latest
+from lance_spark.storage.refs import BranchReader, create_tag
+
+
+def append(uri, first):
+    """The operation, with its file written."""
+    return lance.LanceOperation.Append([lance.fragment.LanceFragment.create(uri, numbers(1, first))])
+
+
+@pytest.fixture
+def location(uri):
+    make_dataset(uri, numbers(2), numbers(3, start=2))
+    lance.dataset(uri).create_branch("exp")
+    return locate(uri)
+
+
+def test_a_commit_goes_on_top_of_what_others_committed(location, uri):
+    read = pin_latest(location, None)
+    lance.write_dataset(numbers(1, 50), uri, mode="append")
+    assert commit_on(location, read, append(uri, 60)) == PinnedVersion(None, 4)
+    assert ids(uri)[-2:] == [50, 60]
+
+
+def test_unless_it_must_be_alone(location, uri):
+    read = pin_latest(location, None)
+    assert open_newest(location, read, alone=True).version == 2
+    lance.write_dataset(numbers(1, 50), uri, mode="append")
+    with pytest.raises(Conflict, match="no longer the newest"):
+        open_newest(location, read, alone=True)
+
+
+@pytest.mark.parametrize("versions", [1, 2, 3])
+def test_nothing_is_committed_to_a_dataset_made_again_at_the_same_place(location, uri, versions):
+    """However many versions that has: the kept handle, and the files that the commit names, are of the old one."""
+    read = pin_latest(location, None)
+    operation = append(uri, 60)
+    shutil.rmtree(uri)
+    make_dataset(uri, *(numbers(1, 100 + number) for number in range(versions)))
+    with pytest.raises(Conflict, match="no longer exists"):
+        commit_on(location, read, operation)
+    assert ids(uri) == [100 + number for number in range(versions)]
+
+
+def test_nothing_is_committed_to_a_branch_that_is_gone(location, uri):
+    read = pin_latest(location, "exp")
+    operation = append(f"{uri}/tree/exp", 60)
+    lance.dataset(uri).branches.delete("exp")
+    with pytest.raises(Conflict, match="no longer exists"):
+        commit_on(location, read, operation)
+    with pytest.raises(NotFound):
+        commit_on(location, PinnedVersion("exp", read.version), operation)
+    assert not list(Path(uri, "tree").rglob("*.manifest"))
+
+
+def test_what_a_commit_made_is_open_already(location, uri):
+    made = commit_on(location, pin_latest(location, None), append(uri, 60))
+    newest = pin_latest(location, None)
+    assert (newest.branch, newest.version) == (made.branch, made.version)
+    assert open_pinned(location, newest).count_rows() == 6
+
+
+def test_a_handle_for_refs_is_a_copy_and_changes_the_store_as_it_is_now(location, uri):
+    pin_latest(location, None)
+    one, other = open_for_refs(location), open_for_refs(location)
+    assert one is not other
+    lance.write_dataset(numbers(1, 50), uri, mode="append")
+    create_tag(location, "new", PinnedVersion(None, 3))
+    assert lance.dataset(uri, version="new").count_rows() == 6
+    with pytest.raises(NotFound):
+        create_tag(location, "never", PinnedVersion(None, 9))
+
+
+def test_branches_are_read_when_they_are_asked_for(location, uri, monkeypatch):
+    from lance_spark.storage import refs
+
+    for name in ("a", "b", "exp/x"):
+        lance.dataset(uri).create_branch(name)
+    read = []
+    real = refs.read_branch
+    monkeypatch.setattr(refs, "read_branch", lambda place, name: read.append(name) or real(place, name))
+    branches = BranchReader(location)
+    exp = branches.find("exp")
+    assert (exp.name, branches.find("exp"), branches.find("none"), read) == ("exp", exp, None, ["exp", "none"])
+    assert branches.of_identity(exp.identity) is exp
+    assert [each.name for each in branches.some(lambda name: name.startswith("exp"))] == ["exp", "exp/x"]
+    assert read == ["exp", "none", "exp/x"]
+    assert branches.of_identity("unknown") is None
+    assert sorted(read) == ["a", "b", "exp", "exp/x", "none"]
+    assert branches.of_identity("unknown") is None
+    assert sorted(branches.table().branches) == ["a", "b", "exp", "exp/x"]
+    assert len(read) == 5
+    known = BranchReader(location, branches.table())
+    assert (known.find("a").name, known.find("later"), len(read)) == ("a", None, 5)
