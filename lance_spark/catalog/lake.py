@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
@@ -46,7 +46,7 @@ from lance_spark.catalog.lake_rules import (
 )
 from lance_spark.catalog.lookup import list_tables
 from lance_spark.catalog.manifest_pylance import CatalogVersion, newest
-from lance_spark.catalog.rules import TABLE, Catalog, is_inside
+from lance_spark.catalog.rules import TABLE, Catalog, Mode, is_inside
 from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import VERSIONS, KeyRange, read_manifest_name, sorts_newest_first
 from lance_spark.core.location import DatasetLocation
@@ -56,12 +56,19 @@ from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.listing import list_sizes
+from lance_spark.storage.resolving import NamedTable
 from lance_spark.storage.small_files import write_below
 
 _AT_ONCE = 64
 """How many tables are pinned at once: a store answers each request after tens of milliseconds."""
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
+
+
+def catalog_of(table: NamedTable) -> Catalog:
+    """The catalog that contains a table. Raises InvalidOption for an unknown mode, NotFound for an unknown tag."""
+    catalog = Catalog(table.root, cast("Mode", table.mode or "compatibility"))
+    return catalog if table.tag is None else at_tag(catalog, table.tag)
 
 
 def at_tag(catalog: Catalog, name: str) -> Catalog:
@@ -103,7 +110,9 @@ def create_lake_tag(catalog: Catalog, name: str, now: datetime) -> LakeTag:
             errors.Refused, doing, f"{catalog.uri} has no __manifest", "Migrate it first: LanceCatalog(root).migrate()."
         )
     if _exists(catalog, name):
-        raise refusal(errors.AlreadyExists, doing, "there is one of that name", "Delete it first, or take another name.")
+        raise refusal(
+            errors.AlreadyExists, doing, "there is one of that name", "Delete it first, or take another name."
+        )
     create_branch_at(catalog.manifest, branch_of(name), pin_latest(catalog.manifest, None))
     tag = LakeTag(name, secrets.token_hex(4), now.replace(microsecond=0))
     try:
@@ -114,7 +123,7 @@ def create_lake_tag(catalog: Catalog, name: str, now: datetime) -> LakeTag:
         raise
 
 
-def delete_lake_tag(catalog: Catalog, name: str) -> LakeTag:
+def delete_lake_tag(catalog: Catalog, name: str) -> None:
     """Delete a tag; versions that only it kept are up to the next cleanup. Safe to repeat after a failure.
 
     Raises InvalidName, NotFound, and Refused for a catalog that is itself read at a tag.
@@ -130,13 +139,17 @@ def delete_lake_tag(catalog: Catalog, name: str) -> LakeTag:
         _note(catalog, replace(tag, ready=False))
         _each(partial(_unpin, catalog, tag), _directories(_rows(catalog, name, RowFilter(everything=True))))
     refs.drop_branch(catalog.manifest, branch_of(name))
-    return tag or LakeTag(name, "", datetime.min)
 
 
 # --- What tags need
 
 
-def check_unpinned(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
+def check_unpinned(
+    catalog: Catalog,
+    directories: Iterable[str | None],
+    doing: str,
+    hint: str = "Delete the tag first, or use force.",
+) -> None:
     """Raise Refused if a tag pins a version of a table in one of the directories."""
     wanted = tuple(directory for directory in directories if directory is not None)
     for branch in _names(catalog) if wanted else ():
@@ -148,7 +161,7 @@ def check_unpinned(catalog: Catalog, directories: Iterable[str | None], doing: s
                 errors.Refused,
                 doing,
                 f"tag '{name}' of the lake pins '{pinned[0].identifier}'",
-                hint="Delete the tag first, or use force.",
+                hint,
             )
 
 

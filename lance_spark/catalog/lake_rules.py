@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -86,16 +87,13 @@ def decode_tag(text: str | None, name: str) -> LakeTag | None:
     """The tag in the metadata of a branch of ``__manifest``; None if there is none yet. Raises CorruptData."""
     if text is None:
         return None
-    try:
+    with suppress(ValueError, KeyError, TypeError):
         found = json.loads(text)
         made = datetime.fromisoformat(found["created"]).astimezone(timezone.utc)
         tag = LakeTag(name, str(found["id"]), made, int(found["tables"]), found["ready"] is True)
-        sound = found["name"] == name and bool(_ID.fullmatch(tag.id))
-    except (ValueError, KeyError, TypeError):
-        sound = False
-    if not sound:
-        raise CorruptData(f"The metadata of tag '{name}' of the lake cannot be read: {text[:100]!r}.")
-    return tag
+        if found["name"] == name and _ID.fullmatch(tag.id):
+            return tag
+    raise CorruptData(f"The metadata of tag '{name}' of the lake cannot be read: {text[:100]!r}.")
 
 
 @dataclass(frozen=True)
@@ -132,13 +130,11 @@ def decode_pin(metadata: Mapping[str, Any], table: str) -> Pin | None:
     text = metadata.get(KEY)
     if text is None:
         return None
-    try:
+    with suppress(ValueError, KeyError, TypeError):
         version = int(json.loads(text)["version"])
-    except (ValueError, KeyError, TypeError):
-        version = 0
-    if version < 1:
-        raise CorruptData(f"The version that the row of table '{table}' pins cannot be read: {str(text)[:100]!r}.")
-    return Pin(version)
+        if version > 0:
+            return Pin(version)
+    raise CorruptData(f"The version that the row of table '{table}' pins cannot be read: {str(text)[:100]!r}.")
 
 
 def tag_file(target: PinnedVersion, size: int, now: datetime) -> bytes:
@@ -147,7 +143,7 @@ def tag_file(target: PinnedVersion, size: int, now: datetime) -> bytes:
     Not through pylance, which sends several requests for each: a lake has thousands of tables.
     """
     stamp = now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    content = {
+    content: dict[str, object] = {
         "branch": target.branch,
         "version": target.version,
         "createdAt": stamp,

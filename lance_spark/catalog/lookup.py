@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,7 +75,7 @@ from lance_spark.errors import (
 )
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate_typed
-from lance_spark.storage.resolving import Candidate, NamedTable, choose, find_spec, is_directory, resolve
+from lance_spark.storage.resolving import Candidate, choose, find_spec, is_directory, resolve
 
 
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
@@ -97,11 +96,6 @@ def check_root(catalog: Catalog) -> None:
             f"There is no directory {catalog.uri}.",
             hint=hints.of("Check the catalog's path", hints.CATALOG_ROOT, "; the first table or namespace creates it."),
         )
-
-
-def catalog_of(table: NamedTable) -> Catalog:
-    """The catalog that contains a table. Raises InvalidOption for an unknown mode."""
-    return Catalog(table.root, cast("Mode", table.mode or "compatibility"))
 
 
 def need_manifest(catalog: Catalog, doing: str) -> None:
@@ -477,7 +471,7 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
         raise NotFound(missing.message, hint=missing.hint or _hint(catalog, identifier)) from None
     location = located(catalog, table)
     if catalog.tag is not None:
-        return location, resolve(location, pinned_spec(catalog.tag, table, spec))
+        return location, resolve(location, pinned_spec(catalog.tag, table, spec == RefSpec()))
     try:
         return location, resolve(location, spec)
     except NotFound:
@@ -491,13 +485,13 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
     )
 
 
-def pinned_spec(tag: LakeTag, table: FoundTable, asked: RefSpec = RefSpec()) -> RefSpec:
+def pinned_spec(tag: LakeTag, table: FoundTable, without_ref: bool) -> RefSpec:
     """The version of a table that a tag of the lake pins.
 
-    Raises NotFound for a table that had no data, Refused for another ref of the table.
+    Raises NotFound for a table that had no data, and Refused if a ref of the table was asked for.
     """
     doing = f"open table '{table.identifier}'"
-    if asked != RefSpec():
+    if not without_ref:
         raise refusal(
             Refused,
             doing,
@@ -574,8 +568,7 @@ def _table_at_tag(catalog: Catalog, tag: LakeTag, ways: Sequence[Reading], trave
             if way is ways[-1]:
                 raise
             continue
-        asked = combine(way.ref, travel)
-        spec = pinned_spec(tag, found, RefSpec() if asked.is_default else RefSpec(branch="another"))
+        spec = pinned_spec(tag, found, combine(way.ref, travel).is_default)
         return NamedRef(way.table, located(catalog, found), spec)
     raise AssertionError("a name has at least one reading")
 

@@ -39,6 +39,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
+from lance_spark.catalog.lake import check_unpinned, directories_of_tags
 from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
 from lance_spark.catalog.manifest_pylance import newest, read_rows
 from lance_spark.catalog.marks import Hidden, hide, is_named, shown_again_on_failure
@@ -157,8 +158,10 @@ def drop_namespace(catalog: Catalog, name: Name, cascade: bool = False, force: b
 
 
 def _check_may_go(plan: DropPlan) -> None:
+    manifest_pylance.check_may_change(plan.catalog.manifest, plan.change.doing)
     _check_unprotected(plan)
     if not plan.force:
+        check_unpinned(plan.catalog, [table.path for table in plan.tables], plan.change.doing)
         check_unused(plan.catalog, [table.path for table in plan.tables], plan.change.doing)
 
 
@@ -351,6 +354,7 @@ def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str |
 def check_movable(catalog: Catalog, source: str, doing: str) -> None:
     """Raise Refused if branches, clones or base paths refer to the files by their current location."""
     location = catalog.at(source)
+    check_unpinned(catalog, [source], doing, "Delete the tag first, or open the catalog in V2 mode.")
     check_unused(catalog, [source], doing)
     branches = refs.list_ref_names(location, BRANCHES)
     if branches or files.list_names(location, "tree") or _names_itself(location):
@@ -537,8 +541,9 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
 
 
 def named_directories(catalog: Catalog) -> frozenset[str]:
-    """Directories directly in the root that rows name, or that contain directories named by rows."""
-    locations = read_rows(catalog.manifest, RowFilter(everything=True)).table[LOCATION].to_pylist()
+    """Directories directly in the root that rows name, or that contain directories named by rows; also rows of tags."""
+    locations = {*read_rows(catalog.manifest, RowFilter(everything=True)).table[LOCATION].to_pylist()}
+    locations |= directories_of_tags(catalog)
     return frozenset(location.partition("/")[0] for location in locations if location)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_spark.catalog import rules
 from lance_spark.catalog.entry_rules import check_properties, refusal
 from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
+from lance_spark.catalog.manifest_pylance import check_may_change
 from lance_spark.catalog.tables import alter_table, confirm, declare_table, withdraw
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.table_options import WriteOptions
@@ -173,6 +174,7 @@ def begin(
     identifier = rules.identify_table(name)
     given = check_properties(properties)
     doing = f"{way} table '{identifier}'"
+    check_may_change(catalog.manifest, doing)
     if given:
         need_manifest(catalog, doing)
     if way != "create":

@@ -33,6 +33,7 @@ from lance_spark.catalog.entry_rules import (
     refusal,
     v1_directory,
 )
+from lance_spark.catalog.lake import catalog_of
 from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
 from lance_spark.catalog.removing import erase_table, shows_in_v1
@@ -494,7 +495,8 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
 
     Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
     """
-    catalog, identifier = lookup.catalog_of(table), identify_table(table.name)
+    catalog, identifier = catalog_of(table), identify_table(table.name)
+    manifest_pylance.check_may_change(catalog.manifest, f"write table '{identifier}'")
     try:
         known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
     except errors.NotFound as missing:

@@ -315,7 +315,7 @@ class Section:
 
 OWN_NAME = "lance_spark"
 """Name under which handles register the data source: ``lance`` might be the JVM connector's."""
-CATALOG_OPTIONS = ("catalog", "catalog_mode")
+CATALOG_OPTIONS = ("catalog", "catalog_mode", "catalog_tag")
 """Options of reads and writes alike."""
 _CATALOG = frozenset(map(folded, CATALOG_OPTIONS))
 
@@ -330,6 +330,8 @@ class CatalogTable:
     """Name of the table, as typed."""
     mode: str | None = None
     """How to read the catalog; None for its default."""
+    tag: str | None = None
+    """The tag of the whole catalog at which to read it."""
 
 
 def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | None, dict[str, str]]:
@@ -340,13 +342,14 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
     """
     rest = {key: value for key, value in options.items() if folded(key) not in _CATALOG}
     given = {folded(key): value for key, value in options.items() if folded(key) in _CATALOG}
-    root, mode = given.get("catalog"), given.get("catalogmode")
+    root, mode, tag = given.get("catalog"), given.get("catalogmode"), given.get("catalogtag")
     if root is None:
-        if mode is not None:
-            raise InvalidOption(
-                "Option 'catalog_mode' says how to read a catalog, but no catalog is named.",
-                hint="Add option('catalog', ...).",
-            )
+        for option, value in (("catalog_mode", mode), ("catalog_tag", tag)):
+            if value is not None:
+                raise InvalidOption(
+                    f"Option '{option}' says how to read a catalog, but no catalog is named.",
+                    hint="Add option('catalog', ...).",
+                )
         return None, rest
     if not root.strip():
         raise InvalidOption(
@@ -360,7 +363,7 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
             f"With option 'catalog', '{name}' must be the name of a table, but it is a path.",
             hint=f"Write {call}('ns1.flights'), or leave out 'catalog'.",
         )
-    return CatalogTable(root, name, mode.strip().lower() if mode is not None else None), rest
+    return CatalogTable(root, name, mode.strip().lower() if mode is not None else None, tag), rest
 
 
 # --- Tables of Spark's own catalog, which cannot be Lance tables

@@ -64,6 +64,11 @@ class Place:
     def branch_to_change(self, doing: str) -> str | None:
         """The branch (None for main) to change. Raises Refused for a tag, a version or a moment."""
         if not self.is_branch:
+            if "catalog_tag" in self.options:
+                raise Refused(
+                    f"Cannot {doing}: the catalog is read at tag '{self.options['catalog_tag']}', which never changes.",
+                    hint="Use the catalog without a tag.",
+                )
             what = "a metadata table" if self.metadata_table else "a version" if self.spec.tag is None else "a tag"
             raise Refused(
                 f"Cannot {doing}: {what} never changes.",
@@ -98,7 +103,8 @@ class RootPlaces:
         """The options of a write that name a table of the catalog."""
         catalog = self.catalog
         storage = {PREFIX + key: value for key, value in catalog.root.options}
-        return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, "path": str(table)}
+        tag = {} if catalog.tag is None else {"catalog_tag": catalog.tag.name}
+        return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, **tag, "path": str(table)}
 
     def explains(self, parts: Sequence[str], _for_reading: bool) -> bool:
         """Whether an unknown name needs a better error than "no such table".

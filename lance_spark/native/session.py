@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from lance_spark.catalog.lake import at_tag
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.columns.rules import quoted_name
 from lance_spark.core.location import DatasetLocation
@@ -61,8 +62,10 @@ class Room:
         self.catalogs: dict[str, NativeCatalog] = {}
         bridge.names_of = self.names_of
 
-    def add_catalog(self, name: str, root: str | None, storage_options: Mapping[str, str]) -> None:
-        """Register a catalog in SQL under a name. Raises Refused if the name is taken."""
+    def add_catalog(
+        self, name: str, root: str | None, storage_options: Mapping[str, str], tag: str | None = None
+    ) -> None:
+        """Register a catalog in SQL under a name, possibly at a tag. Raises Refused if the name is taken, NotFound."""
         if name not in self.catalogs and self.taken(name):
             raise Refused(
                 f"The session already has a catalog '{name}'.", hint="Give another name: register(spark, catalog=...)."
@@ -70,7 +73,8 @@ class Room:
         if root is None:
             catalog: NativeCatalog = PathCatalog(self.bridge, name, storage_options)
         else:
-            catalog = RootCatalog(self.bridge, name, open_catalog(root, storage_options))
+            opened = open_catalog(root, storage_options)
+            catalog = RootCatalog(self.bridge, name, opened if tag is None else at_tag(opened, tag))
         self.catalogs[name] = catalog
         catalogs(self.bridge).put(name, catalog.java())
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lance_spark.catalog import lookup, migrate, removing, tables
+from lance_spark.catalog import lake, lookup, manifest_pylance, migrate, removing, tables
+from lance_spark.catalog.lake import at_tag
+from lance_spark.catalog.lake_rules import LakeTag
 from lance_spark.catalog.lookup import describe_table, list_tables, open_catalog, open_table, table_exists
 from lance_spark.catalog.migrate import Migration
 from lance_spark.catalog.overview import look_at_catalog
@@ -27,7 +30,7 @@ from lance_spark.catalog.rules import (
 )
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import RefSpec
-from lance_spark.core.show import Card, Shown
+from lance_spark.core.show import Card, Grid, Shown, counted, moment
 from lance_spark.core.words import OF_CATALOGS, Hinting
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
@@ -36,6 +39,7 @@ from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
 from lance_spark.spark.maintenance import data_frame
+from lance_spark.spark.refs import Collection, spec_of
 from lance_spark.spark.table import LanceTable
 
 if TYPE_CHECKING:
@@ -75,7 +79,22 @@ class LanceCatalog(Shown, Hinting):
         self._spark = spark
 
     def __repr__(self) -> str:
-        return f"LanceCatalog({self.catalog.uri!r}, mode={self.catalog.mode!r})"
+        tag = f", tag={self.catalog.tag.name!r}" if self.catalog.tag is not None else ""
+        return f"LanceCatalog({self.catalog.uri!r}, mode={self.catalog.mode!r}{tag})"
+
+    @property
+    def tags(self) -> LakeTags:
+        """The tags of the whole lake: one version of each table under a name."""
+        return LakeTags(self.catalog)
+
+    def checkout(self, tag: str) -> LanceCatalog:
+        """The lake as it was when a tag was created: every table at its pinned version. Nothing in it can be changed.
+
+        Raises NotFound, with near names, also for a tag whose creation was interrupted.
+        """
+        there = copy(self)
+        there.catalog = at_tag(self.catalog, tag)
+        return there
 
     def _card(self) -> Card:
         return look_at_catalog(type(self).__name__, self.catalog)
@@ -160,9 +179,13 @@ class LanceCatalog(Shown, Hinting):
         It stays with the directory: a rename does not disturb it, unless the table is in the root and its directory
         moves. Raises NotFound for an unknown table and for one that has no data yet.
         """
+        typed = (branch, tag, version, as_of)
+        if self.catalog.tag is not None:
+            location, pin = open_table(self.catalog, name, RefSpec() if typed == (None,) * 4 else spec_of(*typed))
+            return LanceTable(self._spark, location, RefSpec(version=pin.version))
         location, _ = open_table(self.catalog, name, RefSpec())
         handle = LanceTable(self._spark, location)
-        return handle if (branch, tag, version, as_of) == (None,) * 4 else handle.checkout(branch, tag, version, as_of)
+        return handle if typed == (None,) * 4 else handle.checkout(*typed)
 
     def write_table(self, frame: DataFrame, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:
         """Write a DataFrame as one version; executors write, the driver commits.
@@ -182,6 +205,7 @@ class LanceCatalog(Shown, Hinting):
         new = mode not in ("append", "overwrite")
         settings = {PREFIX + key: value for key, value in catalog.root.options}
         settings |= {key: str(value) for key, value in options.items()}
+        manifest_pylance.check_may_change(catalog.manifest, f"write table '{table}'")
         settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
         register(frame.sparkSession, OWN_NAME)
         writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
@@ -247,7 +271,8 @@ class LanceCatalog(Shown, Hinting):
         for table, view in view_names(list_tables(self.catalog, namespace, recursive), prefix).items():
             described = describe_table(self.catalog, table)
             if not described.declared:
-                frames[view] = LanceTable(session, described.location).to_df()
+                at = self.table(table)
+                frames[view] = LanceTable(session, at.location, at.ref).to_df()
         for view, frame in frames.items():
             frame.createOrReplaceTempView(quoted_view(view))
         return list(frames)
@@ -257,6 +282,7 @@ class LanceCatalog(Shown, Hinting):
 
         With ``dry_run`` nothing is changed. Afterwards the catalog can be opened with mode ``v2``.
         """
+        self._check_whole("migrate the catalog")
         return migrate.migrate(self.catalog, dry_run)
 
     def storage(self, namespace: Name = "", run_on: RunOn = "auto") -> CatalogStorage:
@@ -265,9 +291,13 @@ class LanceCatalog(Shown, Hinting):
         If there are many tables, or a large one, executors look at them. A table that cannot be read is a row
         with its error. Raises NotFound, StorageFailure.
         """
+        self._check_whole("add up the storage of all versions")
         session = session_or_none(self._spark)
         report = catalog_storage(self.catalog, engine_of(session, run_on), namespace)
         return report if session is None else replace(report, frame=partial(data_frame, session))
+
+    def _check_whole(self, doing: str) -> None:
+        manifest_pylance.check_may_change(self.catalog.manifest, doing)
 
     def maintain(
         self, policy: Policy | None = None, limit: str | timedelta | None = None, run_on: RunOn = "auto"
@@ -279,7 +309,48 @@ class LanceCatalog(Shown, Hinting):
         such as ``"2h"``; with it the most valuable table comes first. Failures are listed in the report. Raises
         InvalidOption, NotFound, StorageFailure.
         """
+        self._check_whole("maintain the tables")
         return plan_of_catalog(self._spark, self.catalog, policy, run_on, limit)
+
+
+@dataclass(frozen=True, repr=False)
+class LakeTags(Shown, Collection[LakeTag]):
+    """The tags of a whole lake: ``for tag in lake.tags``, ``"2026-11-23" in lake.tags``."""
+
+    _kind = "tag of the lake"
+    catalog: Catalog
+
+    def list(self) -> list[LakeTag]:
+        """The tags, by name; also those whose creation or deletion was interrupted, which can only be deleted."""
+        return lake.list_lake_tags(replace(self.catalog, tag=None))
+
+    def create(self, name: str) -> LakeTag:
+        """Pin the newest version of every table, under a name. It copies nothing.
+
+        The pinned versions are kept by every cleanup, until the tag is deleted. The tables are looked at one after the
+        other, many at once: a table that another job writes meanwhile is pinned before or after its commit. Raises
+        InvalidName, AlreadyExists, and Refused for a catalog without ``__manifest`` (V1), or at a tag.
+        """
+        return lake.create_lake_tag(self.catalog, name, datetime.now(timezone.utc))
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. The next cleanup of a table removes a version that nothing else keeps. Raises NotFound."""
+        lake.delete_lake_tag(self.catalog, name)
+
+    def _named(self) -> Mapping[str, LakeTag]:
+        return {tag.name: tag for tag in self.list()}
+
+    def _card(self) -> Card:
+        tags = self.list()
+        rows = tuple(
+            (tag.name, f"{tag.tables:,}" if tag.ready else "incomplete", moment(tag.created_at)) for tag in tags
+        )
+        return Card(
+            type(self).__name__,
+            self.catalog.uri,
+            counted(len(tags), "tag"),
+            grids=(Grid(("tag", "tables", "made"), rows),),
+        )
 
 
 def _names(page: Page) -> list[str]:

@@ -17,20 +17,22 @@ DEFAULT_CATALOG = "lance"
 """The catalog whose tables are paths."""
 
 
-def register(
+def register(  # noqa: PLR0913 - all but the session by name
     spark: SparkSession,
     name: str = "lance",
     catalog: str | None = None,
     root: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     native: bool = True,
+    tag: str | None = None,
 ) -> None:
     """Make ``format("lance")`` known to a session and, in a classic one, let Spark plan into Lance and SQL find tables.
 
     ``name`` is another name for the format, for sessions where the JVM connector owns ``lance``. ``catalog`` is the
     name of a catalog for SQL: of the tables below ``root`` or, without one, of tables by their paths. With neither,
-    there is the catalog ``lance`` of paths, unless the session has one of that name. ``native=False`` disables native
-    planning. On Spark Connect, and wherever Spark lacks something for native planning, the plain data source gives the
+    there is the catalog ``lance`` of paths, unless the session has one of that name. With ``tag``, a tag of the
+    whole lake, every table has the version that the tag pins, and nothing can be changed. ``native=False`` disables
+    native planning. On Spark Connect, and wherever Spark lacks something for native planning, the plain data source gives the
     same answers (see ``capabilities``). Raises Refused for a catalog without native planning, and for the name of
     another catalog.
     """
@@ -39,6 +41,8 @@ def register(
 
     if root is not None and catalog is None:
         raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
+    if tag is not None and root is None:
+        raise InvalidOption("A tag belongs to the catalog of a root.", hint="Give root='s3://bucket/lake' as well.")
     datasource.register(spark, name)
     if not native:
         session.switch_off(spark, "it was registered with native=False.")
@@ -46,7 +50,7 @@ def register(
     session.allow(spark)
     room = _switch_on(spark, name)
     if room is not None and catalog is not None:
-        room.add_catalog(catalog, root, storage_options or {})
+        room.add_catalog(catalog, root, storage_options or {}, tag)
     elif room is not None and DEFAULT_CATALOG not in room.catalogs and not room.taken(DEFAULT_CATALOG):
         room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
     elif room is None and catalog is not None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from lance_spark.catalog.lookup import locate_table
+from lance_spark.catalog.manifest_pylance import check_may_change
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.rules import Catalog
 from lance_spark.cleanup.cleanup import plan_cleanup
@@ -83,6 +84,7 @@ class Context:
     def table(self, name: str) -> DatasetLocation:
         """The location of a table. Raises NotFound, InvalidName, InvalidOption."""
         if self.catalog is not None:
+            check_may_change(self.catalog.manifest, f"call a procedure for table '{name}'")
             return locate_table(self.catalog, name)
         location = dataset_at(name, self.storage_options)
         open_latest(location)

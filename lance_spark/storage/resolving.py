@@ -293,6 +293,8 @@ class NamedTable:
     name: str
     mode: str | None = None
     """How to read the catalog, unchecked; None for its default."""
+    tag: str | None = None
+    """Name of the tag at which the whole catalog is read; None for its current state."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +317,7 @@ def take_target(options: Mapping[str, str], call: str) -> Target:
     check_named(rest, call)
     table, rest = take_catalog(rest, call)
     if table is not None:
-        return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode), rest)
+        return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode, table.tag), rest)
     path = rest.pop("path", None)
     if path is None:
         raise nothing_named(call)

@@ -23,10 +23,8 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
         if target.typed:
             place, parsed = _at_ref(target, parsed)
         return PinnedRead(place, resolve(place, parsed.ref), parsed)
-    from lance_spark.catalog.lookup import (
-        catalog_of,  # imported late, so that a read by path does not wait for catalogs
-        open_table,
-    )
+    from lance_spark.catalog.lake import catalog_of  # imported late: a read by path does not wait for catalogs
+    from lance_spark.catalog.lookup import open_table
 
     return PinnedRead(*open_table(catalog_of(place), place.name, parsed.ref), parsed)
 
