@@ -32,7 +32,7 @@ def register(  # noqa: PLR0913 - all but the session by name
     name of a catalog for SQL: of the tables below ``root`` or, without one, of tables by their paths. With neither,
     there is the catalog ``lance`` of paths, unless the session has one of that name. With ``tag``, a tag of the
     whole lake, every table has the version that the tag pins, and nothing can be changed. ``native=False`` disables
-    native planning. On Spark Connect, and wherever Spark lacks something for native planning, the plain data source gives the
+    native planning. On Spark Connect, and wherever Spark lacks something for it, the plain data source gives the
     same answers (see ``capabilities``). Raises Refused for a catalog without native planning, and for the name of
     another catalog.
     """
