@@ -334,6 +334,10 @@ def _check_no_service(tag: str) -> None:
             f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
+    if core_refs.lake_tag_of(tag) is not None:
+        raise Refused(
+            f"Tag '{tag}' cannot expire: a tag of the lake pins this version.", hint="Delete the tag of the lake."
+        )
     if core_refs.is_service_tag(tag):
         raise Refused(
             f"Tag '{tag}' cannot expire: it protects what a clone or another branch reads, as long as that exists.",

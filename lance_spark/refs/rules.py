@@ -13,6 +13,7 @@ from lance_spark.core.refs import (
     is_own_tag,
     is_service_tag,
     is_stream_tag,
+    lake_tag_of,
     missing,
     plan_branch,
     plan_tag,
@@ -154,6 +155,11 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
             f"Tag '{name}' was not deleted: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", way, "."),
         )
+    if (lake_tag := lake_tag_of(name)) is not None:
+        raise Refused(
+            f"Tag '{name}' was not deleted: tag '{lake_tag}' of the lake pins this version.",
+            hint=hints.of(f"Delete that: LanceCatalog(root).tags.delete('{lake_tag}'). Without it: ", way, "."),
+        )
     if is_merge_tag(name):
         raise Refused(
             f"Tag '{name}' was not deleted: since a merge by reference, another branch reads what it protects.",
@@ -172,6 +178,7 @@ def check_move_tag(refs: RefTable, name: str) -> None:
     check_tag_stays(refs, name)
     if is_service_tag(name):
         whose = "a streaming query" if is_stream_tag(name) else "a merge" if is_merge_tag(name) else "a clone"
+        whose = whose if lake_tag_of(name) is None else "a tag of the lake"
         raise Refused(
             f"Tag '{name}' was not moved: {whose} needs it where it is.",
             hint=hints.of("Make another tag: ", hints.create_tag("NAME"), "."),

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.ref_expressions import TypedRef
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, CorruptData, InvalidName, InvalidOption, NotFound, Refused, StorageFailure
+from lance_spark.refs.refs import alter_tag, delete_tag, list_tags, move_tag
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 NONE = timedelta(0)
@@ -365,3 +367,22 @@ def test_a_table_costs_two_requests(bucket, storage, faulty, storage_through):
     ]
     delete_lake_tag(through, "v1")
     assert lance.dataset(location.uri, storage_options=storage).tags.list() == {}
+
+
+def test_the_tags_of_tables_are_not_in_anybodys_way(catalog, tagged):
+    """They are no releases: lists omit them, a default cleanup does not stop at them, and nobody deletes one alone."""
+    location = describe_table(catalog, "ns.t").location
+    overwrite(location.uri, 90)
+    assert list_tags(location) == []
+    assert [tag.name for tag in list_tags(location, everything=True)] == [tagged.tag.pin_tag]
+    for change in (
+        lambda: delete_tag(location, tagged.tag.pin_tag),
+        lambda: move_tag(location, tagged.tag.pin_tag, RefSpec(version=1)),
+        lambda: alter_tag(location, tagged.tag.pin_tag, {"expire_after": "1d"}),
+    ):
+        with pytest.raises(Refused, match="of the lake"):
+            change()
+    strict = replace(EVERYTHING, error_if_tagged_old_versions=True)
+    report = clean_lake(catalog, FleetOptions(strict, True), RUNNER, datetime.now(timezone.utc) + timedelta(days=9))
+    assert report.complete, str(report)
+    assert read(tagged, "ns.t") == [10, 11, 12]
