@@ -1,7 +1,6 @@
 """Tags of a whole lake: one version of each table, kept by every cleanup, whatever dies while they are made."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,7 +15,7 @@ from support.local_datasets import numbers
 from lance_spark.catalog import lake, manifest_pylance
 from lance_spark.catalog.entry_rules import RemoveTable
 from lance_spark.catalog.lake import at_tag, create_lake_tag, delete_lake_tag, list_lake_tags
-from lance_spark.catalog.lake_rules import KEY, LakeTag, Pin, decode_pin, decode_tag
+from lance_spark.catalog.lake_rules import KEY
 from lance_spark.catalog.lookup import (
     create_namespace,
     describe_namespace,
@@ -316,57 +315,6 @@ def test_what_cannot_be_had_is_refused(tmp_path, catalog):
     with pytest.raises(InvalidOption, match="tags of a lake"):
         alter_table(catalog, "ns.t", {KEY: "{}"})
     assert list_lake_tags(open_catalog(str(tmp_path / "plain"), mode="v1")) == []
-
-
-TAG = LakeTag("v1", "0123abcd", NOW, 3, True)
-
-
-@pytest.mark.pure
-def test_a_tag_survives_its_text():
-    assert decode_tag(TAG.encode(), "v1") == TAG
-    assert decode_tag(None, "v1") is None
-    assert decode_pin({KEY: Pin(7).encode()}, "t") == Pin(7)
-    assert decode_pin({"color": "red"}, "t") is None
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize(
-    "text",
-    ["", "7", "[]", "null", "{}", TAG.encode().replace("v1", "v2"), TAG.encode().replace("0123abcd", "../../x")],
-)
-def test_a_text_that_is_no_tag_is_told(text):
-    with pytest.raises(CorruptData, match="tag 'v1' of the lake"):
-        decode_tag(text, "v1")
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize("text", ["", "7", "[]", "null", "{}", '{"version": 0}', '{"version": "x"}', 7])
-def test_a_text_that_is_no_pin_is_told(text):
-    with pytest.raises(CorruptData, match="table 't' pins"):
-        decode_pin({KEY: text}, "t")
-
-
-@pytest.mark.s3
-def test_a_table_costs_two_requests(bucket, storage, faulty, storage_through):
-    root = f"s3://{bucket}/lake"
-    catalog = open_catalog(root, storage, "v2")
-    create_namespace(catalog, "ns")
-    names = [f"ns.t{number}" for number in range(6)]
-    for name in names:
-        declared = declare_table(catalog, name)
-        lance.write_dataset(numbers(3), declared.location.uri, storage_options=storage)
-    through = open_catalog(root, storage_through, "v2")
-    faulty.seen.clear()
-    create_lake_tag(through, "v1", NOW)
-    of_tables = Counter("LIST" if each.listing else each.method for each in faulty.seen if "ns$t" in each.key)
-    assert of_tables == {"LIST": len(names), "PUT": len(names)}
-    location, pin = open_table(at_tag(through, "v1"), "ns.t3", RefSpec())
-    assert pin.version == 1
-    assert [*lance.dataset(location.uri, storage_options=storage).tags.list()] == [
-        tag.pin_tag for tag in list_lake_tags(catalog)
-    ]
-    delete_lake_tag(through, "v1")
-    assert lance.dataset(location.uri, storage_options=storage).tags.list() == {}
 
 
 def test_the_tags_of_tables_are_not_in_anybodys_way(catalog, tagged):
