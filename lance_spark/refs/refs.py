@@ -14,6 +14,7 @@ from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import KeyRange, Roots, read_manifest_name, versions_directory
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
+from lance_spark.core.tracking import read_follows
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, PermissionDenied, Refused, StorageFailure
 from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
 from lance_spark.refs import rules
@@ -147,6 +148,17 @@ def delete_branch(location: DatasetLocation, name: str) -> None:
     with unchanged():
         drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
     drop_files(location, name)
+
+
+def remove_branch(location: DatasetLocation, name: str, purge: bool = False) -> None:
+    """Delete a branch so that it can be restored, or with ``purge`` for good.
+
+    A branch that follows a remote's goes for good: the next fetch creates it again. Raises as :func:`delete_branch`.
+    """
+    core_refs.check_branch_name(name)
+    ref = refs.read_branch(location, name)
+    keeps = not purge and (ref is None or read_follows(ref) is None)
+    (set_aside_branch if keeps else delete_branch)(location, name)
 
 
 def set_aside_branch(location: DatasetLocation, name: str) -> None:

@@ -119,14 +119,14 @@ class Branches(Shown, Collection[Branch]):
         with unchanged():
             return alter_branch(self.location, branch_or_none(name), settings, unset)
 
-    def delete(self, name: str, keep_files: bool = False) -> None:
-        """Delete a branch and its own files. Refused while another branch or a tag needs it, or it is protected.
+    def delete(self, name: str, purge: bool = False) -> None:
+        """Delete a branch. Refused while another branch or a tag needs it, or it is protected.
 
-        Its files are deleted at once, and it cannot be restored, unlike after ``lance-git branch -d``. With
-        ``keep_files`` they stay until :meth:`LanceTable.expire_refs` deletes them, a week later by default. Until then
-        :meth:`restore` restores the branch.
+        Its files stay until :meth:`LanceTable.expire_refs` deletes them, a week later by default. Until then
+        :meth:`restore` restores the branch. With ``purge`` they are deleted at once, for good. A branch that follows a
+        remote's is always deleted at once: the next fetch creates it again.
         """
-        (ref_actions.set_aside_branch if keep_files else ref_actions.delete_branch)(self.location, name)
+        ref_actions.remove_branch(self.location, name, purge)
 
     def restore(self, name: str) -> Branch:
         """Restore a branch that was deleted with its files kept.

@@ -224,10 +224,16 @@ def _create_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     yield {"name": made.name, "parent_branch": made.parent_branch or MAIN, "parent_version": made.parent_version}
 
 
-@procedure("drop_branch", "name STRING", TABLE, _NAME)
+@procedure(
+    "drop_branch",
+    "name STRING",
+    TABLE,
+    _NAME,
+    Parameter("purge", "BOOLEAN", "whether to delete its files at once, for good", default=False),
+)
 def _drop_branch(context: Context, given: Mapping[str, Any]) -> Rows:
-    """Delete a branch and its own files for good. Refused while another branch or a tag needs it."""
-    refs.delete_branch(context.table(given["table"]), given["name"])
+    """Delete a branch; its files stay for a week. Refused while another branch or a tag needs it."""
+    refs.remove_branch(context.table(given["table"]), given["name"], given["purge"])
     yield {"name": given["name"]}
 
 

@@ -29,7 +29,7 @@ def test_refs_live_and_come_back_on_a_store(table, storage, client, bucket):
     write(table, storage, [4], branch="exp/ü")
     handle.tags.create("v1", version=1)
     handle.tags.move("v1", version=2)
-    handle.branches.delete("exp/ü", keep_files=True)
+    handle.branches.delete("exp/ü")
     write(table, storage, [5])
     handle.cleanup(NOTHING_STAYS).apply()
     handle.tags.restore("v1")
@@ -44,7 +44,7 @@ def test_refs_live_and_come_back_on_a_store(table, storage, client, bucket):
     handle.branches.merge("exp/ü")
     assert sorted(rows(table, storage)) == [1, 2, 3, 4, 5]
 
-    handle.branches.delete("exp/ü", keep_files=True)
+    handle.branches.delete("exp/ü")
     location = handle.location
     carry_out(location, plan_expiry(location, later(8)), later(8))
     assert not [key for key in objects(client, bucket) if "/tree/" in key]

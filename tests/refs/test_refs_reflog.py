@@ -47,7 +47,7 @@ def tag_of(uri, name):
 
 
 def set_aside(table, name="exp"):
-    table.branches.delete(name, keep_files=True)
+    table.branches.delete(name)
 
 
 def versions(uri):

@@ -69,11 +69,11 @@ class Histories(RuleBasedStateMachine):
         children = [other for other, parent in self.parents.items() if parent == name and other in self.heads]
         if children or any(branch == name for branch, _ in self.tags.values()):
             try:
-                self.table.branches.delete(name, keep_files=keeps)
+                self.table.branches.delete(name, purge=not keeps)
             except Refused:
                 return
             raise AssertionError("it was needed")
-        self.table.branches.delete(name, keep_files=keeps)
+        self.table.branches.delete(name, purge=not keeps)
         rows = self.heads.pop(name)
         if keeps:
             self.kept[name] = rows

@@ -35,7 +35,7 @@ def expire(table, days=8):
 
 
 def test_a_restore_that_failed_can_be_done_again(table, uri, monkeypatch):
-    table.branches.delete("exp", keep_files=True)
+    table.branches.delete("exp")
 
     def fail(*_):
         raise StorageFailure("the store does not answer")
@@ -49,7 +49,7 @@ def test_a_restore_that_failed_can_be_done_again(table, uri, monkeypatch):
 
 
 def test_after_a_restore_that_failed_the_files_go_in_time(table, uri, monkeypatch):
-    table.branches.delete("exp", keep_files=True)
+    table.branches.delete("exp")
 
     def fail(*_):
         raise StorageFailure("the store does not answer")
@@ -62,7 +62,7 @@ def test_after_a_restore_that_failed_the_files_go_in_time(table, uri, monkeypatc
 
 
 def test_a_branch_that_was_made_while_one_of_its_name_is_restored_stays(table, uri, monkeypatch):
-    table.branches.delete("exp", keep_files=True)
+    table.branches.delete("exp")
     look = reflog._check_files
 
     def make_another(location, pin):
@@ -78,7 +78,7 @@ def test_a_branch_that_was_made_while_one_of_its_name_is_restored_stays(table, u
 
 
 def test_the_files_of_a_deleted_branch_stay_while_a_tag_of_another_tool_is_on_them(table, uri):
-    table.branches.delete("exp", keep_files=True)
+    table.branches.delete("exp")
     lance.dataset(uri).tags.create("theirs", ("exp", 2))
     deleted = next(e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH)
     assert (deleted.state, deleted.why) == (NEEDED, "tag 'theirs' is on it")
@@ -92,12 +92,12 @@ def test_a_deletion_that_was_refused_leaves_nothing_that_expires(table, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(refs, "check_unneeded", refuse)
         with pytest.raises(Refused):
-            table.branches.delete("exp", keep_files=True)
+            table.branches.delete("exp")
     assert not [e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH]
 
 
 def test_a_deleted_branch_whose_files_somebody_removed_is_done_with(table, uri):
-    table.branches.delete("exp", keep_files=True)
+    table.branches.delete("exp")
     shutil.rmtree(Path(uri) / "tree/exp")
     assert expire(table).complete
     assert not [e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH]

@@ -56,7 +56,7 @@ def test_a_deleted_branch_is_gone_with_its_files_and_can_be_made_again(spark, ta
         table.branches.create("exp")
         save(numbers(spark, 50, 53), uri, branch="exp")
         assert rows_of(uri, "exp") == 13
-        table.branches.delete("exp")
+        table.branches.delete("exp", purge=True)
         assert set(all_files(uri)) == before
 
 

@@ -348,7 +348,7 @@ LAST_STEPS: dict[str, tuple[tuple[str, ...], Callable[[Actor], object], str]] = 
     "a branch that is deleted": (("tree/*",), lambda who: delete_branch(who.main.location, "spare"), "_refs/branches/"),
     "a branch that is set aside": (
         ("tree/*", "_refs/lance_spark/*"),
-        lambda who: who.main.branches.delete("spare", keep_files=True),
+        lambda who: who.main.branches.delete("spare"),
         "_refs/branches/",
     ),
     "a clone's tag": (
