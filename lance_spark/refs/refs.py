@@ -334,6 +334,11 @@ def _check_no_service(tag: str) -> None:
             f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
+    if core_refs.is_lake_tag(tag):
+        raise Refused(
+            f"Tag '{tag}' cannot expire: a tag of the whole lake pins what it protects.",
+            hint="Delete the tag of the lake: lake.tags.delete(...), or lance-catalog tag -d.",
+        )
     if core_refs.is_service_tag(tag):
         raise Refused(
             f"Tag '{tag}' cannot expire: it protects what a clone or another branch reads, as long as that exists.",

@@ -9,6 +9,7 @@ from lance_spark.core.refs import (
     check_new_branch_name,
     check_new_tag_name,
     is_dataset_directory,
+    is_lake_tag,
     is_merge_tag,
     is_own_tag,
     is_service_tag,
@@ -141,7 +142,7 @@ def check_tag_stays(refs: RefTable, name: str) -> None:
 def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
     """Raise NotFound, or Refused for a tag that something relies on; see :func:`check_tag_stays`.
 
-    ``force`` deletes the tags of clones, merges and streams: only their owners know that these are over. ``clone``
+    ``force`` deletes the tags of clones, merges, streams and lakes: only their owners know that these are over. ``clone``
     is the URI of the clone that the tag protects, if a note records it.
     """
     check_existing_tag(refs, name)
@@ -159,6 +160,11 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
             f"Tag '{name}' was not deleted: since a merge by reference, another branch reads what it protects.",
             hint=hints.of("Once no version reads that: ", way, "."),
         )
+    if is_lake_tag(name):
+        raise Refused(
+            f"Tag '{name}' was not deleted: a tag of the whole lake pins what it protects.",
+            hint="Delete the tag of the lake: lake.tags.delete(...), or lance-catalog tag -d.",
+        )
     raise Refused(
         f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
         f"{refs.tags[name].target}.",
@@ -171,7 +177,8 @@ def check_move_tag(refs: RefTable, name: str) -> None:
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
     if is_service_tag(name):
-        whose = "a streaming query" if is_stream_tag(name) else "a merge" if is_merge_tag(name) else "a clone"
+        kinds = ((is_stream_tag, "a streaming query"), (is_merge_tag, "a merge"), (is_lake_tag, "a tag of the lake"))
+        whose = next((who for is_of, who in kinds if is_of(name)), "a clone")
         raise Refused(
             f"Tag '{name}' was not moved: {whose} needs it where it is.",
             hint=hints.of("Make another tag: ", hints.create_tag("NAME"), "."),

@@ -13,11 +13,13 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace_urllib3_client.models import DescribeNamespaceRequest, DescribeTableRequest
 from support.command_line import CATALOG_SCRIPT, append, call, catalog, catalog_main, run
 
+from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.catalog.lake import list_lake_tags
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.catalog.tables import declare_table
 from lance_spark.cli.catalog.verbs import doctor
 from lance_spark.clones.clone import shallow_clone
+from lance_spark.errors import Refused
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
 
@@ -259,6 +261,24 @@ def test_verbs_that_look_show_the_catalog_at_a_tag(lake):
     assert "properties  team = air" in text
     assert "had no data when the tag was created" in catalog(lake, "describe", "ns1.declared", "--tag", "monday").out
     assert catalog(lake, "describe", "later", "--tag", "monday").code == 10
+
+
+def test_cleanups_pass_over_the_versions_of_a_tag(lake):
+    assert catalog(lake, "tag", "monday").code == 0
+    flights = LanceTable.for_path(str(next(lake.glob("*flights"))))
+    for value in (11, 12):
+        append(flights.location.uri, None, value)
+    everything = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), undo_window=timedelta(0))
+    assert not flights.cleanup(everything).apply().failures
+    lance.dataset(flights.location.uri).cleanup_old_versions(timedelta(0), error_if_tagged_old_versions=False)
+    assert [entry["version"] for entry in lance.dataset(flights.location.uri).versions()] == [1, 2, 4]
+    assert (flights.tags.list(), len(flights.tags.list(all=True))) == ([], 1)
+    (pin,) = flights.tags.list(all=True)
+    with pytest.raises(Refused, match="a tag of the whole lake pins"):
+        flights.tags.delete(pin.name)
+    assert catalog(lake, "tag", "-d", "monday", "--yes").code == 0
+    flights.cleanup(everything).apply()
+    assert 2 not in [entry["version"] for entry in lance.dataset(flights.location.uri).versions()]
 
 
 def test_an_incomplete_tag_is_listed_and_can_only_be_deleted(lake):
