@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from lance_spark import errors, hints
 from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.entry_rules import (
     LOCATION,
     METADATA,
@@ -46,7 +47,7 @@ from lance_spark.catalog.lake_rules import (
 )
 from lance_spark.catalog.lookup import list_tables
 from lance_spark.catalog.manifest_pylance import CatalogVersion, newest
-from lance_spark.catalog.rules import TABLE, Catalog, Mode, is_inside
+from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Mode, is_inside
 from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import VERSIONS, KeyRange, read_manifest_name, sorts_newest_first
 from lance_spark.core.location import DatasetLocation
@@ -147,7 +148,10 @@ def delete_lake_tag(catalog: Catalog, name: str) -> None:
     if tag is not None and tag.id:
         # First of all it becomes incomplete: a reader must not find it once its versions are no longer kept.
         _note(catalog, replace(tag, ready=False))
-        _each(partial(_unpin, catalog, tag), _directories(_rows(catalog, name, RowFilter(everything=True))))
+        pinned = _directories(_rows(catalog, name, RowFilter(everything=True)))
+        if not tag.ready:  # its rows may lack the tables that are only directories
+            pinned |= {directory for directory in list_root(catalog.root)[0] if directory != MANIFEST}
+        _each(partial(_unpin, catalog, tag), pinned)
     refs.drop_branch(catalog.manifest, branch_of(name))
 
 
