@@ -145,7 +145,7 @@ def is_lake_tag(name: str) -> bool:
 
 
 def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
-    """Whether a tag serves a clone, a branch merge, a stream, a tag of the lake or, among ``tags``, a frozen set's plan.
+    """Whether a tag serves a clone, a merge, a stream, a tag of the lake or, among ``tags``, a frozen set's plan.
 
     Lists and hints omit such tags: their hashes would bury the releases.
     """

@@ -142,8 +142,8 @@ def check_tag_stays(refs: RefTable, name: str) -> None:
 def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
     """Raise NotFound, or Refused for a tag that something relies on; see :func:`check_tag_stays`.
 
-    ``force`` deletes the tags of clones, merges, streams and lakes: only their owners know that these are over. ``clone``
-    is the URI of the clone that the tag protects, if a note records it.
+    ``force`` deletes the tags of clones, merges, streams and tags of the lake: only their owners know that these are
+    over. ``clone`` is the URI of the clone that the tag protects, if a note records it.
     """
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
@@ -163,7 +163,7 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
     if is_lake_tag(name):
         raise Refused(
             f"Tag '{name}' was not deleted: a tag of the whole lake pins what it protects.",
-            hint="Delete the tag of the lake: lake.tags.delete(...), or lance-catalog tag -d.",
+            hint=hints.of("Delete the tag of the lake; if that is gone already: ", way, "."),
         )
     raise Refused(
         f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
