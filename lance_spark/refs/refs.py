@@ -177,7 +177,7 @@ def check_unneeded(location: DatasetLocation, branch: core_refs.Branch) -> None:
 
 
 def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
-    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need.
+    """Tags, by name; ``everything`` includes those that clones, merges, streams, frozen sets and the lake need.
 
     Raises NotFound without a dataset, CorruptData for an unreadable one or an unreadable ref file.
     """
