@@ -95,6 +95,18 @@ def create_namespace(name: str) -> Hint:
     )
 
 
+def delete_lake_tag(name: str) -> Hint:
+    """Delete a tag of a whole lake."""
+    return Hint(
+        f"lake.tags.delete({name!r})",
+        f"CALL {CATALOG}.system.drop_lake_tag(name => {_sql(name)})",
+        quoted("lance-catalog", "tag", "-d", name),
+    )
+
+
+MIGRATE = Hint("lake.migrate()", f"CALL {CATALOG}.system.migrate()", "lance-catalog migrate")
+
+
 # --- branches and tags
 
 

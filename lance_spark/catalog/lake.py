@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 
-from lance_spark import errors
+from lance_spark import errors, hints
 from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.entry_rules import (
@@ -52,6 +52,7 @@ from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import VERSIONS, KeyRange, read_manifest_name, sorts_newest_first
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.hints import of
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import pin_latest
@@ -83,7 +84,7 @@ def at_tag(catalog: Catalog, name: str) -> Catalog:
             raise errors.NotFound(
                 f"Tag '{name}' of the lake {catalog.uri} is incomplete: it is being created or deleted, or that was "
                 "killed.",
-                hint="If no job is at it, delete it, and create it again.",
+                hint=of("If no job is at it, delete it: ", hints.delete_lake_tag(name), ". Then create it again."),
             )
         raise core_refs.missing("tag of the lake", name, [each.name for each in known])
     return replace(catalog, tag=tag)
@@ -91,6 +92,7 @@ def at_tag(catalog: Catalog, name: str) -> Catalog:
 
 def list_lake_tags(catalog: Catalog) -> list[LakeTag]:
     """The tags of a catalog, by name, also incomplete ones. Raises CorruptData for one that cannot be read."""
+    catalog = replace(catalog, tag=None)
     names = _names(catalog)
     found = files.each(catalog.manifest, partial(_read, catalog), names)
     return [tag for tag in found if tag is not None]
@@ -103,17 +105,7 @@ def create_lake_tag(catalog: Catalog, name: str, now: datetime) -> LakeTag:
     crash leaves an incomplete tag, which can be deleted. Raises InvalidName, AlreadyExists, StorageFailure, and Refused
     in V1 and for a catalog without ``__manifest``.
     """
-    check_new_lake_tag(name)
-    doing = f"create tag '{name}' of the lake"
-    manifest_pylance.check_may_change(catalog.manifest, doing)
-    if not catalog.reads_manifest or newest(catalog.manifest) is None:
-        raise refusal(
-            errors.Refused, doing, f"{catalog.uri} has no __manifest", "Migrate it first: LanceCatalog(root).migrate()."
-        )
-    if _exists(catalog, name):
-        raise refusal(
-            errors.AlreadyExists, doing, "there is one of that name", "Delete it first, or take another name."
-        )
+    doing = check_may_create(catalog, name)
     create_branch_at(catalog.manifest, branch_of(name), pin_latest(catalog.manifest, None))
     tag = LakeTag(name, secrets.token_hex(4), now.replace(microsecond=0))
     try:
@@ -124,17 +116,35 @@ def create_lake_tag(catalog: Catalog, name: str, now: datetime) -> LakeTag:
         raise
 
 
+def check_may_create(catalog: Catalog, name: str) -> str:
+    """What is being done, for errors. Raises as :func:`create_lake_tag`, and changes nothing."""
+    check_new_lake_tag(name)
+    doing = f"create tag '{name}' of the lake"
+    manifest_pylance.check_may_change(catalog.manifest, doing)
+    if not catalog.reads_manifest or newest(catalog.manifest) is None:
+        hint = of("Migrate it first: ", hints.MIGRATE, ".")
+        raise refusal(errors.Refused, doing, f"{catalog.uri} has no __manifest", hint)
+    if _exists(catalog, name):
+        hint = of("Take another name, or delete it first: ", hints.delete_lake_tag(name), ".")
+        raise refusal(errors.AlreadyExists, doing, "there is one of that name", hint)
+    return doing
+
+
+def find_to_delete(catalog: Catalog, name: str) -> LakeTag | None:
+    """The tag of that name, complete or not; None if its rows are lost. Raises as :func:`delete_lake_tag`."""
+    check_lake_tag(name)
+    manifest_pylance.check_may_change(catalog.manifest, f"delete tag '{name}' of the lake")
+    if not _exists(catalog, name):
+        raise core_refs.missing("tag of the lake", name, [each.removeprefix(TAGS) for each in _names(catalog)])
+    return _read(catalog, name)
+
+
 def delete_lake_tag(catalog: Catalog, name: str) -> None:
     """Delete a tag; versions that only it kept are up to the next cleanup. Safe to repeat after a failure.
 
     Raises InvalidName, NotFound, and Refused for a catalog that is itself read at a tag.
     """
-    check_lake_tag(name)
-    doing = f"delete tag '{name}' of the lake"
-    manifest_pylance.check_may_change(catalog.manifest, doing)
-    if not _exists(catalog, name):
-        raise core_refs.missing("tag of the lake", name, [each.removeprefix(TAGS) for each in _names(catalog)])
-    tag = _read(catalog, name)
+    tag = find_to_delete(catalog, name)
     if tag is not None and tag.id:
         # First of all it becomes incomplete: a reader must not find it once its versions are no longer kept.
         _note(catalog, replace(tag, ready=False))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_spark.catalog import rules
 from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
-from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables
+from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables, open_table
 from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import METADATA_TABLES
@@ -50,8 +50,14 @@ class TableContents:
     branches: tuple[str, ...]
 
 
-def look_into(table: rules.TableInfo) -> TableContents | None:
-    """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure."""
+def look_into(catalog: rules.Catalog, table: rules.TableInfo) -> TableContents | None:
+    """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure.
+
+    In a catalog at a tag, it is the version that the tag pins, and no branches: a tag has none.
+    """
+    if catalog.tag is not None:
+        pinned = None if table.declared else open_table(catalog, table.identifier, RefSpec())[1]
+        return None if pinned is None else TableContents(show(table.location, pinned), ())
     pin = None if table.declared else datasets.find_latest(table.location, None)
     if pin is None:
         return None

@@ -450,7 +450,7 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             and not refs.is_own_tag(tag.name)
             and not refs.is_frozen_tag(tag.name, survey.refs.tags)
             and not refs.is_stream_tag(tag.name)
-            and refs.lake_tag_of(tag.name) is None
+            and not refs.is_lake_tag(tag.name)
             and policy.on_tagged(tag.name) == "error"
         ):
             yield tag

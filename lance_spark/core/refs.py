@@ -24,7 +24,7 @@ _TRANSACTION = re.compile(r"transaction-[0-9a-f]{32}")
 _ALIKE = 5
 """Shared leading letters that show that a tag named ``clone-...`` was meant."""
 _MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
-_LAKE_TAG = re.compile(r"lake-(.+)-[0-9a-f]{8}")
+_LAKE_TAG = re.compile(r"lake-.+-[0-9a-f]{8}")
 STREAM_TAG, READER_TAG = "stream-", "reader-"
 """Prefixes of streaming queries' tags: of queries that write to a branch, and of those that read from one."""
 _LONGEST = 211
@@ -139,24 +139,19 @@ def is_stream_tag(name: str) -> bool:
     return name.startswith((STREAM_TAG, READER_TAG))
 
 
-def lake_tag_of(name: str) -> str | None:
-    """The tag of a whole lake for which a tag of a table pins a version, by its name; None for other tags."""
-    match = _LAKE_TAG.fullmatch(name)
-    return match[1] if match else None
+def is_lake_tag(name: str) -> bool:
+    """Whether, by its name, a tag keeps the version that a tag of the whole lake pins."""
+    return _LAKE_TAG.fullmatch(name) is not None
 
 
 def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
-    """Whether a tag serves a clone, a branch merge, a stream, a lake's tag or, among ``tags``, a frozen set's plan.
+    """Whether a tag serves a clone, a merge, a stream, a tag of the lake or, among ``tags``, a frozen set's plan.
 
     Lists and hints omit such tags: their hashes would bury the releases.
     """
     set_name = name.removeprefix(plan_tag(""))
-    return (
-        is_own_tag(name)
-        or is_stream_tag(name)
-        or lake_tag_of(name) is not None
-        or (set_name != name and set_name in tags)
-    )
+    made = is_own_tag(name) or is_stream_tag(name) or is_lake_tag(name)
+    return made or (set_name != name and set_name in tags)
 
 
 def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:

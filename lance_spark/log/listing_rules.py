@@ -87,7 +87,7 @@ class BranchList(_RefList[core_refs.Branch]):
 class TagList(_RefList[core_refs.Tag]):
     """A list of tags that prints as a table."""
 
-    _owners, _noun, _nouns, _ends = "clones, merges, streams and frozen sets", "tag", "tags", TAG_ENDS
+    _owners, _noun, _nouns, _ends = "clones, merges, streams, frozen sets and the lake", "tag", "tags", TAG_ENDS
 
     def _grid(self) -> show.Grid:
         return tag_grid(self)

@@ -122,7 +122,7 @@ def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core
 def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[core_refs.Tag]) -> show.Card:
     """All tags; only those that are shown were read."""
     count = len(listed.listed)
-    also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
+    also = f", and {listed.own:,} that clones, merges, streams, frozen sets and the lake need" if listed.own else ""
     notes = (*ends(tags, TAG_ENDS), *more(count, len(listed.shown)))
     return show.Card(f"{what} of", uri, f"{show.counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 

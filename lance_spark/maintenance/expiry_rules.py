@@ -16,7 +16,7 @@ from typing import Any
 
 from lance_spark.core.declared import option
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
-from lance_spark.core.refs import Lifetime, RefTable, Warned, is_own_tag, is_stream_tag, lake_tag_of
+from lance_spark.core.refs import Lifetime, RefTable, Warned, is_lake_tag, is_own_tag, is_stream_tag
 from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.rules import check_delete_branch, frozen_set_of
@@ -107,8 +107,8 @@ def _needing(record: RefRecord) -> str:
     """The purpose of a tag that this package made; "" for all other refs."""
     if record.kind == TAG and is_own_tag(record.name):
         return "it protects what a clone or another branch reads"
-    if record.kind == TAG and lake_tag_of(record.name) is not None:
-        return "a tag of the lake pins its version"
+    if record.kind == TAG and is_lake_tag(record.name):
+        return "a tag of the whole lake pins what it protects"
     if record.kind == TAG and is_stream_tag(record.name):
         return "a streaming query continues from it; delete it once the query is over"
     return ""

@@ -189,7 +189,7 @@ def check_unneeded(location: DatasetLocation, branch: core_refs.Branch) -> None:
 
 
 def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
-    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need.
+    """Tags, by name; ``everything`` includes those that clones, merges, streams, frozen sets and the lake need.
 
     Raises NotFound without a dataset, CorruptData for an unreadable one or an unreadable ref file.
     """
@@ -346,9 +346,10 @@ def _check_no_service(tag: str) -> None:
             f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
-    if core_refs.lake_tag_of(tag) is not None:
+    if core_refs.is_lake_tag(tag):
         raise Refused(
-            f"Tag '{tag}' cannot expire: a tag of the lake pins this version.", hint="Delete the tag of the lake."
+            f"Tag '{tag}' cannot expire: a tag of the whole lake pins what it protects.",
+            hint="Delete the tag of the lake: lake.tags.delete(...), or lance-catalog tag -d.",
         )
     if core_refs.is_service_tag(tag):
         raise Refused(

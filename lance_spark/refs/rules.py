@@ -9,11 +9,11 @@ from lance_spark.core.refs import (
     check_new_branch_name,
     check_new_tag_name,
     is_dataset_directory,
+    is_lake_tag,
     is_merge_tag,
     is_own_tag,
     is_service_tag,
     is_stream_tag,
-    lake_tag_of,
     missing,
     plan_branch,
     plan_tag,
@@ -142,8 +142,8 @@ def check_tag_stays(refs: RefTable, name: str) -> None:
 def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
     """Raise NotFound, or Refused for a tag that something relies on; see :func:`check_tag_stays`.
 
-    ``force`` deletes the tags of clones, merges and streams: only their owners know that these are over. ``clone``
-    is the URI of the clone that the tag protects, if a note records it.
+    ``force`` deletes the tags of clones, merges, streams and tags of the lake: only their owners know that these are
+    over. ``clone`` is the URI of the clone that the tag protects, if a note records it.
     """
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
@@ -155,15 +155,15 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
             f"Tag '{name}' was not deleted: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", way, "."),
         )
-    if (lake_tag := lake_tag_of(name)) is not None:
-        raise Refused(
-            f"Tag '{name}' was not deleted: tag '{lake_tag}' of the lake pins this version.",
-            hint=hints.of(f"Delete that: LanceCatalog(root).tags.delete('{lake_tag}'). Without it: ", way, "."),
-        )
     if is_merge_tag(name):
         raise Refused(
             f"Tag '{name}' was not deleted: since a merge by reference, another branch reads what it protects.",
             hint=hints.of("Once no version reads that: ", way, "."),
+        )
+    if is_lake_tag(name):
+        raise Refused(
+            f"Tag '{name}' was not deleted: a tag of the whole lake pins what it protects.",
+            hint=hints.of("Delete the tag of the lake; if that is gone already: ", way, "."),
         )
     raise Refused(
         f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
@@ -177,8 +177,8 @@ def check_move_tag(refs: RefTable, name: str) -> None:
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
     if is_service_tag(name):
-        whose = "a streaming query" if is_stream_tag(name) else "a merge" if is_merge_tag(name) else "a clone"
-        whose = whose if lake_tag_of(name) is None else "a tag of the lake"
+        kinds = ((is_stream_tag, "a streaming query"), (is_merge_tag, "a merge"), (is_lake_tag, "a tag of the lake"))
+        whose = next((who for is_of, who in kinds if is_of(name)), "a clone")
         raise Refused(
             f"Tag '{name}' was not moved: {whose} needs it where it is.",
             hint=hints.of("Make another tag: ", hints.create_tag("NAME"), "."),

@@ -133,7 +133,8 @@ class LanceCatalog(Shown, Hinting):
     def drop_namespace(self, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
         """Drop a namespace, and with ``cascade`` everything in it; returns the dropped tables.
 
-        Raises NotFound, and Refused for one that is not empty and, without ``force``, if clones read a table in it.
+        Raises NotFound, and Refused for one that is not empty and, without ``force``, if clones read a table in it or
+        a tag of the lake pins one.
         """
         return removing.drop_namespace(self.catalog, name, cascade, force)
 
@@ -254,7 +255,10 @@ class LanceCatalog(Shown, Hinting):
         return tables.deregister_table(self.catalog, name)
 
     def drop_table(self, name: Name, force: bool = False) -> Removed:
-        """Drop a table and its files. Raises NotFound, and Refused, without ``force``, if clones read its files."""
+        """Drop a table and its files.
+
+        Raises NotFound, and Refused, without ``force``, if clones read its files or a tag of the lake pins it.
+        """
         return removing.drop_table(self.catalog, name, force)
 
     def register_views(
@@ -322,7 +326,7 @@ class LakeTags(Shown, Collection[LakeTag]):
 
     def list(self) -> list[LakeTag]:
         """The tags, by name; also those whose creation or deletion was interrupted, which can only be deleted."""
-        return lake.list_lake_tags(replace(self.catalog, tag=None))
+        return lake.list_lake_tags(self.catalog)
 
     def create(self, name: str) -> LakeTag:
         """Pin the newest version of every table, under a name. It copies nothing.

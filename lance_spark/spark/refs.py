@@ -174,7 +174,7 @@ class Tags(Shown, Collection[Tag]):
     location: DatasetLocation
 
     def list(self, all: bool = False) -> list[Tag]:
-        """The tags, by name; with ``all`` also those that clones, merges, streams and frozen sets need."""
+        """The tags, by name; with ``all`` also those that clones, merges, streams, frozen sets and the lake need."""
         return ref_actions.list_tags(self.location, all)
 
     def _named(self) -> Mapping[str, Tag]:

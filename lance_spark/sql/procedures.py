@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from lance_spark.catalog.lake import create_lake_tag, delete_lake_tag, list_lake_tags
+from lance_spark.catalog.lake_rules import LakeTag
 from lance_spark.catalog.lookup import locate_table
 from lance_spark.catalog.manifest_pylance import check_may_change
 from lance_spark.catalog.migrate import migrate
@@ -263,6 +265,36 @@ def _drop_tag(context: Context, given: Mapping[str, Any]) -> Rows:
     """Delete a tag."""
     refs.delete_tag(context.table(given["table"]), given["name"], given["force"])
     yield {"name": given["name"]}
+
+
+# --- Procedures for tags of the whole lake
+
+_LAKE_TAG_NAME = Parameter("name", "STRING", "the name of the tag of the whole lake", required=True)
+_LAKE_TAG_COLUMNS = table_of("name STRING, tables BIGINT, created_at TIMESTAMP, ready BOOLEAN")
+
+
+def _lake_tag_row(tag: LakeTag) -> dict[str, Any]:
+    return {name: getattr(tag, name) for name in _LAKE_TAG_COLUMNS.names}
+
+
+@procedure("create_lake_tag", _LAKE_TAG_COLUMNS, _LAKE_TAG_NAME)
+def _create_lake_tag(context: Context, given: Mapping[str, Any]) -> Rows:
+    """Tag the newest version of every table of the catalog under one name; every cleanup keeps them."""
+    catalog = context.need_catalog("create a tag of the lake")
+    yield _lake_tag_row(create_lake_tag(catalog, given["name"], datetime.now(timezone.utc)))
+
+
+@procedure("drop_lake_tag", "name STRING", _LAKE_TAG_NAME)
+def _drop_lake_tag(context: Context, given: Mapping[str, Any]) -> Rows:
+    """Delete a tag of the whole lake, also an incomplete one."""
+    delete_lake_tag(context.need_catalog("delete a tag of the lake"), given["name"])
+    yield {"name": given["name"]}
+
+
+@procedure("list_lake_tags", _LAKE_TAG_COLUMNS)
+def _list_lake_tags(context: Context, _given: Mapping[str, Any]) -> Rows:
+    """List the tags of the whole lake; one that is not ready is incomplete, and can only be deleted."""
+    yield from map(_lake_tag_row, list_lake_tags(context.need_catalog("list tags of the lake")))
 
 
 # --- Procedures that move changes between branches, or undo them

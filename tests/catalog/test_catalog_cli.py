@@ -13,10 +13,14 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace_urllib3_client.models import DescribeNamespaceRequest, DescribeTableRequest
 from support.command_line import CATALOG_SCRIPT, append, call, catalog, catalog_main, run
 
+from lance_spark import CleanupPolicy, LanceTable
+from lance_spark.catalog.lake import list_lake_tags
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.catalog.tables import declare_table
 from lance_spark.cli.catalog.verbs import doctor
 from lance_spark.clones.clone import shallow_clone
+from lance_spark.errors import Refused
+from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
 
 EMPTY = pa.table({"id": pa.array([], pa.int64())})
@@ -207,6 +211,87 @@ def test_migrate_gives_directories_a_row(lake):
     assert [item["name"] for item in v2] == ALL
 
 
+def test_a_tag_keeps_a_state_of_the_whole_catalog(lake):
+    assert catalog(lake, "tag").out == ""
+    done = catalog(lake, "tag", "monday")
+    assert (done.code, done.out) == (0, "Tag 'monday' was put on the newest version of 2 tables.\n")
+    flights = next(lake.glob("*flights"))
+    append(flights, None, 11)
+    assert catalog(lake, "create", "later", "--table").code == 0
+    header, line = catalog(lake, "tag").out.splitlines()
+    assert (header.split(), line.split()[:2]) == (["name", "tables", "made"], ["monday", "2"])
+    assert catalog(lake, "tag", "monday").code == 11
+    assert catalog(lake, "tag", "tuesday", "--json").json["tables"] == 2
+    told = catalog(lake, "tag", "--list", "mon*", "--json").json["tags"]
+    assert [(tag["name"], tag["tables"], tag["ready"]) for tag in told] == [("monday", 2, True)]
+    assert told[0]["created_at"].endswith("+00:00")
+    refused = catalog(lake, "rm", "ns1.ns2.flights", "--yes")
+    assert (refused.code, "pins 'ns1.ns2.flights'" in refused.error) == (3, True)
+    assert catalog(lake, "tag", "-d", "monday").code == 3, "there is no terminal to ask on"
+    assert "would be" in catalog(lake, "tag", "-d", "monday", "--dry-run").out
+    assert catalog(lake, "tag", "-d", "monday", "--yes").out == "Tag 'monday' of 2 tables was deleted.\n"
+    assert [tag["name"] for tag in catalog(lake, "tag", "--json").json["tags"]] == ["tuesday"]
+    assert list(lance.dataset(flights).tags.list()) == [f"lake-tuesday-{lake_tag_id(lake)}"]
+
+
+def lake_tag_id(root):
+    (tag,) = list_lake_tags(open_catalog(str(root)))
+    return tag.id
+
+
+def test_verbs_that_look_show_the_catalog_at_a_tag(lake):
+    assert catalog(lake, "tag", "monday").code == 0
+    append(next(lake.glob("*flights")), None, 11)
+    append(lake / "trips.lance", None, 11)
+    assert catalog(lake, "create", "later", "--table").code == 0
+    at = catalog(lake, "ls", "-r", "--tag", "monday", "--json").json
+    assert (at["tag"], [item["name"] for item in at["items"]]) == ("monday", ALL)
+    assert names(lake) == sorted([*ALL, "later"])
+    told = catalog(lake, "tree", "--tag", "monday").out
+    assert (told.splitlines()[0], "later" in told) == (f"{lake} at tag 'monday'", False)
+    versions = [
+        catalog(lake, "describe", table, *at, "--json").json["newest"]["version"]
+        for table in ("ns1.ns2.flights", "trips")
+        for at in ((), ("--tag", "monday"))
+    ]
+    assert versions == [3, 2, 2, 1]
+    text = catalog(lake, "describe", "ns1.ns2.flights", "--tag", "monday").out
+    assert text.startswith("table ns1.ns2.flights at tag 'monday'\n")
+    assert "  version     2, 1 row, committed " in text
+    assert "properties  team = air" in text
+    assert "had no data when the tag was created" in catalog(lake, "describe", "ns1.declared", "--tag", "monday").out
+    assert catalog(lake, "describe", "later", "--tag", "monday").code == 10
+
+
+def test_cleanups_pass_over_the_versions_of_a_tag(lake):
+    assert catalog(lake, "tag", "monday").code == 0
+    flights = LanceTable.for_path(str(next(lake.glob("*flights"))))
+    for value in (11, 12):
+        append(flights.location.uri, None, value)
+    everything = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), undo_window=timedelta(0))
+    assert flights.cleanup(everything).apply().executed
+    lance.dataset(flights.location.uri).cleanup_old_versions(timedelta(0), error_if_tagged_old_versions=False)
+    assert [entry["version"] for entry in lance.dataset(flights.location.uri).versions()] == [2, 4]
+    assert (flights.tags.list(), len(flights.tags.list(all=True))) == ([], 1)
+    (pin,) = flights.tags.list(all=True)
+    with pytest.raises(Refused, match="a tag of the whole lake pins"):
+        flights.tags.delete(pin.name)
+    assert catalog(lake, "tag", "-d", "monday", "--yes").code == 0
+    flights.cleanup(everything).apply()
+    assert 2 not in [entry["version"] for entry in lance.dataset(flights.location.uri).versions()]
+
+
+def test_an_incomplete_tag_is_listed_and_can_only_be_deleted(lake):
+    manifest = open_catalog(str(lake)).manifest
+    create_branch_at(manifest, "tags/monday", pin_latest(manifest, None))
+    assert catalog(lake, "tag").out.splitlines()[1].split()[:2] == ["monday", "incomplete"]
+    refused = catalog(lake, "ls", "--tag", "monday")
+    assert refused.code == 10
+    assert "hint: If no job is at it, delete it: lance-catalog tag -d monday." in refused.error
+    assert "which is incomplete, was deleted" in catalog(lake, "tag", "-d", "monday", "--yes").out
+    assert catalog(lake, "tag", "monday").code == 0
+
+
 def test_doctor_finds_mends_and_says_so_with_its_exit_code(lake, monkeypatch):
     assert catalog(lake, "doctor").code == 0
     place = Path(catalog(lake, "describe", "ns1.declared", "--json").json["location"])
@@ -246,6 +331,7 @@ CHANGES = [
     ("register", "ns1.trips", "trips.lance"),
     ("deregister", "ns1.ns2.flights"),
     ("migrate",),
+    ("tag", "monday"),
 ]
 
 
@@ -299,6 +385,12 @@ WRONG = [
     (("deregister", "ns1"), 10, "there is no such table"),
     (("--mode", "v1", "migrate"), 2, "A migration to V2"),
     (("doctor", "--dry-run"), 2, "--dry-run needs --mend."),
+    (("tag", "a b"), 2, "'a b' is not a valid tag name"),
+    (("tag", "monday", "tuesday"), 2, "Too many names to create a tag"),
+    (("tag", "-d", "monday"), 10, "There is no tag of the lake 'monday'"),
+    (("--mode", "v1", "tag", "monday"), 3, "has no __manifest"),
+    (("ls", "--tag", "monday"), 10, "There is no tag of the lake 'monday'"),
+    (("rm", "trips", "--tag", "monday"), 2, "No such option"),
 ]
 
 
@@ -312,7 +404,7 @@ def test_what_is_wrong_is_said_in_one_line_whether_it_is_tried_or_rehearsed(shar
     assert words in first
     assert len(rest) <= 1
     assert "secret-without" not in done.err
-    if arguments[0] in ("create", "rename", "rm", "register", "deregister"):
+    if arguments[0] in ("create", "rename", "rm", "register", "deregister", "tag"):
         again = catalog(shared, *arguments, "--dry-run")
         assert (again.code, again.err) == (code, done.err)
     assert names(shared) == before

@@ -16,7 +16,7 @@ GIT, CATALOG = "lance_spark.cli.main", "lance_spark.cli.catalog.main"
     ("module", "arguments"),
     [
         *((GIT, found) for found in (["--help"], ["gc", "--help"], ["push", "--help"], ["remote"], ["brnch"])),
-        *((CATALOG, found) for found in (["--help"], ["rm", "--help"], ["lss"])),
+        *((CATALOG, found) for found in (["--help"], ["rm", "--help"], ["tag", "--help"], ["lss"])),
     ],
     ids=str,
 )

@@ -182,7 +182,7 @@ def test_of_many_refs_some_are_shown():
     assert card.text().startswith("Branches of /t: main and 30 branches\n")
     assert card.notes == ("10 more: list() has all",)
     card = tags_card("Tags", "/t", found, [V1])
-    assert card.summary == "30 tags, and 1 that clones, merges, streams and frozen sets need"
+    assert card.summary == "30 tags, and 1 that clones, merges, streams, frozen sets and the lake need"
     assert branches_card("Branches", "/t", RefNames(()), ()).line()
     plans = RefNames.of_branches(["exp", "frozen/s", "frozen/mine"], ["s", "frozen-s"])
     assert plans.shown == ("exp", "frozen/mine")
@@ -287,7 +287,9 @@ def test_lists_say_what_they_leave_out_and_have_it_when_asked():
     assert [branch.name for branch in branches] == ["exp", "frozen/mine", f"transaction-{'0' * 32}"]
     assert [tag.name for tag in tags] == ["s", "v1"]
     assert str(branches).endswith("note: 1 more of frozen sets: list(all=True) has them")
-    assert str(tags).endswith("note: 4 more of clones, merges, streams and frozen sets: list(all=True) has them")
+    assert str(tags).endswith(
+        "note: 4 more of clones, merges, streams, frozen sets and the lake: list(all=True) has them"
+    )
     assert "4 more" in tags._repr_html_()
     assert len(listed_branches(refs.branches, refs.tags, everything=True)) == 4
     assert "note" not in str(listed_tags(refs.tags, everything=True))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import click
+
 from lance_spark.cli.output import Output
-from lance_spark.cli.program import CommandCall
+from lance_spark.cli.program import AnyCallable, CommandCall
 from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
 
@@ -28,17 +30,21 @@ class CatalogSession(CommandCall):
     """How the command was called, up to the verb, for hints on what to type next."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
+    tag: str | None = None
+    """``--tag``: the tag of the whole lake at which a verb looks at the catalog."""
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog. Raises InvalidOption if none was named, and NotFound for a missing local directory.
+        """The catalog, at the tag if one was given.
 
-        Sends no request to other stores: there, a directory exists once something is in it.
+        Raises InvalidOption if none was named, and NotFound for a missing tag or local directory. Without a tag, sends
+        no request to other stores: there, a directory exists once something is in it.
         """
-        from lance_spark.catalog.lookup import check_root  # pulls in pyarrow, for which --help does not wait
+        from lance_spark.catalog.lake import at_tag  # these pull in pyarrow, for which --help does not wait
+        from lance_spark.catalog.lookup import check_root
 
         check_root(self.new_catalog)
-        return self.new_catalog
+        return self.new_catalog if self.tag is None else at_tag(self.new_catalog, self.tag)
 
     @cached_property
     def new_catalog(self) -> Catalog:
@@ -53,8 +59,31 @@ class CatalogSession(CommandCall):
         return open_catalog(self.root, self.storage, cast("Mode", self.mode))
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
-        """Print the result; JSON also names the catalog."""
-        self.output.show({"catalog": self.new_catalog.uri, **data}, text)
+        """Print the result; JSON also names the catalog, and the tag if one was given."""
+        tag = {} if self.tag is None else {"tag": self.tag}
+        self.output.show({"catalog": self.new_catalog.uri, **tag, **data}, text)
+
+    @property
+    def place(self) -> str:
+        """The catalog's root and, if one was given, the tag."""
+        return self.new_catalog.uri + self.at_tag
+
+    @property
+    def at_tag(self) -> str:
+        """For titles: `` at tag '2026-11-23'``, or nothing."""
+        return "" if self.tag is None else f" at tag '{self.tag}'"
+
+
+def _look_at_tag(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    if name is not None and isinstance(context.obj, CatalogSession):
+        context.obj = replace(context.obj, tag=name)
+
+
+def tag_option(function: AnyCallable) -> AnyCallable:
+    """``--tag``, of verbs that only look."""
+    return click.option(
+        "--tag", metavar="TAG", expose_value=False, callback=_look_at_tag, help="The catalog as it was at a tag."
+    )(function)
 
 
 # --- Printing the content of a catalog, for people and programs

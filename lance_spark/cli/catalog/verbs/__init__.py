@@ -19,6 +19,9 @@ GROUPS = {
         "deregister": "changing.deregister",
         "migrate": "changing.migrate",
     },
+    "Keep a state of the whole catalog": {
+        "tag": "tag.tag",
+    },
     "Keep the catalog in order": {
         "du": "listing.du",
         "doctor": "doctor.doctor",

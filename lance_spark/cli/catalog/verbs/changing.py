@@ -156,7 +156,7 @@ def rename(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
 @verb("rm")
 @click.argument("name")
 @click.option("--cascade", is_flag=True, help="Drop a namespace with everything in it.")
-@click.option("--force", is_flag=True, help="Also drop tables whose files a clone reads; the clone breaks.")
+@click.option("--force", is_flag=True, help="Also drop tables that a clone reads or a tag of the lake pins.")
 @dry_run_option
 @yes_option
 @click.pass_obj

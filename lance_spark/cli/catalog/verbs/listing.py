@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.catalog.session import CatalogSession, item_json, item_place, item_text, name_json
+from lance_spark.cli.catalog.session import CatalogSession, item_json, item_place, item_text, name_json, tag_option
 from lance_spark.cli.output import Output, stamp
 from lance_spark.cli.program import verb
 from lance_spark.core.show import counted
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="[NAMESPACE]", default="")
 @click.option("-r", "--recursive", is_flag=True, help="Include the namespaces below.")
 @click.option("-l", "--long", is_flag=True, help="With kind and directory.")
+@tag_option
 @click.pass_obj
 def ls(session: CatalogSession, name: str, recursive: bool, long: bool) -> None:
     """List the content of a namespace.
@@ -32,7 +33,7 @@ def ls(session: CatalogSession, name: str, recursive: bool, long: bool) -> None:
     """
     items = _items(session, name, recursive)
     if not items and not name:
-        session.output.note(f"There is nothing in {session.catalog.uri}.")
+        session.output.note(f"There is nothing in {session.place}.")
     text = "\n".join(item_text(session.output, item) for item in items)
     if long and items:
         rows = [(item.kind, str(item.identifier), item_place(item)) for item in items]
@@ -56,6 +57,7 @@ def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item
 
 @verb("tree")
 @click.argument("name", metavar="[NAMESPACE]", default="")
+@tag_option
 @click.pass_obj
 def tree(session: CatalogSession, name: str) -> None:
     """Draw namespaces and tables as a tree."""
@@ -69,7 +71,7 @@ def tree(session: CatalogSession, name: str) -> None:
         below.setdefault(item.identifier.parent, []).append(item)
     tables = sum(item.kind == "table" for item in items)
     lines = [
-        session.output.paint(f"{name}." if name else session.catalog.uri, bold=True),
+        session.output.paint((f"{name}." if name else session.catalog.uri) + session.at_tag, bold=True),
         *_branches(session.output, below, within, ""),
         "",
         f"{counted(len(items) - tables, 'namespace')}, {counted(tables, 'table')}",
@@ -109,11 +111,13 @@ Rows = Iterator[tuple[str, str]]
 
 @verb("describe")
 @click.argument("name", metavar="[NAME]", default="")
+@tag_option
 @click.pass_obj
 def describe(session: CatalogSession, name: str) -> None:
     """Describe a table or a namespace.
 
-    Shows where a table is, its newest version, columns, branches and properties. Without NAME, the root namespace.
+    Shows where a table is, its newest version, columns, branches and properties. With --tag, the version that the tag
+    pins. Without NAME, the root namespace.
     """
     from lance_spark.catalog.lookup import describe_namespace, describe_table
     from lance_spark.catalog.overview import kind_of
@@ -128,6 +132,7 @@ def describe(session: CatalogSession, name: str) -> None:
 def _show_namespace(session: CatalogSession, namespace: NamespaceInfo) -> None:
     named = namespace.identifier.parts
     title = f"namespace {namespace.identifier}" if named else f"root namespace of {session.catalog.uri}"
+    title += session.at_tag
     session.show(
         {"kind": "namespace", **name_json(namespace.identifier), "properties": namespace.properties},
         _lines(session, title, _properties(namespace.properties)),
@@ -137,7 +142,7 @@ def _show_namespace(session: CatalogSession, namespace: NamespaceInfo) -> None:
 def _show_table(session: CatalogSession, table: TableInfo) -> None:
     from lance_spark.catalog.overview import look_into
 
-    inside = look_into(table)
+    inside = look_into(session.catalog, table)
     session.show(
         {
             "kind": "table",
@@ -150,7 +155,7 @@ def _show_table(session: CatalogSession, table: TableInfo) -> None:
             "newest": None if inside is None else _newest_json(inside.newest),
             "branches": [] if inside is None else list(inside.branches),
         },
-        _lines(session, f"table {table.identifier}", _rows(table, inside, session.catalog.reads_manifest)),
+        _lines(session, f"table {table.identifier}{session.at_tag}", _rows(session, table, inside)),
     )
 
 
@@ -168,12 +173,13 @@ def _lines(session: CatalogSession, title: str, rows: Rows) -> str:
     return "\n".join([session.output.paint(title, bold=True), *body])
 
 
-def _rows(table: TableInfo, inside: TableContents | None, has_rows: bool) -> Rows:
+def _rows(session: CatalogSession, table: TableInfo, inside: TableContents | None) -> Rows:
     yield "location", table.location.uri
-    if has_rows and not table.registered:
+    if session.catalog.reads_manifest and not table.registered:
         yield "registered", "no: it is only a directory; lance-catalog migrate gives it a row"
     if inside is None:
-        yield "version", "none yet: the table is only declared"
+        then = "none: the table had no data when the tag was created"
+        yield "version", "none yet: the table is only declared" if session.tag is None else then
     else:
         detail = inside.newest
         rows = "" if detail.entry.total_rows is None else f", {counted(detail.entry.total_rows, 'row')}"

@@ -1,0 +1,96 @@
+"""``lance-catalog tag``: lists, creates and deletes tags of the whole lake. One function for each of its modes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lance_spark.cli.catalog.session import CatalogSession
+from lance_spark.cli.modes import Mode, chosen
+from lance_spark.cli.output import age, confirm, stamp
+from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.core.show import counted
+
+if TYPE_CHECKING:
+    from lance_spark.catalog.lake_rules import LakeTag
+
+
+@dataclass(frozen=True)
+class TagArguments:
+    """The arguments."""
+
+    names: tuple[str, ...]
+    dry_run: bool
+    yes: bool
+
+
+def _list(session: CatalogSession, asked: TagArguments) -> None:
+    from lance_spark.catalog.lake import list_lake_tags
+
+    pattern = (*asked.names, "*")[0]
+    tags = [tag for tag in list_lake_tags(session.catalog) if fnmatchcase(tag.name, pattern)]
+    rows = [(tag.name, f"{tag.tables:,}" if tag.ready else "incomplete", age(tag.created_at)) for tag in tags]
+    text = session.output.table(("name", "tables", "made"), rows) if rows else ""
+    session.show({"tags": [_json(tag) for tag in tags]}, text)
+
+
+def _json(tag: LakeTag) -> dict[str, Any]:
+    return {"name": tag.name, "tables": tag.tables, "created_at": stamp(tag.created_at), "ready": tag.ready}
+
+
+def _create(session: CatalogSession, asked: TagArguments) -> None:
+    from lance_spark.catalog.lake import check_may_create, create_lake_tag
+
+    (name,) = asked.names
+    if asked.dry_run:
+        check_may_create(session.catalog, name)
+        said = f"Tag '{name}' would be put on the newest version of every table."
+        session.did("create", True, said, name=name, tables=None, created_at=None)
+        return
+    tag = create_lake_tag(session.catalog, name, datetime.now(timezone.utc))
+    said = f"Tag '{name}' was put on the newest version of {counted(tag.tables, 'table')}."
+    session.did("create", False, said, name=name, tables=tag.tables, created_at=stamp(tag.created_at))
+    session.output.note(f"{session.typed} ls -r --tag {name} shows them.")
+
+
+def _delete(session: CatalogSession, asked: TagArguments) -> None:
+    from lance_spark.catalog.lake import delete_lake_tag, find_to_delete
+
+    (name,) = asked.names
+    tag = find_to_delete(session.catalog, name)
+    ready = tag is not None and tag.ready
+    tables = tag.tables if tag is not None and ready else None
+    which = f"Tag '{name}'" + (", which is incomplete," if tables is None else f" of {counted(tables, 'table')}")
+    if not asked.dry_run:
+        kept = "cleanups may then remove the versions that only it keeps, and it cannot be restored"
+        confirm(f"{which} will be deleted: {kept}.", asked.yes)
+        delete_lake_tag(session.catalog, name)
+    said = f"{which} {'would be' if asked.dry_run else 'was'} deleted."
+    session.did("delete", asked.dry_run, said, name=name, tables=tables, was_ready=ready)
+
+
+MODES = (
+    Mode("[--list [PATTERN]]", "to list tags", _list, flags=("listing",), names=(0, 1)),
+    Mode("NAME", "to create a tag", _create),
+    Mode("-d NAME", "to delete a tag", _delete, flags=("delete",)),
+)
+
+
+@verb("tag", modes=MODES, sections={"What to do": ("listing", "delete")})
+@click.argument("names", nargs=-1)
+@click.option("-l", "--list", "listing", is_flag=True, help="List, also with a PATTERN such as '2026-*'.")
+@click.option("-d", "--delete", is_flag=True, help="Delete a tag.")
+@dry_run_option
+@yes_option
+@click.pass_context
+def tag(context: click.Context, /, names: tuple[str, ...], dry_run: bool, yes: bool, **_: bool) -> None:
+    """List, create or delete tags of the whole catalog.
+
+    A new tag NAME pins the newest version of every table; every cleanup keeps those versions. ls, tree and describe
+    show the catalog at a tag with --tag NAME.
+    """
+    chosen(context, MODES, names).run(context.obj, TagArguments(names, dry_run, yes))
