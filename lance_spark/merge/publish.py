@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, Refused
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, PUBLISH, PUBLISH_ID, TAKE_BACK
 from lance_spark.merge.merge import (
@@ -68,7 +68,7 @@ class TakenBack(Conflict):
 
 
 def find_marks(publish: TablePublish) -> Marks:
-    """What the publish did with the table so far. Raises Conflict if versions that could tell were cleaned up."""
+    """What the publish did with the table so far. Raises Refused if versions that could tell were cleaned up."""
     location = publish.location
     versions = [version for version, _ in newest_first(location, None, above=publish.since)]
     found: dict[str, int] = {}
@@ -76,8 +76,19 @@ def find_marks(publish: TablePublish) -> Marks:
         if transaction is not None and transaction.properties.get(PUBLISH_ID) == publish.publish_id:
             found[transaction.properties.get(ACTION, "")] = version
     if TAKE_BACK not in found:
-        check_nothing_missing(location, PinnedVersion(None, publish.since))
+        check_evidence(location, publish.since, publish.publish_id)
     return Marks(found.get(PUBLISH), found.get(TAKE_BACK))
+
+
+def check_evidence(location: DatasetLocation, since: int, publish_id: str) -> None:
+    """Raise Refused if a cleanup removed versions of main that a publish may have made."""
+    try:
+        check_nothing_missing(location, PinnedVersion(None, since))
+    except Conflict as gone:
+        raise Refused(
+            f"It is unknown whether publish {publish_id} reached {location.uri}: {gone.message}",
+            hint="Compare the table with the branch, and bring over by hand what is missing.",
+        ) from None
 
 
 def publish_requests(publish: TablePublish) -> Callable[[], Request]:

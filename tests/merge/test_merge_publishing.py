@@ -11,7 +11,7 @@ from support.merge_datasets import add, assert_sound, exp, forked, head, ids, ro
 from lance_spark.core import layout
 from lance_spark.core.refs import PROTECTED
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, Refused
 from lance_spark.log.log import log
 from lance_spark.merge import publish as publishing
 from lance_spark.merge.merge import commit_prepared
@@ -254,7 +254,7 @@ def test_missing_evidence_stops_a_helper(uri):
         add(uri, number, number + 1)
     for name in layout.manifest_paths(None, given.since + 1):
         Path(uri, name).unlink(missing_ok=True)
-    with pytest.raises(Conflict, match="cleaned up"):
+    with pytest.raises(Refused, match="cleaned up"):
         publish(given)
 
 
