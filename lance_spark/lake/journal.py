@@ -31,14 +31,14 @@ def read_journal(manifest: DatasetLocation, sequence: int) -> rules.Journal:
     return rules.decode_journal(content, name)
 
 
-def read_verdict(manifest: DatasetLocation, sequence: int) -> rules.Verdict | None:
+def read_verdict(manifest: DatasetLocation, sequence: int) -> rules.PublishVerdict | None:
     """Whether a publish goes forward or back; None if that is undecided. Raises CorruptData."""
     name = rules.verdict_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
     return None if content is None else rules.decode_verdict(content, name)
 
 
-def read_outcome(manifest: DatasetLocation, sequence: int) -> rules.Outcome | None:
+def read_outcome(manifest: DatasetLocation, sequence: int) -> rules.PublishOutcome | None:
     """The outcome of a publish; None if it is unfinished. Raises CorruptData."""
     name = rules.outcome_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
@@ -50,7 +50,7 @@ def write_journal(manifest: DatasetLocation, journal: rules.Journal) -> bool:
     return _create(manifest, rules.journal_name(journal.sequence), journal.encode())
 
 
-def decide(manifest: DatasetLocation, sequence: int, verdict: rules.Verdict) -> rules.Verdict:
+def decide(manifest: DatasetLocation, sequence: int, verdict: rules.PublishVerdict) -> rules.PublishVerdict:
     """Decide a publish; returns the verdict that counts, which is the first one."""
     if _create(manifest, rules.verdict_name(sequence), verdict.encode()):
         return verdict
@@ -60,7 +60,7 @@ def decide(manifest: DatasetLocation, sequence: int, verdict: rules.Verdict) -> 
     return found
 
 
-def write_outcome(manifest: DatasetLocation, outcome: rules.Outcome) -> rules.Outcome:
+def write_outcome(manifest: DatasetLocation, outcome: rules.PublishOutcome) -> rules.PublishOutcome:
     """Write an outcome; returns the one that is stored, which is that of the first process."""
     if _create(manifest, rules.outcome_name(outcome.sequence), outcome.encode()):
         return outcome

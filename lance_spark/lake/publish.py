@@ -24,7 +24,7 @@ from lance_spark.errors import Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.lake import journal as journals
 from lance_spark.lake import rules
-from lance_spark.merge.merge import Prepared
+from lance_spark.merge.merge import PreparedReplay
 from lance_spark.merge.publish import (
     Published,
     TablePublish,
@@ -64,7 +64,7 @@ class PublishPlan(NamedTuple):
 
     journal: rules.Journal
     """Without a sequence number yet."""
-    prepared: Mapping[str, Prepared]
+    prepared: Mapping[str, PreparedReplay]
     """By directory of the table."""
     conflicts: tuple[rules.LakeConflict, ...]
     is_empty: bool = False
@@ -98,7 +98,7 @@ def plan_publish(catalog: Catalog, branch: LakeBranch, engine: Engine, message: 
     conflicts = [*decision.conflicts]
     known = {conflict.name for conflict in conflicts}
     asked = [table for table in tables if table.name not in known]
-    prepared: dict[str, Prepared] = {}
+    prepared: dict[str, PreparedReplay] = {}
     for table, found in zip(asked, _each(lambda each: _prepared(catalog, journal, each, engine), asked), strict=True):
         if isinstance(found, rules.LakeConflict):
             conflicts.append(found)
@@ -127,7 +127,7 @@ def _written(catalog: Catalog, row: Entry, own: rules.OwnBranch) -> rules.Journa
 
 def _prepared(
     catalog: Catalog, journal: rules.Journal, table: rules.JournalTable, engine: Engine
-) -> Prepared | rules.LakeConflict:
+) -> PreparedReplay | rules.LakeConflict:
     try:
         return prepare_publish(_of_table(catalog, journal, table), engine)
     except (Conflict, NotCommittable) as clash:
@@ -139,7 +139,7 @@ def _of_table(catalog: Catalog, journal: rules.Journal, table: rules.JournalTabl
     return TablePublish(catalog.at(table.location), table.source, table.since, journal.id, message)
 
 
-def _dropped(base: Iterable[Entry], changes: Sequence[rules.RowChange]) -> dict[str, int]:
+def _dropped(base: Iterable[Entry], changes: Sequence[rules.EntryChange]) -> dict[str, int]:
     """The pinned versions of dropped tables, by directory."""
     gone = {change.known.object_id for change in changes if change.after is None}
     pins = {row.location: rules.own_branch(row).version for row in base if row.object_id in gone}
@@ -179,7 +179,7 @@ def publish(
     engine: Engine,
     audit: Callable[[PublishPlan], bool] | None = None,
     message: str = "",
-) -> rules.Outcome | None:
+) -> rules.PublishOutcome | None:
     """Publish the changes of a branch of the lake; None if main has them already.
 
     An unfinished publish is ended first. If another process publishes meanwhile, this one begins again.
@@ -209,7 +209,7 @@ def publish(
 # --- After the journal: any process can end the publish, and several may do so at the same time
 
 
-def recover(catalog: Catalog, engine: Engine) -> rules.Outcome | None:
+def recover(catalog: Catalog, engine: Engine) -> rules.PublishOutcome | None:
     """End the publish that another process began and did not end; None if there is none.
 
     Raises the errors of the store, and CorruptData for a damaged journal. Then the publish stays unfinished.
@@ -221,15 +221,15 @@ def recover(catalog: Catalog, engine: Engine) -> rules.Outcome | None:
 
 
 def finish(
-    catalog: Catalog, journal: rules.Journal, engine: Engine, prepared: Mapping[str, Prepared] | None = None
-) -> rules.Outcome:
+    catalog: Catalog, journal: rules.Journal, engine: Engine, prepared: Mapping[str, PreparedReplay] | None = None
+) -> rules.PublishOutcome:
     """Bring a publish forward, or take it back, to its outcome."""
     verdict = journals.read_verdict(catalog.manifest, journal.sequence)
     done = _Done()
     if verdict is None:
         done = _forward(catalog, journal, engine, prepared or {})
         wanted = rules.TAKEN_BACK if done.conflicts else rules.PUBLISHED
-        own = rules.Verdict(journal.id, wanted, done.conflicts)
+        own = rules.PublishVerdict(journal.id, wanted, done.conflicts)
         verdict = journals.decide(catalog.manifest, journal.sequence, own)
     if verdict.outcome == rules.TAKEN_BACK:
         done = _take_back(catalog, journal, engine)
@@ -240,7 +240,7 @@ def finish(
     tables = tuple(rules.TableOutcome(table.location, *version) for table, version in done.tables)
     manifest = None if done.manifest is None else rules.TableOutcome(MANIFEST, *done.manifest)
     conflicts = (*verdict.conflicts, *done.conflicts)
-    outcome = rules.Outcome(journal.sequence, journal.id, verdict.outcome, tables, manifest, conflicts)
+    outcome = rules.PublishOutcome(journal.sequence, journal.id, verdict.outcome, tables, manifest, conflicts)
     return journals.write_outcome(catalog.manifest, outcome)
 
 
@@ -255,7 +255,7 @@ class _Done(NamedTuple):
     conflicts: tuple[rules.LakeConflict, ...] = ()
 
 
-def _forward(catalog: Catalog, journal: rules.Journal, engine: Engine, prepared: Mapping[str, Prepared]) -> _Done:
+def _forward(catalog: Catalog, journal: rules.Journal, engine: Engine, prepared: Mapping[str, PreparedReplay]) -> _Done:
     """Publish all tables side by side, then the rows; with what prevents it."""
 
     def one(table: rules.JournalTable) -> Published | rules.LakeConflict:

@@ -36,16 +36,16 @@ KEY = "lance_spark.lake"
 """In a row's metadata: what a branch of the lake pins. It is not a property."""
 
 
-class RowChange(NamedTuple):
+class EntryChange(NamedTuple):
     """One row that a branch of the lake changed; None where there is none."""
 
     before: Entry | None
     after: Entry | None
 
     @property
-    def inverse(self) -> RowChange:
+    def inverse(self) -> EntryChange:
         """The change that undoes it."""
-        return RowChange(self.after, self.before)
+        return EntryChange(self.after, self.before)
 
     @property
     def known(self) -> Entry:
@@ -90,17 +90,17 @@ def own_branch(row: Entry) -> OwnBranch:
     return OwnBranch(version, branch)
 
 
-class Decision(NamedTuple):
+class LakeDecision(NamedTuple):
     """How changes of a branch change main's rows."""
 
     edit: Edit
     conflicts: tuple[LakeConflict, ...]
 
 
-def row_changes(base: Iterable[Entry], branch: Iterable[Entry]) -> tuple[RowChange, ...]:
+def row_changes(base: Iterable[Entry], branch: Iterable[Entry]) -> tuple[EntryChange, ...]:
     """The rows that differ, sorted by id. Pins do not count."""
     before, after = ({_key(row): _plain(row) for row in rows} for rows in (base, branch))
-    changes = [RowChange(before.get(key), after.get(key)) for key in before.keys() | after.keys()]
+    changes = [EntryChange(before.get(key), after.get(key)) for key in before.keys() | after.keys()]
     changed = (change for change in changes if _values(change.before) != _values(change.after))
     return tuple(sorted(changed, key=lambda change: change.known.object_id))
 
@@ -121,12 +121,12 @@ def _values(row: Entry | None) -> object:
 
 
 def decide(
-    changes: Sequence[RowChange],
+    changes: Sequence[EntryChange],
     rows: Rows,
     unlisted: Iterable[str] = (),
     written: Mapping[str, str] | None = None,
     moved: Iterable[str] = (),
-) -> Decision:
+) -> LakeDecision:
     """The effect of a branch's changes on main's newest rows.
 
     ``unlisted`` are directories that are tables without a row. ``written`` are directories of tables with new data on
@@ -145,7 +145,7 @@ class _Deciding:
         self.added: list[Entry] = []
         self.conflicts: list[LakeConflict] = []
 
-    def run(self, changes: Sequence[RowChange], written: Mapping[str, str]) -> Decision:
+    def run(self, changes: Sequence[EntryChange], written: Mapping[str, str]) -> LakeDecision:
         dropped = {change.before.location for change in changes if change.before and change.after is None}
         for location, name in written.items():
             there = (TABLE, location) in self.main or location in self.unlisted
@@ -158,9 +158,9 @@ class _Deciding:
                 self.conflicts.append(LakeConflict(str(change.known.identifier), reason))
         self._check_names()
         conflicts = tuple(sorted(set(self.conflicts)))
-        return Decision(Edit() if conflicts else self._edit(), conflicts)
+        return LakeDecision(Edit() if conflicts else self._edit(), conflicts)
 
-    def _decide(self, change: RowChange) -> str | None:
+    def _decide(self, change: EntryChange) -> str | None:
         """Take a change in; returns what prevents it."""
         main, location = self.main.get(_key(change.known)), change.known.location
         if main is None and location in self.unlisted:
@@ -203,7 +203,7 @@ class _Deciding:
         self.changed.append((main, Entry(new_id, main.object_type, main.location, encode_properties(values))))
         return None
 
-    def _of_directory(self, change: RowChange) -> str | None:
+    def _of_directory(self, change: EntryChange) -> str | None:
         """A table without a row on main: it can get one, but keeps the name of its directory."""
         before, after = change
         if before is None or after is None or before.object_id != after.object_id:
@@ -269,7 +269,7 @@ class PublishRows:
 
     doing: str
     """Completes "Cannot ...". It is also the message of the commit, by which others know that it was made."""
-    changes: tuple[RowChange, ...]
+    changes: tuple[EntryChange, ...]
     unlisted: Callable[[], Iterable[str]] = tuple
     """Looks up the directories that are tables without a row."""
     moved: Callable[[], Iterable[str]] = tuple
@@ -343,7 +343,7 @@ class Journal:
     made: str
     """Time of the decision, UTC, ISO 8601."""
     tables: tuple[JournalTable, ...]
-    rows: tuple[RowChange, ...] = ()
+    rows: tuple[EntryChange, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
     """Directories of dropped tables, with the version of main that their users saw."""
     manifest_since: int = 0
@@ -380,7 +380,7 @@ class TableOutcome:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PublishOutcome:
     """The end of a publish."""
 
     sequence: int
@@ -403,7 +403,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PublishVerdict:
     """Whether a publish goes forward or back: the first one that is written counts."""
 
     id: str
@@ -446,36 +446,36 @@ def decode_journal(content: bytes, name: str) -> Journal:
     def build(given: dict[str, Any]) -> Journal:
         tables = tuple(JournalTable(**table) for table in given.pop("tables"))
         rows = tuple(
-            RowChange(*(None if row is None else Entry(**row) for row in change)) for change in given.pop("rows")
+            EntryChange(*(None if row is None else Entry(**row) for row in change)) for change in given.pop("rows")
         )
         return Journal(tables=tables, rows=rows, **given)
 
     return _decoded(content, name, build)
 
 
-def decode_outcome(content: bytes, name: str) -> Outcome:
+def decode_outcome(content: bytes, name: str) -> PublishOutcome:
     """The outcome in a file. Raises CorruptData."""
 
-    def build(given: dict[str, Any]) -> Outcome:
+    def build(given: dict[str, Any]) -> PublishOutcome:
         tables, manifest = tuple(TableOutcome(**table) for table in given.pop("tables")), given.pop("manifest")
         conflicts = _conflicts(given)
-        return Outcome(
+        return PublishOutcome(
             tables=tables, manifest=None if manifest is None else TableOutcome(**manifest), conflicts=conflicts, **given
         )
 
     return _decoded(content, name, build)
 
 
-def decode_verdict(content: bytes, name: str) -> Verdict:
+def decode_verdict(content: bytes, name: str) -> PublishVerdict:
     """The verdict in a file. Raises CorruptData."""
-    return _decoded(content, name, lambda given: Verdict(conflicts=_conflicts(given), **given))
+    return _decoded(content, name, lambda given: PublishVerdict(conflicts=_conflicts(given), **given))
 
 
 def _conflicts(given: dict[str, Any]) -> tuple[LakeConflict, ...]:
     return tuple(LakeConflict(*conflict) for conflict in given.pop("conflicts"))
 
 
-_File = TypeVar("_File", Journal, Outcome, Verdict)
+_File = TypeVar("_File", Journal, PublishOutcome, PublishVerdict)
 
 
 def _decoded(content: bytes, name: str, build: Callable[[dict[str, Any]], _File]) -> _File:

@@ -521,7 +521,7 @@ def _shown(row: Mapping[str, Any]) -> str:
 # --- Carrying a plan out: copy files, commit one version, carry indexes
 
 
-class Prepared(NamedTuple):
+class PreparedReplay(NamedTuple):
     """A replay whose files are copied: only its commit is left. Nobody sees anything of it yet."""
 
     request: Request
@@ -549,7 +549,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
     raise overtaken(make().ours.branch)
 
 
-def prepare(make: Callable[[], Request], engine: Engine) -> Prepared:
+def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
     """Plan a replay and copy its files. At most, ours learns about places to read files from. Raises like replay()."""
     for _ in attempts():
         engine.tell(WorkProgress("compare versions"))
@@ -557,15 +557,15 @@ def prepare(make: Callable[[], Request], engine: Engine) -> Prepared:
         plan = plan_replay(request)
         _check(plan, request)
         if plan.is_up_to_date:
-            return Prepared(request, plan)
+            return PreparedReplay(request, plan)
         if not plan.placed.new_bases:
             with _denied(request, plan):
-                return Prepared(request, plan, _copied(request, plan, engine))
+                return PreparedReplay(request, plan, _copied(request, plan, engine))
         pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)  # next time they have ids
     raise overtaken(make().ours.branch)
 
 
-def commit_prepared(prepared: Prepared, engine: Engine) -> MergeResult:
+def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
     """Commit a prepared replay and carry indexes over. Raises Conflict after a concurrent commit: prepare it again."""
     request, plan, ran_on = prepared
     version = None

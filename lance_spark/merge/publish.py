@@ -19,7 +19,7 @@ from lance_spark.errors import Conflict, Refused
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, PUBLISH, PUBLISH_ID, TAKE_BACK
 from lance_spark.merge.merge import (
-    Prepared,
+    PreparedReplay,
     Request,
     commit_prepared,
     merge_requests,
@@ -97,7 +97,7 @@ def publish_requests(publish: TablePublish) -> Callable[[], Request]:
     return merge_requests(publish.location, publish.source, None, options, publish.publish_id)
 
 
-def publish_table(publish: TablePublish, engine: Engine, prepared: Prepared | None = None) -> Published:
+def publish_table(publish: TablePublish, engine: Engine, prepared: PreparedReplay | None = None) -> Published:
     """Let main take the changes in, exactly once; ``prepared`` is what :func:`prepare_publish` returned.
 
     Raises TakenBack if the publish was taken back, and Conflict, which names what clashes; then main is unchanged.
@@ -133,7 +133,7 @@ def publish_table(publish: TablePublish, engine: Engine, prepared: Prepared | No
     raise overtaken(None)
 
 
-def prepare_publish(publish: TablePublish, engine: Engine) -> Prepared:
+def prepare_publish(publish: TablePublish, engine: Engine) -> PreparedReplay:
     """Everything but the commit: nobody sees anything of it. Raises Conflict, Refused or NotFound."""
     return prepare(publish_requests(publish), engine)
 
@@ -176,7 +176,7 @@ def take_back_table(publish: TablePublish, engine: Engine) -> Published:
     raise overtaken(None)
 
 
-def _reverted(publish: TablePublish, published: int, engine: Engine) -> Prepared | None:
+def _reverted(publish: TablePublish, published: int, engine: Engine) -> PreparedReplay | None:
     """The prepared opposite of the published version; None if another process took it back meanwhile."""
     pin = PinnedVersion(None, published)
     make = pick_requests(publish.location, pin, None, TAKE_BACK, _message(publish), publish.publish_id)

@@ -8,7 +8,7 @@ import pytest
 
 from lance_spark.errors import CorruptData
 from lance_spark.lake import journal, rules
-from lance_spark.lake.rules import PUBLISHED, TAKEN_BACK, Journal, Outcome, Verdict
+from lance_spark.lake.rules import PUBLISHED, TAKEN_BACK, Journal, PublishOutcome, PublishVerdict
 from lance_spark.storage.datasets import locate
 
 
@@ -37,8 +37,8 @@ def test_publishes_are_listed_newest_first(manifest):
     assert journal.sequences(manifest) == []
     for number in (1, 2, 10):
         assert journal.write_journal(manifest, given(number))
-    journal.decide(manifest, 2, Verdict("a1", PUBLISHED))
-    journal.write_outcome(manifest, Outcome(2, "a1", PUBLISHED))
+    journal.decide(manifest, 2, PublishVerdict("a1", PUBLISHED))
+    journal.write_outcome(manifest, PublishOutcome(2, "a1", PUBLISHED))
     assert journal.sequences(manifest) == [10, 2, 1]
     assert journal.read_journal(manifest, 10) == given(10)
 
@@ -46,10 +46,10 @@ def test_publishes_are_listed_newest_first(manifest):
 def test_the_first_verdict_and_outcome_count(manifest):
     assert journal.read_verdict(manifest, 1) is None
     assert journal.read_outcome(manifest, 1) is None
-    first, second = Verdict("a1", PUBLISHED), Verdict("a1", TAKEN_BACK)
+    first, second = PublishVerdict("a1", PUBLISHED), PublishVerdict("a1", TAKEN_BACK)
     assert journal.decide(manifest, 1, first) == first
     assert journal.decide(manifest, 1, second) == first == journal.read_verdict(manifest, 1)
-    done = Outcome(1, "a1", PUBLISHED)
+    done = PublishOutcome(1, "a1", PUBLISHED)
     assert journal.write_outcome(manifest, done) == done
     assert journal.write_outcome(manifest, replace(done, outcome=TAKEN_BACK)) == done
 

@@ -12,14 +12,14 @@ from lance_spark.lake import rules
 from lance_spark.lake.rules import (
     PUBLISHED,
     TAKEN_BACK,
+    EntryChange,
     Journal,
     JournalTable,
     LakeConflict,
-    Outcome,
+    PublishOutcome,
     PublishRows,
-    RowChange,
+    PublishVerdict,
     TableOutcome,
-    Verdict,
     decide,
     row_changes,
 )
@@ -203,12 +203,12 @@ JOURNAL = Journal(
     branch="etl/nightly",
     made="2026-11-24T02:00:00+00:00",
     tables=(JournalTable("ns$c", "0000_c", "lake/etl/nightly-1a2b3c4d", 4, 17),),
-    rows=(RowChange(None, table("ü")), RowChange(A, None), RowChange(B, table("b"))),
+    rows=(EntryChange(None, table("ü")), EntryChange(A, None), EntryChange(B, table("b"))),
     dropped={"0000_a": 4},
     manifest_since=3,
     message="nightly",
 )
-OUTCOME = Outcome(
+OUTCOME = PublishOutcome(
     7,
     "a1b2c3d4",
     TAKEN_BACK,
@@ -225,7 +225,7 @@ def test_what_is_written_is_read():
     assert rules.decode_outcome(plain.encode(), "x") == plain
     assert plain.is_published
     assert not OUTCOME.is_published
-    verdict = Verdict("a1", TAKEN_BACK, (LakeConflict("a", "b"),))
+    verdict = PublishVerdict("a1", TAKEN_BACK, (LakeConflict("a", "b"),))
     assert rules.decode_verdict(verdict.encode(), "x") == verdict
     assert JOURNAL.tables[0].name == "ns.c"
 
