@@ -17,7 +17,8 @@ from uuid import uuid4
 
 from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.entry_rules import SUFFIX, Entry, RowFilter
-from lance_spark.catalog.rules import MANIFEST, Catalog
+from lance_spark.catalog.overview import overview
+from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_table
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, NotCommittable, NotFound, Refused
@@ -30,6 +31,7 @@ from lance_spark.merge.publish import (
     TablePublish,
     TakenBack,
     check_evidence,
+    look_at_publish,
     prepare_publish,
     publish_table,
     remember_publish,
@@ -71,11 +73,49 @@ class PublishPlan(NamedTuple):
     """Whether main has everything already."""
 
 
+class Finished(NamedTuple):
+    """A publish with its outcome."""
+
+    journal: rules.Journal
+    outcome: rules.PublishOutcome
+
+
 # --- Before the journal: main is unchanged
 
 
-def plan_publish(catalog: Catalog, branch: LakeBranch, engine: Engine, message: str = "") -> PublishPlan:
-    """Prepare every table, and find the conflicts of all. Raises Refused, NotFound, CorruptData."""
+def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None = None) -> LakeBranch:
+    """The branch of one name in many tables, as if it were one branch of the lake; None for all that have it.
+
+    Raises NotFound for a table that does not have it, or if none has; Refused for a catalog without ``__manifest``.
+    """
+    if not catalog.reads_manifest or find_latest(catalog.manifest, None) is None:
+        raise Refused(
+            f"The catalog {catalog.uri} has no table __manifest, which a publish of several tables needs.",
+            hint="Call migrate() first.",
+        )
+    items = [item for item in overview(catalog, recursive=True) if item.kind == TABLE and item.path]
+    if tables is not None:
+        wanted = {identify_table(table) for table in tables}
+        missing = sorted(str(each) for each in wanted.difference(item.identifier for item in items))
+        if missing:
+            raise NotFound(f"There is no table '{missing[0]}' in {catalog.uri}.")
+        items = [item for item in items if item.identifier in wanted]
+    found = _each(lambda item: refs.read_branch(catalog.at(item.path or ""), name), items)
+    lacking = [str(item.identifier) for item, ref in zip(items, found, strict=True) if ref is None]
+    if lacking and (tables is not None or len(lacking) == len(items)):
+        which = f"No table of {catalog.uri} has a" if tables is None else f"Table '{lacking[0]}' has no"
+        raise NotFound(f"{which} branch '{name}'.")
+    base = [Entry(item.identifier.object_id, TABLE, item.path) for item, ref in zip(items, found, strict=True) if ref]
+    return LakeBranch(name, tuple(base), tuple(rules.with_branch(row, name) for row in base))
+
+
+def plan_publish(
+    catalog: Catalog, branch: LakeBranch, engine: Engine, message: str = "", dry_run: bool = False
+) -> PublishPlan:
+    """Prepare every table, and find the conflicts of all; with ``dry_run`` nothing is written.
+
+    Raises Refused, NotFound, CorruptData.
+    """
     changes, publish_id = rules.row_changes(branch.base, branch.rows), uuid4().hex[:8]
     head = find_latest(catalog.manifest, None)
     owned = [(row, own) for row in branch.rows if row.is_table and (own := rules.own_branch(row)).branch]
@@ -99,7 +139,15 @@ def plan_publish(catalog: Catalog, branch: LakeBranch, engine: Engine, message: 
     known = {conflict.name for conflict in conflicts}
     asked = [table for table in tables if table.name not in known]
     prepared: dict[str, PreparedReplay] = {}
-    for table, found in zip(asked, _each(lambda each: _prepared(catalog, journal, each, engine), asked), strict=True):
+
+    def prepare(table: rules.JournalTable) -> PreparedReplay | rules.LakeConflict:
+        given = _of_table(catalog, journal, table)
+        try:
+            return look_at_publish(given) if dry_run else prepare_publish(given, engine)
+        except (Conflict, NotCommittable) as clash:
+            return rules.LakeConflict(table.name, clash.message)
+
+    for table, found in zip(asked, _each(prepare, asked), strict=True):
         if isinstance(found, rules.LakeConflict):
             conflicts.append(found)
         elif not found.plan.is_up_to_date:
@@ -123,15 +171,6 @@ def _written(catalog: Catalog, row: Entry, own: rules.OwnBranch) -> rules.Journa
     if head.version <= ref.parent_version:
         return None
     return rules.JournalTable(row.object_id, row.location or "", name, head.version, main.version)
-
-
-def _prepared(
-    catalog: Catalog, journal: rules.Journal, table: rules.JournalTable, engine: Engine
-) -> PreparedReplay | rules.LakeConflict:
-    try:
-        return prepare_publish(_of_table(catalog, journal, table), engine)
-    except (Conflict, NotCommittable) as clash:
-        return rules.LakeConflict(table.name, clash.message)
 
 
 def _of_table(catalog: Catalog, journal: rules.Journal, table: rules.JournalTable) -> TablePublish:
@@ -179,7 +218,7 @@ def publish(
     engine: Engine,
     audit: Callable[[PublishPlan], bool] | None = None,
     message: str = "",
-) -> rules.PublishOutcome | None:
+) -> Finished | None:
     """Publish the changes of a branch of the lake; None if main has them already.
 
     An unfinished publish is ended first. If another process publishes meanwhile, this one begins again.
@@ -202,14 +241,24 @@ def publish(
             if not outcome.is_published:
                 rules.check(outcome.conflicts)
                 raise Conflict(f"The publish of {journal.subject} was taken back.", hint="Run it again.")
-            return outcome
+            return Finished(journal, outcome)
     raise overtaken(None)
 
 
 # --- After the journal: any process can end the publish, and several may do so at the same time
 
 
-def recover(catalog: Catalog, engine: Engine) -> rules.PublishOutcome | None:
+def latest(catalog: Catalog, limit: int) -> list[tuple[rules.Journal, rules.PublishOutcome | None]]:
+    """The newest publishes, newest first, with their outcomes; None for one that is unfinished."""
+    manifest = catalog.manifest
+
+    def read(sequence: int) -> tuple[rules.Journal, rules.PublishOutcome | None]:
+        return journals.read_journal(manifest, sequence), journals.read_outcome(manifest, sequence)
+
+    return _each(read, journals.sequences(manifest)[:limit])
+
+
+def recover(catalog: Catalog, engine: Engine) -> Finished | None:
     """End the publish that another process began and did not end; None if there is none.
 
     Raises the errors of the store, and CorruptData for a damaged journal. Then the publish stays unfinished.
@@ -217,7 +266,8 @@ def recover(catalog: Catalog, engine: Engine) -> rules.PublishOutcome | None:
     last = max(journals.sequences(catalog.manifest), default=0)
     if not last or journals.read_outcome(catalog.manifest, last) is not None:
         return None
-    return finish(catalog, journals.read_journal(catalog.manifest, last), engine)
+    journal = journals.read_journal(catalog.manifest, last)
+    return Finished(journal, finish(catalog, journal, engine))
 
 
 def finish(

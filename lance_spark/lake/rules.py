@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -88,6 +88,12 @@ def own_branch(row: Entry) -> OwnBranch:
     if not isinstance(version, int) or not isinstance(branch, str | None):
         raise CorruptData(f"What the row of '{row.identifier}' pins cannot be read: {str(text)[:100]!r}.")
     return OwnBranch(version, branch)
+
+
+def with_branch(row: Entry, branch: str) -> Entry:
+    """A row that says that a branch of its table has the changes."""
+    values = {**decode_metadata(row.metadata, row.object_id), KEY: json.dumps({"branch": branch})}
+    return replace(row, metadata=encode_properties(values))
 
 
 class LakeDecision(NamedTuple):

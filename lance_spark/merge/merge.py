@@ -555,7 +555,7 @@ def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
         engine.tell(WorkProgress("compare versions"))
         request = make()
         plan = plan_replay(request)
-        _check(plan, request)
+        check_plan(plan, request)
         if plan.is_up_to_date:
             return PreparedReplay(request, plan)
         if not plan.placed.new_bases:
@@ -611,7 +611,8 @@ def _left(request: Request, plan: ReplayPlan) -> str:
     return f"Nothing was changed{where}."
 
 
-def _check(plan: ReplayPlan, request: Request) -> None:
+def check_plan(plan: ReplayPlan, request: Request) -> None:
+    """Raise Conflict, which names what clashes."""
     if plan.conflicts:
         listed = "".join("\n      ".join([f"\n  - {conflict}", *conflict.rows]) for conflict in plan.conflicts[:10])
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""

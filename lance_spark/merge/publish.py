@@ -21,9 +21,11 @@ from lance_spark.format.versions import ACTION, PUBLISH, PUBLISH_ID, TAKE_BACK
 from lance_spark.merge.merge import (
     PreparedReplay,
     Request,
+    check_plan,
     commit_prepared,
     merge_requests,
     pick_requests,
+    plan_replay,
     prepare,
     remember,
 )
@@ -136,6 +138,14 @@ def publish_table(publish: TablePublish, engine: Engine, prepared: PreparedRepla
 def prepare_publish(publish: TablePublish, engine: Engine) -> PreparedReplay:
     """Everything but the commit: nobody sees anything of it. Raises Conflict, Refused or NotFound."""
     return prepare(publish_requests(publish), engine)
+
+
+def look_at_publish(publish: TablePublish) -> PreparedReplay:
+    """The plan alone: nothing is copied or written. Raises like :func:`prepare_publish`."""
+    request = publish_requests(publish)()
+    plan = plan_replay(request)
+    check_plan(plan, request)
+    return PreparedReplay(request, plan)
 
 
 def _done(publish: TablePublish) -> Published | None:

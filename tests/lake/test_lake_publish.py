@@ -37,11 +37,13 @@ def changed(made):
 
 
 def publish(lake, **arguments):
-    return publishing.publish(lake.catalog, lambda: lake.branch, ENGINE, **arguments)
+    found = publishing.publish(lake.catalog, lambda: lake.branch, ENGINE, **arguments)
+    return found and found.outcome
 
 
 def recover(lake):
-    return publishing.recover(lake.catalog, ENGINE)
+    found = publishing.recover(lake.catalog, ENGINE)
+    return found and found.outcome
 
 
 def begin(lake):

@@ -58,3 +58,16 @@ def test_helpers_at_the_same_time_publish_once(catalog, storage):
     assert outcomes[0].is_published
     assert [ids(catalog, name, storage) for name in names] == [[0, 1, 2, 10]] * 3
     assert publishing.publish(catalog, lambda: branch, ENGINE) is None
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_the_window_costs_each_table_a_few_requests(bucket, storage_through, faulty, count):
+    catalog = open_catalog(f"s3://{bucket}/lake", storage_options=storage_through)
+    names = [f"t{number}" for number in range(count)]
+    plan = publishing.plan_publish(catalog, branch_of(catalog, names, storage_through), ENGINE)
+    journal = publishing.replace(plan.journal, sequence=1)
+    journals.write_journal(catalog.manifest, journal)
+    faulty.seen.clear()
+    done = publishing._forward(catalog, journal, ENGINE, plan.prepared)
+    assert len(done.tables) == count
+    assert len(faulty.seen) <= 15 * count
