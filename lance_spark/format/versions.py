@@ -129,6 +129,11 @@ REPLACES = "lance_spark.replaces"
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
 """The branch that follows the remote records a push; the remote itself records that it received one."""
+PUBLISH, TAKE_BACK = "publish", "take-back"
+"""A change of a whole lake at once, in one of its tables, and its opposite. A publish counts as a merge only once the
+whole lake is published: from then on, notes on the branches record it."""
+PUBLISH_ID = "lance_spark.publish"
+"""The publish that a version belongs to. With the action "take-back" the version excludes it."""
 BEGIN = "begin"
 """The first half of a version copied from another dataset: it has no rows; the next version adds them."""
 HELD = "lance_spark.source_held"
@@ -136,7 +141,7 @@ HELD = "lance_spark.source_held"
 refs also record them, until the merged branch is deleted."""
 PUSHER = "lance_spark.pusher"
 """The dataset and version that sent a received push."""
-BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE})
+BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE, TAKE_BACK})
 """Actions that put the same rows into two chains, although neither holds everything of the other."""
 _TAKES_IN = frozenset({MERGE, PUSH})
 """Actions whose version holds everything that its source held, like git's second parent."""
@@ -154,6 +159,8 @@ class Trace:
     """The dataset and version of origin of a push."""
     held: tuple[tuple[str, int], ...] = ()
     """For a branch merge: identities of other chains that the source descends from ("" for main), with versions."""
+    publish: str = ""
+    """Id of the publish that it belongs to; "" for none."""
 
     @property
     def takes_in(self) -> bool:
@@ -165,6 +172,7 @@ class Trace:
         properties = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
         properties |= {PUSHER: self.pusher} if self.pusher else {}
         properties |= {HELD: json.dumps(dict(self.held))} if self.held else {}
+        properties |= {PUBLISH_ID: self.publish} if self.publish else {}
         return {**properties, MESSAGE: message} if message else properties
 
 
@@ -175,7 +183,8 @@ def read_trace(properties: Mapping[str, str]) -> Trace | None:
         return None
     pin = PinnedVersion(None if branch == MAIN else branch, int(version))
     source_id, pusher = properties.get(SOURCE_ID, ""), properties.get(PUSHER, "")
-    return Trace(properties.get(ACTION, ""), pin, source_id, pusher, _read_held(properties.get(HELD, "{}")))
+    held, publish = _read_held(properties.get(HELD, "{}")), properties.get(PUBLISH_ID, "")
+    return Trace(properties.get(ACTION, ""), pin, source_id, pusher, held, publish)
 
 
 def _read_held(written: str) -> tuple[tuple[str, int], ...]:

@@ -66,36 +66,7 @@ def merge(
     Readers see the branch before or after, never in between. The merge keeps concurrent commits: it is planned again on
     top of them. Raises Conflict, which names what clashes, Refused or NotFound, and then leaves the branch unchanged.
     """
-    check_mergeable(location, into)
-    if source.branch == into:
-        raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
-
-    def make() -> Request:
-        graph = Graph(location)
-        graph.identity(source.branch)  # raises NotFound for a branch that was deleted: its directory may still be there
-        ours = pin_latest(location, into)
-        base = only_base(graph, ours, source)
-        if options.ff_only and not _is_forward(graph, ours, source, base):
-            raise Refused(
-                f"'{into or MAIN}' has versions after {graph.pin(base)} that {source} does not have, so this is not a "
-                "fast-forward.",
-                hint=f"Merge '{into or MAIN}' into '{source.branch or MAIN}' first, or allow a real merge.",
-            )
-        return Request(
-            location=location,
-            ours=ours,
-            theirs=source,
-            base_ours=base_of(location, graph, ours, base),
-            base_theirs=base_of(location, graph, source, base),
-            trace=replace(trace_of(graph, format_versions.MERGE, source), held=_held(graph, source, ours)),
-            message=options.message or f"Merge {source} into {into or MAIN}",
-            our_path=graph.path(ours, base, source),
-            their_path=graph.path(source, base, ours),
-            numbering=graph.numbering(source, base, ours),
-            reference=InPlacePolicy(everything=options.reference, outside=location.uri),
-            reader=graph.reader,
-        )
-
+    make = merge_requests(location, source, into, options)
     if options.reference and not options.dry_run:
         check_branch(location, source.branch)  # before the tag: a deleted branch must not get one
         with unchanged():
@@ -114,6 +85,47 @@ def merge(
         )
         return replace(result, notes=(*result.notes, note))
     return result
+
+
+def merge_requests(
+    location: DatasetLocation, source: PinnedVersion, into: str | None, options: MergeOptions, publish: str = ""
+) -> Callable[[], Request]:
+    """Makes requests to merge a version into a branch, each for its newest version; ``publish`` is a publish's id.
+
+    Raises Refused or NotFound for a branch that cannot be merged into.
+    """
+    check_mergeable(location, into)
+    if source.branch == into:
+        raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
+    action = format_versions.PUBLISH if publish else format_versions.MERGE
+
+    def make() -> Request:
+        graph = Graph(location)
+        graph.identity(source.branch)  # raises NotFound for a branch that was deleted: its directory may still be there
+        ours = pin_latest(location, into)
+        base = only_base(graph, ours, source)
+        if options.ff_only and not _is_forward(graph, ours, source, base):
+            raise Refused(
+                f"'{into or MAIN}' has versions after {graph.pin(base)} that {source} does not have, so this is not a "
+                "fast-forward.",
+                hint=f"Merge '{into or MAIN}' into '{source.branch or MAIN}' first, or allow a real merge.",
+            )
+        return Request(
+            location=location,
+            ours=ours,
+            theirs=source,
+            base_ours=base_of(location, graph, ours, base),
+            base_theirs=base_of(location, graph, source, base),
+            trace=replace(trace_of(graph, action, source), held=_held(graph, source, ours), publish=publish),
+            message=options.message or f"{action.capitalize()} {source} into {into or MAIN}",
+            our_path=graph.path(ours, base, source),
+            their_path=graph.path(source, base, ours),
+            numbering=graph.numbering(source, base, ours),
+            reference=InPlacePolicy(everything=options.reference, outside=location.uri),
+            reader=graph.reader,
+        )
+
+    return make
 
 
 def _held(graph: Graph, source: PinnedVersion, ours: PinnedVersion) -> tuple[tuple[str, int], ...]:
@@ -519,42 +531,87 @@ def _shown(row: Mapping[str, Any]) -> str:
 # --- Carrying a plan out: copy files, commit one version, carry indexes
 
 
+class PreparedReplay(NamedTuple):
+    """A replay whose files are copied: only its commit is left. Nobody sees anything of it yet."""
+
+    request: Request
+    plan: ReplayPlan
+    ran_on: str | None = None
+    """Where the copy ran; None if there was nothing to copy."""
+
+
 def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -> MergeResult:
     """Plan and carry out. After a concurrent commit, ``make`` is called again for the newest versions.
 
     Raises Conflict, which names what clashes, Refused or NotFound; then nothing was changed.
     """
+    if dry_run:
+        engine.tell(WorkProgress("compare versions"))
+        request = make()
+        return _result(request, plan_replay(request), dry_run=True)
     for left in attempts():
+        prepared = prepare(make, engine)
+        try:
+            version = _committed(prepared, engine)
+        except Conflict:
+            if not left:
+                raise
+            continue
+        return _carried(prepared, version, engine)
+    raise overtaken(make().ours.branch)
+
+
+def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
+    """Plan a replay and copy its files. At most, ours learns about places to read files from. Raises like replay()."""
+    for _ in attempts():
         engine.tell(WorkProgress("compare versions"))
         request = make()
         plan = plan_replay(request)
-        if dry_run:
-            return _result(request, plan, dry_run=True)
-        _check(plan, request)
+        check_plan(plan, request)
         if request.alone and not _may_go_on(request, plan):
             continue
-        version, ran_on = None, None
-        if not plan.is_up_to_date:
-            if plan.placed.new_bases:
-                pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
-                continue  # the bases have ids now
-            try:
-                ran_on = _copied(request, plan, engine)
-                engine.tell(WorkProgress("commit"))
-                version = pylance.commit(request.location, request.their_location, plan, request.alone)
-            except PermissionDenied as denied:
-                raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
-            except Conflict:
-                if not left:
-                    raise
-                continue
-        result = replace(_result(request, plan), version=version, ran_on=ran_on)
-        if not request.with_indexes:
-            return result
-        engine.tell(WorkProgress("carry indexes"))
-        carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
-        return replace(result, indexes_carried=carried, indexes_missing=missing)
+        if plan.is_up_to_date:
+            return PreparedReplay(request, plan)
+        if not plan.placed.new_bases:
+            with _denied(request, plan):
+                return PreparedReplay(request, plan, _copied(request, plan, engine))
+        pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)  # next time they have ids
     raise overtaken(make().ours.branch)
+
+
+def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
+    """Commit a prepared replay and carry indexes over. Raises Conflict after a concurrent commit: prepare it again."""
+    return _carried(prepared, _committed(prepared, engine), engine)
+
+
+def _committed(prepared: PreparedReplay, engine: Engine) -> int | None:
+    """The version that was made; None if there was nothing to commit. Raises Conflict; then nothing was committed."""
+    request, plan, _ = prepared
+    if plan.is_up_to_date:
+        return None
+    engine.tell(WorkProgress("commit"))
+    with _denied(request, plan):
+        return pylance.commit(request.location, request.their_location, plan, request.alone)
+
+
+def _carried(prepared: PreparedReplay, version: int | None, engine: Engine) -> MergeResult:
+    """The result of a committed replay, with its indexes."""
+    request, plan, ran_on = prepared
+    result = replace(_result(request, plan), version=version, ran_on=ran_on)
+    if not request.with_indexes:
+        return result
+    engine.tell(WorkProgress("carry indexes"))
+    carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
+    return replace(result, indexes_carried=carried, indexes_missing=missing)
+
+
+@contextmanager
+def _denied(request: Request, plan: ReplayPlan) -> Iterator[None]:
+    """Says in the error of a denied step what it left behind."""
+    try:
+        yield
+    except PermissionDenied as denied:
+        raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
 
 
 _LITTLE = 8 * 1024**2
@@ -596,7 +653,8 @@ def _left(request: Request, plan: ReplayPlan) -> str:
     return f"Nothing was changed{where}."
 
 
-def _check(plan: ReplayPlan, request: Request) -> None:
+def check_plan(plan: ReplayPlan, request: Request) -> None:
+    """Raise Conflict, which names what clashes."""
     if plan.conflicts:
         listed = "".join("\n      ".join([f"\n  - {conflict}", *conflict.rows]) for conflict in plan.conflicts[:10])
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
@@ -674,7 +732,8 @@ def cherry_pick(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
-    return replay(_requests(location, picked, into, format_versions.CHERRY_PICK, message), engine, dry_run)
+    check_writable(location, into)
+    return replay(pick_requests(location, picked, into, format_versions.CHERRY_PICK, message), engine, dry_run)
 
 
 def revert(
@@ -686,16 +745,21 @@ def revert(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
-    return replay(_requests(location, reverted, into, format_versions.REVERT, message), engine, dry_run)
-
-
-def _requests(
-    location: DatasetLocation, pin: PinnedVersion, into: str | None, action: str, message: str | None
-) -> Callable[[], Request]:
-    """Makes requests for the change of one version: forwards for a cherry-pick, backwards for a revert."""
     check_writable(location, into)
+    return replay(pick_requests(location, reverted, into, format_versions.REVERT, message), engine, dry_run)
+
+
+def pick_requests(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    into: str | None,
+    action: str,
+    message: str | None,
+    publish: str = "",
+) -> Callable[[], Request]:
+    """Makes requests for the change of one version: forwards for a cherry-pick, otherwise backwards."""
     before = version_before(location, pin)
-    base, theirs = (pin, before) if action == format_versions.REVERT else (before, pin)
+    base, theirs = (before, pin) if action == format_versions.CHERRY_PICK else (pin, before)
 
     def make() -> Request:
         ours, graph = pin_latest(location, into), Graph(location)
@@ -708,7 +772,7 @@ def _requests(
             base_theirs=base,
             our_path=graph.path(ours, graph.node(base), base),
             their_path=(VersionSpan(pin.branch, before.version, pin.version),),
-            trace=trace_of(graph, action, pin),
+            trace=replace(trace_of(graph, action, pin), publish=publish),
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,

@@ -81,6 +81,20 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
         return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
 
 
+def commit_unchanged(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> int:
+    """Commit a version without changes, with which no plan made for an older version can be combined.
+
+    Raises Conflict if another process committed rows since ``head``.
+    """
+    import lance
+
+    dataset = open_pinned(location, head)
+    with translated(location, "reading fragments"):
+        fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+        operation = lance.LanceOperation.Merge(fragments, dataset.lance_schema)
+    return commit_on(location, head, operation, properties).version
+
+
 def _told(plan: ReplayPlan) -> dict[str, str]:
     """What later merges need to know about the version and the operation does not record."""
     change, sides, rewrites = plan.change, plan.sides, write_rewrites(plan.rewrites)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -37,7 +37,10 @@ from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
+from lance_spark.lake import publish as publishing
+from lance_spark.lake.report import UP_TO_DATE, Publish, report, report_plan
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
+from lance_spark.session.caches import refresh
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.refs import Collection, spec_of
 from lance_spark.spark.table import LanceTable
@@ -288,6 +291,70 @@ class LanceCatalog(Shown, Hinting):
         """
         self._check_whole("migrate the catalog")
         return migrate.migrate(self.catalog, dry_run)
+
+    def publish(
+        self,
+        branch: str,
+        tables: Sequence[Name] | None = None,
+        audit: Callable[[dict[str, LanceTable]], bool] | None = None,
+        message: str | None = None,
+        dry_run: bool = False,
+        run_on: RunOn = "auto",
+    ) -> Publish:
+        """Merge the branches of one name of many tables into their mains: all of them, or none.
+
+        ``tables`` are those that take part; by default all that have such a branch. Files are copied first. Then
+        ``audit`` gets a handle of each changed table at the version that is merged, by name; if it returns False,
+        nothing is published. The
+        commits follow, side by side: only between the first and the last of them can a reader see some tables new and
+        some old. If the process dies in between, the next ``publish``, or ``recover``, ends the work.
+
+        With ``dry_run`` nothing is written; the result names conflicts by table. Raises Conflict, which names them too,
+        and Refused for a failed audit; then no table has the changes. Raises NotFound for a missing branch.
+        """
+        self._check_whole("publish a branch")
+        engine, catalog = engine_of(self._spark, run_on), self.catalog
+
+        def check(plan: publishing.PublishPlan) -> bool:
+            if audit is None:
+                return True
+            written = plan.journal.tables
+            pinned = ((table.name, catalog.at(table.location), table.source) for table in written)
+            return audit(
+                {
+                    name: LanceTable(self._spark, location, RefSpec(branch=pin.branch, version=pin.version))
+                    for name, location, pin in pinned
+                }
+            )
+
+        def look() -> publishing.LakeBranch:
+            return publishing.branch_in_tables(catalog, branch, tables)
+
+        if dry_run:
+            plan = publishing.plan_publish(catalog, look(), engine, message or "", dry_run=True)
+            return report_plan(plan.journal, plan.conflicts)
+        found = publishing.publish(catalog, look, engine, check, message or "")
+        return Publish(branch, UP_TO_DATE) if found is None else self._published(found)
+
+    def recover(self, run_on: RunOn = "auto") -> Publish | None:
+        """End a publish whose process died: all its tables get the changes, or none. None if there is none.
+
+        Any number of processes may call it at the same time. Raises CorruptData, StorageFailure and PermissionDenied;
+        then the publish stays unfinished.
+        """
+        self._check_whole("recover")
+        found = publishing.recover(self.catalog, engine_of(self._spark, run_on))
+        return None if found is None else self._published(found)
+
+    def _published(self, found: publishing.Finished) -> Publish:
+        """The report; the session reads the changed tables again."""
+        for table in found.journal.tables:
+            refresh(session_or_none(self._spark), self.catalog.at(table.location))
+        return report(*found)
+
+    def publishes(self, limit: int = 20) -> list[Publish]:
+        """The latest publishes, newest first."""
+        return [report(*found) for found in publishing.latest(self.catalog, limit)]
 
     def storage(self, namespace: Name = "", run_on: RunOn = "auto") -> CatalogStorage:
         """The size of each table: one row per table, the largest first; or of those in a namespace and below it.

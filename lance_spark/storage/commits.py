@@ -27,7 +27,7 @@ from lance_spark.errors import (
 )
 from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.format.versions import ACTION, MERGE, RELOCATE, REORDERED, Root
+from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _UPKEEP = frozenset({"CreateIndex", "Rewrite", "ReserveFragments", "UpdateBases"})
 """Operations of pylance that leave rows, columns and values unchanged for every reader. Compactions and indexes of a
 protected branch are allowed: it has many readers, and forbidding its upkeep would only make it slow."""
-_ALLOWED = frozenset({MERGE, RELOCATE})
+_ALLOWED = frozenset({MERGE, PUBLISH, RELOCATE, TAKE_BACK})
 """Actions of this package that are allowed, regardless of the operation that carries them."""
 
 

@@ -38,7 +38,7 @@ from lance_spark.format.row_ids import read_rewrites
 from lance_spark.format.schema import ROW_COLUMNS, why_not
 from lance_spark.format.stream_notes import source_tag
 from lance_spark.format.transactions import Transaction
-from lance_spark.format.versions import MERGE, Snapshot, read_trace
+from lance_spark.format.versions import MERGE, PUBLISH, Snapshot, read_trace
 from lance_spark.scan import pylance
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, read_schema
@@ -580,7 +580,7 @@ class PartsReader:
         if self._options.skip_change_commits:
             return ()
         trace = None if by is None else read_trace(by.properties)
-        merged = trace.source if trace is not None and trace.action == MERGE else None
+        merged = trace.source if trace is not None and trace.action in (MERGE, PUBLISH) else None
         raise source_rules.refusal(found.pin, None if by is None else by.operation, merged)
 
     def _as_parts(self, told: VersionPieces, stable: bool) -> tuple[Part, ...]:

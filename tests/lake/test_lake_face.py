@@ -1,0 +1,149 @@
+"""``LanceCatalog.publish``: the branches of one name of many tables reach main together."""
+
+from datetime import timedelta
+
+import lance
+import pytest
+from support.local_datasets import numbers
+
+from lance_spark import LanceCatalog
+from lance_spark.errors import Conflict, NotFound, Refused
+from lance_spark.lake import journal as journals
+from lance_spark.lake import publish as publishing
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Three tables; two have a branch 'etl' with one more row."""
+    lake = LanceCatalog(f"{tmp_path}/lake")
+    lake.create_namespace("air")
+    for name in ("air.flights", "carriers", "other"):
+        declared = lake.declare_table(name)
+        lance.write_dataset(numbers(3), declared.location.uri)
+    for name in ("air.flights", "carriers"):
+        lake.table(name).branches.create("etl")
+        append(lake, name, 10)
+    return lake
+
+
+def append(lake, name, start, branch="etl"):
+    uri = lake.describe_table(name).location.uri
+    lance.write_dataset(numbers(1, start), f"{uri}/tree/{branch}" if branch else uri, mode="append")
+
+
+def ids(lake, name):
+    return sorted(lance.dataset(lake.describe_table(name).location.uri).to_table()["id"].to_pylist())
+
+
+def rows_of(table):
+    return lance.dataset(f"{table.location.uri}/tree/{table.ref.branch}").count_rows()
+
+
+def test_all_tables_that_have_the_branch_are_published(lake):
+    done = lake.publish("etl", message="nightly")
+    assert (done.state, done.branch, done.message) == ("published", "etl", "nightly")
+    assert [(table.name, table.before, table.after) for table in done.tables] == [
+        ("air.flights", 1, 2),
+        ("carriers", 1, 2),
+    ]
+    assert ids(lake, "air.flights") == ids(lake, "carriers") == [0, 1, 2, 10]
+    assert ids(lake, "other") == [0, 1, 2]
+    assert lake.publishes() == [done]
+    assert "air.flights" in str(done)
+    assert lake.publish("etl").state == "up to date"
+    assert lake.recover() is None
+    assert next(iter(lake.table("carriers").log())).action == "publish"
+
+
+def test_later_rows_of_the_branch_are_published_later(lake):
+    lake.publish("etl")
+    append(lake, "carriers", 20)
+    append(lake, "carriers", 30, branch=None)
+    assert [table.name for table in lake.publish("etl").tables] == ["carriers"]
+    assert ids(lake, "carriers") == [0, 1, 2, 10, 20, 30]
+    assert len(lake.publishes()) == 2
+    assert len(lake.publishes(limit=1)) == 1
+
+
+def test_the_named_tables_only(lake):
+    lake.publish("etl", tables=["carriers"])
+    assert (ids(lake, "carriers"), ids(lake, "air.flights")) == ([0, 1, 2, 10], [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("branch", "tables", "said"),
+    [
+        ("etl", ["other"], "Table 'other' has no branch 'etl'"),
+        ("etl", ["absent"], "no table 'absent'"),
+        ("exp", None, "No table of .* has a branch 'exp'"),
+    ],
+)
+def test_what_is_missing_is_named(lake, branch, tables, said):
+    with pytest.raises(NotFound, match=said):
+        lake.publish(branch, tables=tables)
+
+
+def test_the_audit_sees_the_branches_and_decides(lake):
+    seen = {}
+
+    def check(tables):
+        seen.update({name: (table.ref.branch, rows_of(table)) for name, table in tables.items()})
+        return False
+
+    with pytest.raises(Refused, match="audit failed"):
+        lake.publish("etl", audit=check)
+    assert seen == {"air.flights": ("etl", 4), "carriers": ("etl", 4)}
+    assert ids(lake, "carriers") == [0, 1, 2]
+    assert lake.publishes() == []
+
+
+def test_a_dry_run_writes_nothing_and_names_conflicts(lake):
+    ready = lake.publish("etl", dry_run=True)
+    assert (ready.state, len(ready.tables), ready.conflicts) == ("ready", 2, ())
+    uri = lake.describe_table("carriers").location.uri
+    lance.dataset(uri).update({"id": "70"}, where="id = 1")
+    lance.dataset(f"{uri}/tree/etl").update({"id": "80"}, where="id = 1")
+    (conflict,) = lake.publish("etl", dry_run=True).conflicts
+    assert conflict.startswith("carriers: ")
+    with pytest.raises(Conflict, match="carriers: "):
+        lake.publish("etl")
+    assert ids(lake, "air.flights") == [0, 1, 2]
+    assert lake.publishes() == []
+
+
+def test_an_unfinished_publish_is_shown_and_ended(lake, monkeypatch):
+    class Killed(BaseException):
+        """The process dies."""
+
+    def die(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "publish_table", die)
+        with pytest.raises(Killed):
+            lake.publish("etl")
+    (unfinished,) = lake.publishes()
+    assert unfinished.state == "unfinished"
+    assert lake.recover().state == "published"
+    assert ids(lake, "carriers") == ids(lake, "air.flights") == [0, 1, 2, 10]
+
+
+def test_a_catalog_of_directories_is_refused_with_a_way(tmp_path):
+    lake = LanceCatalog(f"{tmp_path}/lake")
+    lance.write_dataset(numbers(3), f"{tmp_path}/lake/a.lance")
+    lake.table("a").branches.create("etl")
+    append(lake, "a", 10)
+    with pytest.raises(Refused, match="__manifest") as refused:
+        lake.publish("etl")
+    assert "migrate()" in refused.value.hint
+    lake.migrate()
+    lake.publish("etl")
+    assert ids(lake, "a") == [0, 1, 2, 10]
+
+
+def test_cleanups_leave_the_journal(lake):
+    lake.publish("etl")
+    manifest = lake.catalog.manifest
+    lance.dataset(manifest.uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    assert journals.sequences(manifest) == [1]
+    assert lake.publishes()[0].state == "published"

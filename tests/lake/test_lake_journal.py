@@ -1,0 +1,63 @@
+"""The files of publishes: each is created once, by one process, and read whole."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lance_spark.errors import CorruptData
+from lance_spark.lake import journal, rules
+from lance_spark.lake.rules import PUBLISHED, TAKEN_BACK, Journal, PublishOutcome, PublishVerdict
+from lance_spark.storage.datasets import locate
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    return locate(f"{tmp_path}/__manifest")
+
+
+def given(sequence, publish_id="a1"):
+    return Journal(sequence, publish_id, "etl", "2026-11-24T02:00:00+00:00", ())
+
+
+def names(manifest):
+    return sorted(path.name for path in Path(manifest.uri, journal.DIRECTORY).iterdir())
+
+
+def test_one_of_several_publishers_gets_a_number(manifest):
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda own: journal.write_journal(manifest, given(1, own)), map(str, range(8))))
+    assert sum(won) == 1
+    assert journal.read_journal(manifest, 1).id == str(won.index(True))
+    assert names(manifest) == [rules.journal_name(1)]
+
+
+def test_publishes_are_listed_newest_first(manifest):
+    assert journal.sequences(manifest) == []
+    for number in (1, 2, 10):
+        assert journal.write_journal(manifest, given(number))
+    journal.decide(manifest, 2, PublishVerdict("a1", PUBLISHED))
+    journal.write_outcome(manifest, PublishOutcome(2, "a1", PUBLISHED))
+    assert journal.sequences(manifest) == [10, 2, 1]
+    assert journal.read_journal(manifest, 10) == given(10)
+
+
+def test_the_first_verdict_and_outcome_count(manifest):
+    assert journal.read_verdict(manifest, 1) is None
+    assert journal.read_outcome(manifest, 1) is None
+    first, second = PublishVerdict("a1", PUBLISHED), PublishVerdict("a1", TAKEN_BACK)
+    assert journal.decide(manifest, 1, first) == first
+    assert journal.decide(manifest, 1, second) == first == journal.read_verdict(manifest, 1)
+    done = PublishOutcome(1, "a1", PUBLISHED)
+    assert journal.write_outcome(manifest, done) == done
+    assert journal.write_outcome(manifest, replace(done, outcome=TAKEN_BACK)) == done
+
+
+def test_a_damaged_journal_stops(manifest):
+    journal.write_journal(manifest, given(1))
+    Path(manifest.uri, journal.DIRECTORY, rules.journal_name(1)).write_bytes(b"{")
+    with pytest.raises(CorruptData, match="cannot be read"):
+        journal.read_journal(manifest, 1)
+    with pytest.raises(CorruptData, match="cannot be found"):
+        journal.read_journal(manifest, 2)
