@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -28,8 +27,7 @@ from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
-from lance_spark.format.contents import Fragment
-from lance_spark.format.operations import Step, Steps, VersionSpan, key_columns
+from lance_spark.format.operations import Step, Steps, VersionSpan
 from lance_spark.format.transactions import Transaction
 from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
@@ -38,9 +36,10 @@ from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
+from lance_spark.merge.row_conflicts import examples, other_rows, same_keys
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
-from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import (
     attempts,
@@ -446,86 +445,6 @@ def _deleted(request: Request, sides: change_rules.Sides, contest: change_rules.
     )
     reader = DeletionReader(request.location, sides.ours.pin, partial(open_root, request))
     return known_deletions(reader, held, contest.rewrites)
-
-
-# --- Conflicts that only rows show
-# Only these rows are read.
-
-_EXAMPLES = 5
-Locations = tuple[DatasetLocation, DatasetLocation]
-"""Where ours is, and where theirs is."""
-
-
-def other_rows(
-    locations: Locations, sides: change_rules.Sides, replacement: change_rules.Replacement
-) -> tuple[tuple[int, ...], list[change_rules.MergeConflict]]:
-    """The rows that theirs deleted in a fragment where ours deleted rows; a conflict if both deleted the same ones."""
-    here, there = locations
-    base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
-    ours = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist()) - base
-    theirs_now = frozenset(deleted_offsets(there, sides.theirs, replacement.theirs).to_pylist())
-    theirs = theirs_now - base
-    both = sorted(ours & theirs)
-    if not both and base <= theirs_now:
-        return tuple(sorted(theirs)), []
-    reason = change_rules.OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
-    rows = examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
-    return (), [sides.conflict(reason, [replacement.ours.id], rows)]
-
-
-def examples(
-    location: DatasetLocation, base: format_versions.Snapshot, fragment: Fragment, offsets: Sequence[int]
-) -> tuple[str, ...]:
-    """The keys of some rows in the base; none if the table declares no key."""
-    keys = key_columns(base.contents.fields)
-    if not keys or not offsets:
-        return ()
-    source = RowSource(location, base.pin, (FragmentRows(fragment.id, pa.array(offsets, pa.uint32())),))
-    return tuple(_shown(row) for batch in read_rows(source, keys) for row in batch.select(keys).to_pylist())
-
-
-def same_keys(
-    locations: Locations,
-    sides: change_rules.Sides,
-    change: change_rules.MergeChange,
-    ours_old: Mapping[int, row_ids.Runs],
-) -> list[change_rules.MergeConflict]:
-    """If the table declares a key: rows that both sides added or updated under the same key.
-
-    ``ours_old``: rows of the base that ours compacted into new fragments.
-    """
-    mine = format_versions.delta(sides.base_ours, sides.ours).added if change.added else ()
-    keys = key_columns(sides.ours.contents.fields) if mine else ()
-    if not keys:
-        return []
-    here, there = locations
-    known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
-    masks = {key: row_ids.of_rows(rows) for key, rows in change.followed.masks.items()}
-    theirs = RowSource(there, sides.theirs.pin, _without(change.added, masks))
-    twice = (key for key in _keys(theirs, keys) if key in known)
-    rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
-    return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
-
-
-def _without(fragments: Iterable[Fragment], rows: Mapping[int, row_ids.Runs]) -> tuple[FragmentRows, ...]:
-    """The fragments without some of their rows."""
-    return tuple(
-        FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
-        for entry in fragments
-    )
-
-
-def _others(count: int, rows: row_ids.Runs) -> pa.Array:
-    return pa.array(row_ids.rows_of(row_ids.without(row_ids.run(count, 0), rows)), pa.uint32())
-
-
-def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    for batch in read_rows(source, keys):
-        yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in row.items())
 
 
 # --- Carrying a plan out: copy files, commit one version, carry indexes
