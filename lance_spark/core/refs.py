@@ -24,7 +24,7 @@ _TRANSACTION = re.compile(r"transaction-[0-9a-f]{32}")
 _ALIKE = 5
 """Shared leading letters that show that a tag named ``clone-...`` was meant."""
 _MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
-_LAKE_TAG = re.compile(r"lake-.+-[0-9a-f]{8}")
+_LAKE_TAG = re.compile(r"lake-(.+)-[0-9a-f]{8}")
 STREAM_TAG, READER_TAG = "stream-", "reader-"
 """Prefixes of streaming queries' tags: of queries that write to a branch, and of those that read from one."""
 _LONGEST = 211
@@ -141,7 +141,13 @@ def is_stream_tag(name: str) -> bool:
 
 def is_lake_tag(name: str) -> bool:
     """Whether, by its name, a tag keeps the version that a tag of the whole lake pins."""
-    return _LAKE_TAG.fullmatch(name) is not None
+    return lake_tag_of(name) is not None
+
+
+def lake_tag_of(name: str) -> str | None:
+    """The tag of the whole lake for which a tag of a table keeps a version, by its name; None for other tags."""
+    match = _LAKE_TAG.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def is_service_tag(name: str, tags: Container[str] = ()) -> bool:

@@ -346,10 +346,10 @@ def _check_no_service(tag: str) -> None:
             f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
-    if core_refs.is_lake_tag(tag):
+    if (lake_tag := core_refs.lake_tag_of(tag)) is not None:
         raise Refused(
-            f"Tag '{tag}' cannot expire: a tag of the whole lake pins what it protects.",
-            hint="Delete the tag of the lake: lake.tags.delete(...), or lance-catalog tag -d.",
+            f"Tag '{tag}' cannot expire: tag '{lake_tag}' of the lake pins this version.",
+            hint=hints.of("Delete that: ", hints.delete_lake_tag(lake_tag), "."),
         )
     if core_refs.is_service_tag(tag):
         raise Refused(

@@ -14,6 +14,7 @@ from lance_spark.core.refs import (
     is_own_tag,
     is_service_tag,
     is_stream_tag,
+    lake_tag_of,
     missing,
     plan_branch,
     plan_tag,
@@ -160,10 +161,10 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
             f"Tag '{name}' was not deleted: since a merge by reference, another branch reads what it protects.",
             hint=hints.of("Once no version reads that: ", way, "."),
         )
-    if is_lake_tag(name):
+    if (lake_tag := lake_tag_of(name)) is not None:
         raise Refused(
-            f"Tag '{name}' was not deleted: a tag of the whole lake pins what it protects.",
-            hint=hints.of("Delete the tag of the lake; if that is gone already: ", way, "."),
+            f"Tag '{name}' was not deleted: tag '{lake_tag}' of the lake pins this version.",
+            hint=hints.of("Delete that: ", hints.delete_lake_tag(lake_tag), ". If it is gone already: ", way, "."),
         )
     raise Refused(
         f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "

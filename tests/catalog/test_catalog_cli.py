@@ -274,7 +274,7 @@ def test_cleanups_pass_over_the_versions_of_a_tag(lake):
     assert [entry["version"] for entry in lance.dataset(flights.location.uri).versions()] == [2, 4]
     assert (flights.tags.list(), len(flights.tags.list(all=True))) == ([], 1)
     (pin,) = flights.tags.list(all=True)
-    with pytest.raises(Refused, match="a tag of the whole lake pins"):
+    with pytest.raises(Refused, match="tag 'monday' of the lake pins this version"):
         flights.tags.delete(pin.name)
     assert catalog(lake, "tag", "-d", "monday", "--yes").code == 0
     flights.cleanup(everything).apply()

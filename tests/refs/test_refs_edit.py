@@ -99,7 +99,7 @@ FROZEN = table({"frozen/s": None}, {"s": None, "frozen-s": "frozen/s", "frozen-o
 NEEDED = {
     "clone-0123456789abcdef": "protects what a clone needs of main@4",
     "clone-0123456789abcdef-main-4": "protects what a clone needs of main@4",
-    "lake-monday-01234567": "a tag of the whole lake pins",
+    "lake-monday-01234567": "tag 'monday' of the lake pins this version",
     "merged-0123456789abcdef": "since a merge by reference, another branch reads",
     "stream-3f0c": "a streaming query continues from it",
     "reader-orders-exp": "a streaming query continues from it",

@@ -182,9 +182,7 @@ SECTIONS = {
 )
 @click.option("--owner", metavar="TEXT", help="The person to ask about it.")
 @click.option("--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable).")
-@click.option(
-    "-a", "--all", "show_all", is_flag=True, help="Also list those of clones, merges, streams, frozen sets, the lake."
-)
+@click.option("-a", "--all", "show_all", is_flag=True, help="Also list those of clones, merges, streams, sets, lakes.")
 @dry_run_option
 @yes_option
 @click.pass_context

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CatalogTagArguments:
+class LakeTagArguments:
     """The arguments."""
 
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class CatalogTagArguments:
     yes: bool
 
 
-def _list(session: CatalogSession, asked: CatalogTagArguments) -> None:
+def _list(session: CatalogSession, asked: LakeTagArguments) -> None:
     from lance_spark.catalog.lake import list_lake_tags
 
     pattern = (*asked.names, "*")[0]
@@ -42,7 +42,7 @@ def _json(tag: LakeTag) -> dict[str, Any]:
     return {"name": tag.name, "tables": tag.tables, "created_at": stamp(tag.created_at), "ready": tag.ready}
 
 
-def _create(session: CatalogSession, asked: CatalogTagArguments) -> None:
+def _create(session: CatalogSession, asked: LakeTagArguments) -> None:
     from lance_spark.catalog.lake import check_may_create, create_lake_tag
 
     (name,) = asked.names
@@ -57,7 +57,7 @@ def _create(session: CatalogSession, asked: CatalogTagArguments) -> None:
     session.output.note(f"{session.typed} ls -r --tag {name} shows them.")
 
 
-def _delete(session: CatalogSession, asked: CatalogTagArguments) -> None:
+def _delete(session: CatalogSession, asked: LakeTagArguments) -> None:
     from lance_spark.catalog.lake import delete_lake_tag, find_to_delete
 
     (name,) = asked.names
@@ -93,4 +93,4 @@ def tag(context: click.Context, /, names: tuple[str, ...], dry_run: bool, yes: b
     A new tag NAME pins the newest version of every table; every cleanup keeps those versions. ls, tree and describe
     show the catalog at a tag with --tag NAME.
     """
-    chosen(context, MODES, names).run(context.obj, CatalogTagArguments(names, dry_run, yes))
+    chosen(context, MODES, names).run(context.obj, LakeTagArguments(names, dry_run, yes))
