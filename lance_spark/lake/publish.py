@@ -27,6 +27,7 @@ from lance_spark.lake import journal as journals
 from lance_spark.lake import rules
 from lance_spark.merge.merge import PreparedReplay
 from lance_spark.merge.publish import (
+    EvidenceGone,
     Published,
     TablePublish,
     TakenBack,
@@ -238,9 +239,7 @@ def publish(
         journal = replace(plan.journal, sequence=last + 1)
         if journals.write_journal(catalog.manifest, journal):
             outcome = finish(catalog, journal, engine, plan.prepared)
-            if not outcome.is_published:
-                rules.check(outcome.conflicts)
-                raise Conflict(f"The publish of {journal.subject} was taken back.", hint="Run it again.")
+            rules.check_published(journal, outcome)
             return Finished(journal, outcome)
     raise overtaken(None)
 
@@ -311,7 +310,7 @@ def _forward(catalog: Catalog, journal: rules.Journal, engine: Engine, prepared:
     def one(table: rules.JournalTable) -> Published | rules.LakeConflict:
         try:
             return publish_table(_of_table(catalog, journal, table), engine, prepared.get(table.location))
-        except (Conflict, NotCommittable, NotFound) as clash:
+        except (Conflict, NotCommittable, NotFound, EvidenceGone) as clash:
             return rules.LakeConflict(table.name, clash.message)
 
     found = list(zip(journal.tables, _each(one, journal.tables), strict=True))
@@ -321,7 +320,7 @@ def _forward(catalog: Catalog, journal: rules.Journal, engine: Engine, prepared:
         return _Done(tables, None, conflicts)
     try:
         return _Done(tables, _publish_rows(catalog, journal))
-    except (Conflict, NotFound) as clash:
+    except (Conflict, NotFound, EvidenceGone) as clash:
         return _Done(tables, None, (rules.LakeConflict(MANIFEST, clash.message),))
 
 
@@ -334,16 +333,16 @@ def _take_back(catalog: Catalog, journal: rules.Journal, engine: Engine) -> _Don
             return take_back_table(_of_table(catalog, journal, table), engine)
         except NotFound:  # dropped meanwhile
             return Published(table.since, table.since)
-        except (Conflict, NotCommittable) as clash:
-            left.append(rules.LakeConflict(table.name, f"could not be taken back: {clash.message}"))
+        except (Conflict, NotCommittable, EvidenceGone) as clash:
+            left.append(rules.LakeConflict(table.name, f"{rules.LEFT}: {clash.message}"))
             return Published(table.since, table.since)
 
     manifest = None
     if journal.rows:
         try:
             manifest = _take_rows_back(catalog, journal)
-        except Conflict as clash:
-            left.append(rules.LakeConflict(MANIFEST, f"could not be taken back: {clash.message}"))
+        except (Conflict, EvidenceGone) as clash:
+            left.append(rules.LakeConflict(MANIFEST, f"{rules.LEFT}: {clash.message}"))
     tables = tuple(zip(journal.tables, _each(one, journal.tables), strict=True))
     return _Done(tables, manifest, tuple(sorted(left)))
 

@@ -297,12 +297,15 @@ class PublishRows:
 def check(conflicts: Sequence[LakeConflict]) -> None:
     """Raise Conflict if there are any."""
     if conflicts:
-        listed = "".join(f"\n  - {conflict}" for conflict in conflicts[:10])
-        more = f"\n  - {len(conflicts) - 10} more" if len(conflicts) > 10 else ""
         raise Conflict(
-            f"The branch of the lake cannot be combined with main; no table was published.{listed}{more}",
-            hint="Resolve each on the branch of the lake, or on main, and publish again.",
+            f"The branch cannot be combined with main; no table was published.{_listed(conflicts)}",
+            hint="Resolve each on the branch, or on main, and publish again.",
         )
+
+
+def _listed(conflicts: Sequence[LakeConflict]) -> str:
+    listed = "".join(f"\n  - {conflict}" for conflict in conflicts[:10])
+    return listed + (f"\n  - {len(conflicts) - 10} more" if len(conflicts) > 10 else "")
 
 
 # --- The journal: what a publish is about to do, what was decided, what was done
@@ -312,6 +315,8 @@ _DIGITS = 20
 _LAST = 2**64 - 1
 _NAME = re.compile(r"([0-9]{20})\.json")
 PUBLISHED, TAKEN_BACK = "published", "taken back"
+LEFT = "could not be taken back"
+"""Begins the reason of a conflict that keeps a table as it was published."""
 
 
 @dataclass(frozen=True)
@@ -419,6 +424,20 @@ class PublishVerdict:
     def encode(self) -> bytes:
         """The content of its file."""
         return _encoded(asdict(self))
+
+
+def check_published(journal: Journal, outcome: PublishOutcome) -> None:
+    """Raise Conflict if a publish was taken back."""
+    if outcome.is_published:
+        return
+    left = [conflict.name for conflict in outcome.conflicts if conflict.reason.startswith(LEFT)]
+    raise Conflict(
+        f"The publish of {journal.subject} was taken back{', but not in all tables' if left else ''}: another process "
+        f"changed main at the same time.{_listed(outcome.conflicts)}",
+        hint=f"Look at {', '.join(left)}: restore or revert what should not be there. Then publish again."
+        if left
+        else "Publish again. What clashes must be resolved on the branch, or on main.",
+    )
 
 
 def journal_name(sequence: int) -> str:

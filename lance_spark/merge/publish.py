@@ -69,8 +69,12 @@ class TakenBack(Conflict):
     """Another process took the publish back: it can never be committed again."""
 
 
+class EvidenceGone(Refused):
+    """Versions that could tell whether a publish was committed were cleaned up."""
+
+
 def find_marks(publish: TablePublish) -> Marks:
-    """What the publish did with the table so far. Raises Refused if versions that could tell were cleaned up."""
+    """What the publish did with the table so far. Raises EvidenceGone."""
     location = publish.location
     versions = [version for version, _ in newest_first(location, None, above=publish.since)]
     found: dict[str, int] = {}
@@ -83,11 +87,11 @@ def find_marks(publish: TablePublish) -> Marks:
 
 
 def check_evidence(location: DatasetLocation, since: int, publish_id: str) -> None:
-    """Raise Refused if a cleanup removed versions of main that a publish may have made."""
+    """Raise EvidenceGone if a cleanup removed versions of main that a publish may have made."""
     try:
         check_nothing_missing(location, PinnedVersion(None, since))
     except Conflict as gone:
-        raise Refused(
+        raise EvidenceGone(
             f"It is unknown whether publish {publish_id} reached {location.uri}: {gone.message}",
             hint="Compare the table with the branch, and bring over by hand what is missing.",
         ) from None

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import lance
 import pytest
@@ -10,11 +11,13 @@ from support.catalogs import raw
 from support.lakes import OWN, Lake, main_rows
 
 from lance_spark.catalog import manifest_pylance
+from lance_spark.core import layout
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.format.versions import PUBLISH_ID
 from lance_spark.lake import journal as journals
 from lance_spark.lake import publish as publishing
+from lance_spark.lake import rules
 from lance_spark.lake.rules import PUBLISHED, TAKEN_BACK, TableOutcome
 
 ENGINE = LocalRunner()
@@ -334,3 +337,35 @@ def test_the_catalog_is_still_one_for_pylance(lake):
     publish(lake)
     assert raw(lake.catalog).count_rows() == 4
     assert isinstance(journals.read_outcome(lake.catalog.manifest, 1).manifest, TableOutcome)
+
+
+def test_what_cannot_be_taken_back_is_named(lake):
+    journal, prepared = begin(lake)
+    given = publishing._of_table(lake.catalog, journal, journal.tables[0])
+    publishing.publish_table(given, ENGINE)
+    lake.head("a").update({"id": "77"}, where="id = 10")
+    lake.declare_main("new")
+    outcome = finish(lake, journal, prepared)
+    assert outcome.outcome == TAKEN_BACK
+    assert [each.name for each in outcome.conflicts if "could not be taken back" in each.reason] == ["a"]
+    with pytest.raises(Conflict, match="not in all tables") as told:
+        rules.check_published(journal, outcome)
+    assert "Look at a:" in told.value.hint
+    assert (lake.ids("a"), lake.ids("c")) == ([0, 1, 2, 77], [0, 1, 2])
+    assert recover(lake) is None
+
+
+def test_cleaned_up_evidence_does_not_block_the_next_publish(lake):
+    journal, prepared = begin(lake)
+    finish_one = publishing._of_table(lake.catalog, journal, journal.tables[0])
+    publishing.publish_table(finish_one, ENGINE, prepared.get(journal.tables[0].location))
+    for number in (50, 51):
+        lake.write_main("a", number)
+    for name in layout.manifest_paths(None, finish_one.since + 1):
+        Path(finish_one.location.uri, name).unlink(missing_ok=True)
+    outcome = recover(lake)
+    assert outcome.outcome == TAKEN_BACK
+    assert any(each.name == "a" and "unknown" in each.reason for each in outcome.conflicts)
+    assert lake.ids("c") == [0, 1, 2]
+    assert lake.ids("a") == [0, 1, 2, 10, 50, 51]
+    assert recover(lake) is None

@@ -239,6 +239,16 @@ def test_what_cannot_be_read_is_damage(content):
             decode(content, "0017.json")
 
 
+def test_what_was_taken_back_is_an_error():
+    rules.check_published(JOURNAL, replace(OUTCOME, outcome=PUBLISHED))
+    with pytest.raises(Conflict, match=r"was taken back: another process.*\n  - a: b") as told:
+        rules.check_published(JOURNAL, OUTCOME)
+    assert told.value.hint.startswith("Publish again")
+    many = [LakeConflict(f"t{number}", "x") for number in range(12)]
+    with pytest.raises(Conflict, match="2 more"):
+        rules.check(many)
+
+
 def test_names_sort_newest_first():
     names = [rules.journal_name(number) for number in (1, 2, 10, 1000)]
     assert names == sorted(names, reverse=True)
