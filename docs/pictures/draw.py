@@ -150,6 +150,44 @@ def branches() -> Picture:
     return picture
 
 
+def lake() -> Picture:
+    """A branch of one name in two tables of a lake, published together, and a tag of the whole lake."""
+    picture = Picture(
+        840, 404, "A lake with a branch: two tables, audited and published together, and a tag of all tables"
+    )
+    picture.box((412, 62, 96, 262), "exp", dashed=True)
+    picture.lines(460, 28, ["an audit of", "both branches"], "small faint middle")
+    picture.box((548, 62, 120, 262), "main", dashed=True)
+    picture.lines(608, 28, ["one publish:", "both, or none"], "small faint middle")
+    picture.path("M730 72V318", "good", "thin dashed")
+    picture.flag(730, 72, "tag monday", "good")
+    for table, top in (("air.flights", 100), ("air.carriers", 236)):
+        low = top + 62
+        picture.text(24, top - 18, table, "title")
+        picture.text(24, top + 5, "main", "small faint")
+        picture.path(f"M90 {top}H806", "main")
+        picture.text(24, low + 5, "nightly", "small faint")
+        picture.path(f"M150 {top}C205 {top} 170 {low} 236 {low}H500C590 {low} 540 {top} 608 {top}", "exp")
+        for x, words in ((150, "main@1"), (608, "main@3" if top == 100 else "main@2")):
+            picture.dot(x, top, "main")
+            picture.text(x, top - 18, words, "code middle")
+        for x in (260, 350):
+            picture.dot(x, low, "exp")
+        picture.path(f"M452 {low}L458 {low + 6}L470 {low - 8}", "good", "line")
+    picture.dot(350, 100, "main")
+    picture.text(350, 82, "main@2", "code middle")
+    picture.lines(
+        24,
+        354,
+        [
+            "Each table has a branch of that name. If one table conflicts,",
+            "or the audit fails, main of every table stays as it is.",
+        ],
+    )
+    picture.lines(562, 354, ["A tag keeps one version of every", "table of the lake, and copies nothing."])
+    return picture
+
+
 def cleanup() -> Picture:
     """Which versions of a branch a cleanup removes, which stay and why, and what becomes of files."""
     picture = Picture(840, 420, "A cleanup: which versions go, which stay and why, and what happens to their files")
@@ -335,6 +373,7 @@ def rooms() -> Picture:
 
 PICTURES: dict[str, Callable[[], Picture]] = {
     "branches": branches,
+    "lake": lake,
     "cleanup": cleanup,
     "remotes": remotes,
     "sessions": sessions,
