@@ -80,6 +80,21 @@ def test_credentials_that_are_not_taken_and_other_failures_are_no_missing_permis
     assert denial(text, S3) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An error occurred (RequestTimeTooSkewed) when calling the PutObject operation: 403 Forbidden",
+        by_pylance("_versions/1.manifest") + ": RequestTimeTooSkewed",
+    ],
+)
+def test_a_clock_that_is_off_is_told_as_that(text):
+    error = from_pylance(OSError(text), S3, "committing")
+    assert isinstance(error, PermissionDenied)
+    assert error.missing is None
+    assert "clock" in error.message
+    assert "Set the clock" in error.hint
+
+
 def test_a_path_on_a_disk_has_no_permissions_of_a_store():
     assert (
         denial("Permission denied (os error 13) when calling the PutObject operation", DatasetLocation.at("/x")) is None

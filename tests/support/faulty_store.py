@@ -1,19 +1,22 @@
-"""A reverse proxy in front of the object store: notes every request, and refuses or loses those a test chooses."""
+"""The store from hell: a proxy that notes every request, and refuses, loses, delays or distorts what a test chooses."""
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from email.message import Message
 from html import escape, unescape
 from http.server import ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from benchmarks.forwarding import ForwardingHandler
+from benchmarks.forwarding import ForwardingHandler, with_times
 
 VIRTUAL_HOSTS = ".store.test"
 """``http://bucket.store.test`` means the bucket, for clients that come through HTTP_PROXY."""
@@ -45,7 +48,8 @@ class Request:
 
 Rule = Callable[[Request], "str | None"]
 """None passes a request on; ``"403 AccessDenied"`` refuses it; ``"lost"`` passes it on and drops the answer, ``"late
-500"`` passes it on and answers that it failed; ``"silent 0.5"`` loses it and answers nothing for so many seconds.
+500"`` passes it on and answers that it failed; ``"silent 0.5"`` loses it and answers nothing for so many seconds;
+``"slow 0.5"`` lets the answer trickle for so many seconds; ``"torn"`` ends the connection in the middle of the answer.
 
 Of a request that deletes many keys, ``"error SlowDown"`` refuses a single key, inside an answer that succeeds, and
 ``"unanswered"`` passes a key on and leaves it out of the answer."""
@@ -64,15 +68,30 @@ def only_below(*prefixes: str) -> Rule:
 class FaultyStore:
     """The proxy. ``rule`` decides on each request, ``seen`` has all of them."""
 
+    rule: Rule
+    clock: timedelta
+    """By how much the times that the store tells are off."""
+
     def __init__(self, store: str) -> None:
         self.seen: list[Request] = []
-        self.rule: Rule = lambda _: None
+        self.heal()
         self.address = urlsplit(store).netloc
         self.creating = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+
+    def heal(self) -> None:
+        """No fault any more."""
+        self.rule = lambda _: None
+        self.clock = timedelta(0)
+        self.listed: dict[str, list[dict[str, Any]]] = {}
+
+    def freeze_listings(self, client: Any, bucket: str) -> None:
+        """From now on listings of a bucket show what is there at this moment; single objects are read as they are."""
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        self.listed[bucket] = [entry for page in pages for entry in page.get("Contents", [])]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -101,10 +120,31 @@ class _Handler(ForwardingHandler):
         # moto looks whether a key exists and then stores it, in two steps; a real store does both in one.
         with self.proxy.creating if "If-None-Match" in self.headers else nullcontext():
             status, headers, content = self._ask_but(alone, path, body) if alone else self.ask(path, body)
+        if requests[0].listing and status == 200 and requests[0].bucket in self.proxy.listed:
+            content = _listing(self.proxy.listed[requests[0].bucket], path)
+        if self.proxy.clock:
+            headers, content = with_times(headers, content, lambda time: time + self.proxy.clock)
+        if fate in ("lost", "torn", "slow"):
+            return self._reply_badly(fate, float(detail or 0), (status, headers, content))
+        return self.reply(int(detail or status), headers, content)
+
+    def _reply_badly(self, fate: str, seconds: float, answer: tuple[int, dict[str, str], bytes]) -> None:
+        """Nothing, half of the answer, or all of it in ten pieces."""
         if fate == "lost":
             self.close_connection = True
-            return None
-        return self.reply(int(detail or status), headers, content)
+            return
+        status, headers, content = answer
+        whole, self.wfile = self.wfile, io.BytesIO()
+        self.reply(status, headers, content)
+        told, self.wfile = self.wfile.getvalue(), whole
+        if fate == "torn":
+            self.wfile.write(told[: len(told) - len(content) // 2 - (not content)])
+            self.close_connection = True
+            return
+        size = -(-len(told) // 10)
+        for first in range(0, len(told), size):
+            self.wfile.write(told[first : first + size])
+            time.sleep(seconds / 10)
 
     def _ask_but(self, alone: dict[str, str], path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Ask for the deletion of many keys, some of which are refused or not answered."""
@@ -122,6 +162,35 @@ def _path_style(path: str) -> str:
     parts = urlsplit(path)
     bucket = str(parts.hostname).removesuffix(VIRTUAL_HOSTS)
     return f"/{bucket}{parts.path.rstrip('/')}?{parts.query}".rstrip("?")
+
+
+def _listing(entries: list[dict[str, Any]], path: str) -> bytes:
+    """A page of the listing that a request asks for, of these objects."""
+    query = {key: values[0] for key, values in parse_qs(urlsplit(path).query, keep_blank_values=True).items()}
+    prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+    after = query.get("continuation-token") or query.get("start-after", "")
+    shown: dict[str, str] = {}
+    for entry in entries:
+        key = entry["Key"]
+        end = key.find(delimiter, len(prefix)) if delimiter else -1
+        name = key if end < 0 else key[: end + len(delimiter)]
+        if not key.startswith(prefix) or name <= after:
+            continue
+        modified = entry["LastModified"].strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        shown[name] = (
+            f"<Contents><Key>{escape(key)}</Key><LastModified>{modified}</LastModified><ETag>{escape(entry['ETag'])}"
+            f"</ETag><Size>{entry['Size']}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+            if end < 0
+            else f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
+        )
+    page = sorted(shown)[: int(query.get("max-keys", 1000))]
+    more = len(page) < len(shown)
+    token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+    told = "".join(shown[name] for name in page)
+    return (
+        f"<?xml version='1.0'?>\n<ListBucketResult><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(page)}</KeyCount>"
+        f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{told}</ListBucketResult>"
+    ).encode()
 
 
 def _error(code: str, request: Request) -> bytes:

@@ -110,10 +110,9 @@ def _proxy(moto: str) -> Iterator[FaultyStore]:
 @pytest.fixture
 def faulty(_proxy: FaultyStore) -> Iterator[FaultyStore]:
     """The store behind a proxy without any fault yet."""
-    _proxy.rule = lambda _: None
     _proxy.seen.clear()
     yield _proxy
-    _proxy.rule = lambda _: None
+    _proxy.heal()
 
 
 @pytest.fixture
