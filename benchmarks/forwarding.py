@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import http.client
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from email.utils import format_datetime, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler
 
 _HOP_BY_HOP = ("connection", "expect", "host", "transfer-encoding", "content-length")
 """Headers of one connection only. Lengths are counted again: a proxy may change what it passes on."""
 _TIMEOUT = 60
 """Seconds in which the store has to answer."""
+_LAST_MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
+
+
+def with_times(
+    headers: dict[str, str], content: bytes, told: Callable[[datetime], datetime]
+) -> tuple[dict[str, str], bytes]:
+    """An answer of the store with other times in place of its own, in headers and listings."""
+    changed = {
+        key: format_datetime(told(parsedate_to_datetime(value)), usegmt=True)
+        for key, value in headers.items()
+        if key in ("Date", "Last-Modified")
+    }
+
+    def listed(match: re.Match[bytes]) -> bytes:
+        time = told(datetime.fromisoformat(match[1].decode()[:19]).replace(tzinfo=timezone.utc))
+        return time.strftime("<LastModified>%Y-%m-%dT%H:%M:%S.000Z</LastModified>").encode()
+
+    return {**headers, **changed}, _LAST_MODIFIED.sub(listed, content) if content.startswith(b"<?xml") else content
 
 
 class ForwardingHandler(BaseHTTPRequestHandler):

@@ -7,21 +7,18 @@ Prints its port.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import threading
 import time
 from collections import Counter
 from datetime import datetime, timezone
-from email.utils import format_datetime
 from http.server import ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from benchmarks.forwarding import ForwardingHandler
+from benchmarks.forwarding import ForwardingHandler, with_times
 
 COUNTS = "/-/counts"
 """No bucket's name is that short. Answers with the requests since the last time, by type, as JSON."""
-_LAST_MODIFIED = re.compile(rb"<LastModified>[^<]*</LastModified>")
 
 
 class SlowStore(ThreadingHTTPServer):
@@ -53,15 +50,7 @@ class _Handler(ForwardingHandler):
             self.server.counts[_type(self.command, self.path)] += 1
         time.sleep(self.server.delay)
         status, headers, content = self.ask(self.path, body)
-        return self.reply(status, *self._aged(headers, content))
-
-    def _aged(self, headers: dict[str, str], content: bytes) -> tuple[dict[str, str], bytes]:
-        if "Last-Modified" in headers:
-            headers["Last-Modified"] = format_datetime(self.server.modified, usegmt=True)
-        if content.startswith(b"<?xml"):
-            told = self.server.modified.strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()
-            content = _LAST_MODIFIED.sub(b"<LastModified>%s</LastModified>" % told, content)
-        return headers, content
+        return self.reply(status, *with_times(headers, content, lambda _: self.server.modified))
 
 
 def _type(method: str, path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import lance
 from lance.fragment import write_fragments
@@ -52,8 +52,12 @@ def ours(uri: str) -> Run:
 
 
 def _append(uri: str) -> Run:
-    """A commit of one fragment, which is written already: the least that a new version costs."""
-    rows = batches(2 * DELTA_ROWS, _FRAGMENT_ROWS, _FRAGMENT_ROWS)
+    """A commit of one fragment: the least that a new version costs."""
+    return append_commit(uri, batches(2 * DELTA_ROWS, _FRAGMENT_ROWS, _FRAGMENT_ROWS))
+
+
+def append_commit(uri: str, rows: object) -> Callable[[], None]:
+    """pylance's commit of rows that are written already."""
     files = write_fragments(rows, uri, mode="append")
 
     def run() -> None:
