@@ -95,13 +95,19 @@ def create_namespace(name: str) -> Hint:
     )
 
 
-def delete_lake_tag(name: str) -> Hint:
-    """Delete a tag of a whole lake."""
+def delete_lake_ref(kind: str, name: str) -> Hint:
+    """Delete a branch or a tag of a whole lake."""
     return Hint(
-        f"lake.tags.delete({name!r})",
-        f"CALL {CATALOG}.system.drop_lake_tag(name => {_sql(name)})",
-        quoted("lance-catalog", "tag", "-d", name),
+        f"lake.{'tags' if kind == 'tag' else 'branches'}.delete({name!r})",
+        f"CALL {CATALOG}.system.drop_lake_{kind}(name => {_sql(name)})",
+        quoted("lance-catalog", kind, "-d", name),
     )
+
+
+def unprotect_lake_branch(name: str) -> Hint:
+    """Remove the protection of a branch of a whole lake."""
+    python = f"lake.branches.alter({name!r}, protected=False)"
+    return Hint(python, f"{python} in Python", quoted("lance-catalog", "branch", "--alter", name, "--no-protected"))
 
 
 MIGRATE = Hint("lake.migrate()", f"CALL {CATALOG}.system.migrate()", "lance-catalog migrate")
@@ -122,8 +128,10 @@ def create_branch(name: str, source: str | None = None) -> Hint:
     )
 
 
-def delete_branch(name: str) -> Hint:
-    """Delete a branch and its files."""
+def delete_branch(name: str, force: bool = False) -> Hint:
+    """Delete a branch and its files; ``force`` even if a branch of the lake made it."""
+    if force:
+        return python_only(f"t.branches.delete({name!r}, force=True)")
     return Hint(
         f"t.branches.delete({name!r})", call("drop_branch", name=name), quoted("lance-git", "branch", "-d", name)
     )

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from lance_spark import errors, hints
 from lance_spark.catalog.lake_rules import KEY, Pin, decode_pin
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
 from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
+from lance_spark.core.stored_json import decode_json
 
 OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA, BASE_OBJECTS = (
     "object_id",
@@ -87,8 +88,16 @@ class Entry:
 
     @property
     def pin(self) -> Pin | None:
-        """The version that the row of a tag pins; None for a table without data."""
+        """What the row of a branch or tag of the lake says about its table; None for one that it does not cover."""
         return decode_pin(decode_metadata(self.metadata, self.object_id), str(self.identifier))
+
+    def pinning(self, pin: Pin | None) -> Entry:
+        """The row with another pin, or without one."""
+        metadata = decode_metadata(self.metadata, self.object_id)
+        metadata.pop(KEY, None)
+        if pin is not None:
+            metadata[KEY] = pin.encode()
+        return replace(self, metadata=encode_properties(metadata))
 
 
 def decode_metadata(text: str | None, object_id: str) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def decode_metadata(text: str | None, object_id: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        decoded = json.loads(text)
+        decoded = decode_json(text)
     except ValueError:
         decoded = None
     if not isinstance(decoded, dict):
@@ -118,7 +127,7 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
                 f"The property {key!r}: {value!r} is not text.", hint="Give names and values as text."
             )
         if key == KEY:
-            raise errors.InvalidOption(f"'{KEY}' is not a property: tags of a lake use it.")
+            raise errors.InvalidOption(f"'{KEY}' is not a property: branches and tags of a lake use it.")
     return dict(properties or {})
 
 
@@ -447,7 +456,7 @@ class Mark:
 def read_mark(content: bytes | None) -> Mark | None:
     """The mark in a file; None for files of other tools."""
     try:
-        decoded = json.loads(content or b"")
+        decoded = decode_json(content or b"")
         return Mark(decoded["why"], decoded["token"], decoded["to"]) if decoded["by"] == _WRITER else None
     except (ValueError, KeyError, TypeError):
         return None
@@ -559,6 +568,8 @@ class AddTable:
     verb: str = "create"
     unique: bool = False
     """Whether no other process can have generated this location."""
+    pin: Pin | None = None
+    """For a table that a branch of the lake creates."""
 
     @property
     def doing(self) -> str:
@@ -568,7 +579,8 @@ class AddTable:
     @property
     def entry(self) -> Entry:
         """The row."""
-        return Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
+        row = Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
+        return row if self.pin is None else row.pinning(self.pin)
 
     @property
     def needs(self) -> RowFilter:

@@ -1,191 +1,482 @@
-"""Tags of a whole catalog: creating, finding and deleting them, and which tables they need.
+"""Branches and tags of a whole catalog: creating, finding and deleting them, and which tables they need.
 
 Creating one costs two requests for each table: a listing for its newest version, and a tag that keeps that version
-from every cleanup. The rows with the versions go to a branch of ``__manifest``, whose metadata says last that the tag
-is complete: a tag whose creation was killed can only be deleted.
+from every cleanup. The rows with the versions go to a branch of ``__manifest``, whose metadata says last that the ref
+is complete: one whose creation was killed can only be deleted. On a branch of the lake, the first change of a table
+creates a branch of the table, and then notes it in the table's row.
 """
 
 from __future__ import annotations
 
+import difflib
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 import pyarrow as pa
 
 from lance_spark import errors, hints
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import lake_v1, manifest_pylance
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.entry_rules import (
     LOCATION,
     METADATA,
+    Edit,
     Entry,
     RowFilter,
     Rows,
     changed_rows,
-    decode_metadata,
-    encode_properties,
+    check_same,
+    find_table,
     new_rows,
     refusal,
     v1_directory,
 )
 from lance_spark.catalog.lake_rules import (
+    BRANCH,
     KEY,
-    TAGS,
-    LakeTag,
+    PUBLISHED,
+    TAG,
+    LakeRef,
     Pin,
     branch_of,
-    check_lake_tag,
-    check_new_lake_tag,
-    decode_tag,
-    tag_file,
+    check_new_ref,
+    check_ref,
+    decode_ref,
+    is_audit_name,
+    name_of,
+    ref_class,
 )
 from lance_spark.catalog.lookup import list_tables
 from lance_spark.catalog.manifest_pylance import CatalogVersion, newest
-from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Mode, is_inside
+from lance_spark.catalog.marks import hide
+from lance_spark.catalog.published import at_published
+from lance_spark.catalog.rules import (
+    MANIFEST,
+    TABLE,
+    Catalog,
+    Identifier,
+    Mode,
+    Name,
+    check_inside,
+    is_inside,
+    split_name,
+)
 from lance_spark.core import refs as core_refs
-from lance_spark.core.layout import VERSIONS, KeyRange, read_manifest_name, sorts_newest_first
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import PinnedVersion
-from lance_spark.hints import of
-from lance_spark.refs.refs import create_branch_at
+from lance_spark.core.refs import Beginning, Branch, PinnedVersion
+from lance_spark.refs.refs import check_may_remove, create_branch_at, remove_branch
 from lance_spark.storage import files, refs
-from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.datasets import find_latest, locate_typed, pin_latest
 from lance_spark.storage.failures import translated
-from lance_spark.storage.listing import list_sizes
 from lance_spark.storage.resolving import NamedTable
 from lance_spark.storage.small_files import write_below
+from lance_spark.storage.versions import newest_manifest
 
+_LOOKS, _PAUSE = 50, 0.1
+"""How often to look for a branch that another process is creating, and seconds between: its requests take so long."""
 _AT_ONCE = 64
 """How many tables are pinned at once: a store answers each request after tens of milliseconds."""
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 
 
 def catalog_of(table: NamedTable) -> Catalog:
-    """The catalog that contains a table. Raises InvalidOption for an unknown mode, NotFound for an unknown tag."""
+    """The catalog that contains a table. Raises InvalidOption for an unknown mode, NotFound for an unknown ref."""
     catalog = Catalog(table.root, cast("Mode", table.mode or "compatibility"))
-    return catalog if table.tag is None else at_tag(catalog, table.tag)
+    return catalog if table.ref is None else at_ref(catalog, *table.ref)
 
 
-def at_tag(catalog: Catalog, name: str) -> Catalog:
-    """The catalog as it was when a tag was created; read only. Raises NotFound, with near names, InvalidName."""
-    check_lake_tag(name)
-    whole = replace(catalog, tag=None)
-    tag = _read(whole, name) if _exists(whole, name) else None
-    if tag is None or not tag.ready:
-        known = list_lake_tags(whole)
-        if tag is not None or any(each.name == name for each in known):
-            raise errors.NotFound(
-                f"Tag '{name}' of the lake {catalog.uri} is incomplete: it is being created or deleted, or that was "
-                "killed.",
-                hint=of("If no job is at it, delete it: ", hints.delete_lake_tag(name), ". Then create it again."),
-            )
-        raise core_refs.missing("tag of the lake", name, [each.name for each in known])
-    return replace(catalog, tag=tag)
+def at_ref(catalog: Catalog, kind: str, name: str) -> Catalog:
+    """The catalog on a branch, as it was when a tag was created, or as of its last complete publish.
+
+    Raises NotFound, with near names, InvalidName.
+    """
+    if kind == PUBLISHED:
+        return at_published(catalog)
+    check_ref(kind, name)
+    whole = replace(catalog, ref=None)
+    ref = _find(whole, kind, name)
+    if ref is None:
+        raise _missing(whole, kind, name)
+    if not ref.ready:
+        raise errors.NotFound(
+            f"{kind.capitalize()} '{name}' of the lake {catalog.uri} is incomplete: it is being created or deleted, or "
+            "that was killed.",
+            hint=hints.of(
+                "If no job is at it, delete it: ", hints.delete_lake_ref(kind, name), ". Then create it again."
+            ),
+        )
+    return replace(catalog, ref=ref)
 
 
-def list_lake_tags(catalog: Catalog) -> list[LakeTag]:
-    """The tags of a catalog, by name, also incomplete ones. Raises CorruptData for one that cannot be read."""
-    catalog = replace(catalog, tag=None)
-    names = _names(catalog)
-    found = files.each(catalog.manifest, partial(_read, catalog), names)
-    return [tag for tag in found if tag is not None]
+def _find(catalog: Catalog, kind: str, name: str) -> LakeRef | None:
+    if not catalog.reads_manifest:
+        return lake_v1.find_on_tables(catalog, kind, name)
+    made = refs.read_branch(catalog.manifest, branch_of(kind, name))
+    return None if made is None else _read(catalog, kind, name, made)
 
 
-def create_lake_tag(catalog: Catalog, name: str, now: datetime) -> LakeTag:
-    """Pin the newest version of every table of the catalog, under a name.
+def _missing(catalog: Catalog, kind: str, name: str) -> errors.NotFound:
+    other = BRANCH if kind == TAG else TAG
+    if name in _names(catalog, other):
+        return errors.NotFound(f"There is no {kind} of the lake '{name}'.", hint=f"It is a {other} of the lake.")
+    return core_refs.missing(kind, name, _names(catalog, kind), "lake")
+
+
+def list_refs(catalog: Catalog, kind: str, temporary: bool = False) -> list[LakeRef]:
+    """The branches or tags of a catalog, by name, also incomplete ones; or the temporary ones of audits.
+
+    Raises CorruptData for one that cannot be read.
+    """
+    catalog = replace(catalog, ref=None)
+    if not catalog.reads_manifest:
+        return [] if temporary else lake_v1.list_on_tables(catalog, kind)
+    names = [name for name in _names(catalog, kind) if is_audit_name(name) == temporary]
+    found = files.each(catalog.manifest, partial(_read, catalog, kind), names)
+    return [ref for ref in found if ref is not None]
+
+
+def create_ref(
+    catalog: Catalog, kind: str, name: str, now: datetime, tables: Collection[Name] | None = None
+) -> LakeRef:
+    """Pin the newest version of every table of the catalog, or of those in ``tables``, which names namespaces too.
 
     A table that other jobs write meanwhile is pinned before or after their commit. A failure leaves nothing behind; a
-    crash leaves an incomplete tag, which can be deleted. Raises InvalidName, AlreadyExists, StorageFailure, and Refused
-    in V1 and for a catalog without ``__manifest``.
+    crash leaves an incomplete ref, which can be deleted. In V1 it is a ref of that name on each table. Raises
+    InvalidName, AlreadyExists, StorageFailure, NotFound for an unknown table, and Refused for a catalog of another mode
+    without ``__manifest``.
     """
-    doing = check_may_create(catalog, name)
-    create_branch_at(catalog.manifest, branch_of(name), pin_latest(catalog.manifest, None))
-    tag = LakeTag(name, secrets.token_hex(4), now.replace(microsecond=0))
+    doing = check_may_create(catalog, kind, name)
+    if not catalog.reads_manifest:
+        return lake_v1.create_on_tables(catalog, kind, name, now, tables, doing)
+    _begin(catalog.manifest, branch_of(kind, name))
+    ref = ref_class(kind)(name, secrets.token_hex(4), now.replace(microsecond=0))
     try:
-        return _filled(catalog, tag, now, doing)
+        return _filled(catalog, ref, tables, doing)
     except errors.LanceSparkError:
-        with suppress(errors.LanceSparkError):  # the first error is more useful; the tag stays incomplete
-            delete_lake_tag(catalog, name)
+        with suppress(errors.LanceSparkError):  # the first error is more useful; the ref stays incomplete
+            delete_ref(catalog, kind, name)
         raise
 
 
-def check_may_create(catalog: Catalog, name: str) -> str:
-    """What is being done, for errors. Raises as :func:`create_lake_tag`, and changes nothing."""
-    check_new_lake_tag(name)
-    doing = f"create tag '{name}' of the lake"
-    manifest_pylance.check_may_change(catalog.manifest, doing)
-    if not catalog.reads_manifest or newest(catalog.manifest) is None:
-        hint = of("Migrate it first: ", hints.MIGRATE, ".")
+def _begin(manifest: DatasetLocation, branch: str) -> None:
+    """Create the branch of ``__manifest``, over the remains of one whose deletion was killed."""
+    head = pin_latest(manifest, None)
+    try:
+        create_branch_at(manifest, branch, head)
+    except errors.AlreadyExists:
+        if not refs.clear_deleted(manifest, branch):
+            raise
+        create_branch_at(manifest, branch, head)
+
+
+def check_may_create(catalog: Catalog, kind: str, name: str) -> str:
+    """What is being done, for errors. Raises as :func:`create_ref`, and changes nothing."""
+    check_new_ref(kind, name)
+    doing = f"create {kind} '{name}' of the lake"
+    check_whole(catalog, doing)
+    if not catalog.reads_manifest:
+        return doing
+    if newest(catalog.manifest) is None:
+        hint = hints.of("Migrate it first: ", hints.MIGRATE, ".")
         raise refusal(errors.Refused, doing, f"{catalog.uri} has no __manifest", hint)
-    if _exists(catalog, name):
-        hint = of("Take another name, or delete it first: ", hints.delete_lake_tag(name), ".")
+    if _exists(catalog, kind, name):
+        hint = hints.of("Take another name, or delete it first: ", hints.delete_lake_ref(kind, name), ".")
         raise refusal(errors.AlreadyExists, doing, "there is one of that name", hint)
     return doing
 
 
-def find_to_delete(catalog: Catalog, name: str) -> LakeTag | None:
-    """The tag of that name, complete or not; None if its rows are lost. Raises as :func:`delete_lake_tag`."""
-    check_lake_tag(name)
-    manifest_pylance.check_may_change(catalog.manifest, f"delete tag '{name}' of the lake")
-    if not _exists(catalog, name):
-        raise core_refs.missing("tag of the lake", name, [each.removeprefix(TAGS) for each in _names(catalog)])
-    return _read(catalog, name)
+def check_whole(catalog: Catalog, doing: str) -> None:
+    """Raise Refused on a branch or at a tag of the lake, for what concerns the catalog as a whole."""
+    manifest_pylance.check_may_change(catalog.manifest, doing)
+    if catalog.ref is not None:
+        raise refusal(
+            errors.Refused,
+            doing,
+            f"the catalog is read at {catalog.ref.called}",
+            hint="Use the catalog without a branch.",
+        )
 
 
-def delete_lake_tag(catalog: Catalog, name: str) -> None:
-    """Delete a tag; versions that only it kept are up to the next cleanup. Safe to repeat after a failure.
+def find_to_delete(catalog: Catalog, kind: str, name: str) -> LakeRef | None:
+    """The ref of that name, complete or not; None if its rows are lost. Raises as :func:`delete_ref`."""
+    check_ref(kind, name)
+    doing = f"delete {kind} '{name}' of the lake"
+    check_whole(catalog, doing)
+    if not catalog.reads_manifest:
+        found = lake_v1.find_on_tables(catalog, kind, name)
+        if found is None:
+            raise _missing(catalog, kind, name)
+        return found
+    names = _names(catalog, kind)
+    if name not in names:
+        raise _missing(catalog, kind, name)
+    nested = [other for other in names if other.startswith(f"{name}/")]
+    if nested:
+        raise refusal(
+            errors.Refused,
+            doing,
+            f"its directory also holds that of '{nested[0]}'",
+            hint=hints.of("Delete that first: ", hints.delete_lake_ref(kind, nested[0]), "."),
+        )
+    return _read(catalog, kind, name)
 
-    Raises InvalidName, NotFound, and Refused for a catalog that is itself read at a tag.
+
+def delete_ref(catalog: Catalog, kind: str, name: str, purge: bool = False) -> None:
+    """Delete a branch or tag; versions that only it kept are up to the next cleanup. Safe to repeat after a failure.
+
+    The branches of tables that have its changes are kept for a while, or deleted at once with ``purge``. Tables that
+    only it has are collected as orphans. Raises InvalidName, NotFound, and Refused for a catalog that is itself read at
+    a ref, and for a protected branch.
     """
-    tag = find_to_delete(catalog, name)
-    if tag is not None and tag.id:
+    ref = find_to_delete(catalog, kind, name)
+    if not catalog.reads_manifest:
+        lake_v1.delete_on_tables(catalog, kind, name, purge)
+        return
+    if ref is not None and ref.id:
+        entries = _ever_known(catalog, ref)
+        changed = {entry.location or "" for entry in entries if entry.pin and entry.pin.branch}
+        _check_may_go(catalog, ref, changed)
         # First of all it becomes incomplete: a reader must not find it once its versions are no longer kept.
-        _note(catalog, replace(tag, ready=False))
-        pinned = _directories(_rows(catalog, name, RowFilter(everything=True)))
-        if not tag.ready:  # its rows may lack the tables that are only directories
-            pinned |= {directory for directory in list_root(catalog.root)[0] if directory != MANIFEST}
-        _each(partial(_unpin, catalog, tag), pinned)
-    refs.drop_branch(catalog.manifest, branch_of(name))
+        _note(catalog, replace(ref, ready=False))
+        pinned = set(changed)
+        if not (ref.temporary and ref.ready):  # then it pins nothing: an audit is short
+            pinned |= {entry.location for entry in entries if entry.location} | _directories_in_root(catalog, ref)
+        unpin = partial(_unpin, catalog, ref, purge, changed)
+        files.each(catalog.root, unpin, sorted(pinned), _AT_ONCE)
+        _leave_new_tables(catalog, ref, entries)
+        files.delete(catalog.manifest, [core_refs.ref_file(core_refs.TAGS, ref.pin_tag)])
+    refs.drop_branch(catalog.manifest, branch_of(kind, name))
 
 
-# --- What tags need
+def _ever_known(catalog: Catalog, ref: LakeRef) -> list[Entry]:
+    """Rows of all tables in which a ref may have left something; also of those that were dropped on the branch."""
+    rows = list(_rows(catalog, ref, RowFilter(everything=True)).entries)
+    if ref.kind == BRANCH and not ref.temporary:
+        with suppress(errors.CorruptData, errors.NotFound):  # killed before it had rows of its own
+            rows += manifest_pylance.rows_at(_at(catalog, ref.kind, ref.name), base_of(catalog, ref).version).entries
+    return [row for row in rows if row.is_table]
+
+
+def _directories_in_root(catalog: Catalog, ref: LakeRef) -> set[str]:
+    """Directories that rows of a ref may not name, but that may have pins or branches of it.
+
+    An incomplete ref may lack the rows of tables that are only directories. A table may have been dropped on a branch
+    after its last merge, and created after the one before.
+    """
+    if ref.kind == TAG and ref.ready:
+        return set()
+    return {directory for directory in list_root(catalog.root)[0] if directory != MANIFEST}
+
+
+def _leave_new_tables(catalog: Catalog, ref: LakeRef, entries: Iterable[Entry]) -> None:
+    """Tables that only a deleted branch has are left to the job for orphans, which spares what a row names by then."""
+    new = {entry.location or "" for entry in entries if entry.pin and entry.pin.new}
+    if not new or ref.temporary:
+        return
+    main = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
+    with suppress(errors.CorruptData, errors.NotFound):  # of another ref, which might name them: then they stay
+        for path in sorted(filter(is_inside, new - _directories(main) - directories_of_refs(catalog, ref.branch))):
+            hide(catalog, path, "drop")
+
+
+def _check_may_go(catalog: Catalog, ref: LakeRef, changed: Collection[str]) -> None:
+    """Raise Refused for a protected branch, or if something needs the branch of a table that has its changes."""
+    doing = f"delete {ref.kind} '{ref.name}' of the lake"
+    found = refs.read_branch(catalog.manifest, ref.branch)
+    if found is not None and found.lifetime.protected:
+        raise refusal(
+            errors.Refused,
+            doing,
+            "it is protected",
+            hint=hints.of("Lift its protection first: ", hints.unprotect_lake_branch(ref.name), "."),
+        )
+
+    def check(path: str) -> None:
+        with suppress(errors.NotFound):  # deleted by an attempt that was killed; in an audit, there may be none
+            try:
+                check_may_remove(catalog.at(path), ref.table_branch)
+            except errors.Refused as refused:
+                needed = refused.message.removesuffix(".")
+                why = f"its branch of the table in {catalog.at(path).uri} is needed. {needed}"
+                raise refusal(errors.Refused, doing, why, hint=refused.hint) from None
+
+    files.each(catalog.root, check, [path for path in changed if is_inside(path)])
+
+
+# --- Tables on a branch of the lake
+
+
+def begin_table_branch(location: DatasetLocation, begins: Beginning) -> str:
+    """:func:`table_branch` for a handle, which knows its branch of the lake by name."""
+    root = locate_typed(begins.catalog, location.storage_options)
+    catalog = at_ref(Catalog(root, "v2"), BRANCH, begins.lake_branch)
+    doing = f"change table '{Identifier(begins.table)}'"
+    if catalog.ref is None or catalog.ref.id != begins.lake_id:
+        raise refusal(
+            errors.NotFound,
+            doing,
+            f"branch '{begins.lake_branch}' of the lake was deleted, and created again, since it was checked out",
+            hint="Check it out again.",
+        )
+    return table_branch(catalog, Identifier(begins.table), doing)
+
+
+def table_branch(catalog: Catalog, identifier: Identifier, doing: str) -> str:
+    """The branch of a table that has the changes made on a branch of the lake; the first call creates it.
+
+    A table that the branch of the lake does not cover joins it with its newest version. If several processes make the
+    first change, they share the branch. Raises NotFound, and Refused for a table without data.
+    """
+    ref = catalog.ref
+    assert ref is not None
+    manifest_pylance.check_may_change(catalog.manifest, doing)
+    rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))
+    entry = find_table(rows, identifier, doing)
+    pin = entry.pin or Pin()
+    if pin.branch is not None:
+        return pin.branch
+    path = entry.location or ""
+    check_inside(path)
+    location = catalog.at(path)
+    if not pin.version:
+        pin = _joined(catalog, identifier, location, entry, doing)
+        if pin.branch is not None:
+            return pin.branch
+    made = _created(location, ref.table_branch, PinnedVersion(None, pin.version))
+    noted = Pin(made.parent_version, made.name, pin.new)
+    manifest_pylance.apply(catalog.manifest, NotePin(identifier, path, noted, doing))
+    return made.name
+
+
+def _joined(catalog: Catalog, identifier: Identifier, location: DatasetLocation, entry: Entry, doing: str) -> Pin:
+    """What the row pins once the table is covered. Several processes at once agree in it on one version.
+
+    Each would otherwise create the branch from its own newest version, and pylance would make one branch of both.
+    """
+    ref = catalog.ref
+    assert ref is not None
+    newest_main = _newest_of(location, entry, doing)
+    _keep(location, ref.pin_tag, newest_main)
+    new = entry.pin is not None and entry.pin.new
+    note = NotePin(identifier, entry.location or "", Pin(newest_main.version, None, new), doing)
+    manifest_pylance.apply(catalog.manifest, note)
+    pin = find_table(manifest_pylance.read_rows(catalog.manifest, note.needs), identifier, doing).pin or note.pin
+    _keep(location, ref.pin_tag, PinnedVersion(None, pin.version))
+    return pin
+
+
+def _keep(location: DatasetLocation, tag: str, version: PinnedVersion) -> None:
+    """Keep a version from every cleanup. A tag at another one is of a process that lost, or that was killed."""
+    known = refs.read_tag(location, tag)
+    with suppress(errors.AlreadyExists, errors.Conflict):
+        if known is None:
+            refs.create_tag(location, tag, version)
+        elif known.target != version:
+            refs.move_tag(location, tag, version)
+
+
+def _created(location: DatasetLocation, name: str, start: PinnedVersion) -> Branch:
+    """A branch at a version; of several processes one creates it. pylance writes its ref some time after its files."""
+    for left in reversed(range(_LOOKS)):
+        try:
+            return refs.read_branch(location, name) or create_branch_at(location, name, start)
+        except (errors.AlreadyExists, errors.Conflict):
+            if not left:
+                raise
+        time.sleep(_PAUSE)
+    raise AssertionError("the last look returns or raises")
+
+
+def _newest_of(location: DatasetLocation, entry: Entry, doing: str) -> PinnedVersion:
+    found = find_latest(location, None)
+    if found is None or (entry.pin is not None and not entry.pin.new):
+        raise refusal(
+            errors.Refused,
+            doing,
+            "it had no data when the branch of the lake was created",
+            hint="Write its first rows to main, and create the branch after that.",
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class NotePin:
+    """The row of a table says what a branch of the lake has of it, unless it says so already."""
+
+    identifier: Identifier
+    location: str
+    pin: Pin
+    doing: str
+    """Completes "Cannot ..."."""
+
+    @property
+    def needs(self) -> RowFilter:
+        """The id."""
+        return RowFilter(ids=(self.identifier.object_id,))
+
+    def edit(self, rows: Rows) -> Edit:
+        """Raises NotFound, Conflict for a table that was created again."""
+        entry = find_table(rows, self.identifier, self.doing)
+        check_same(entry, self.location, self.doing)
+        known = entry.pin
+        if known is not None and (known.branch is not None or (known.version and self.pin.branch is None)):
+            return Edit(before=(entry,))
+        noted = changed_rows(rows.only([entry.object_id]), METADATA, [entry.pinning(self.pin).metadata])
+        return Edit(remove=(entry.object_id,), add=noted, before=(entry,))
+
+
+# --- What refs need
 
 
 def check_unpinned(
     catalog: Catalog,
     directories: Iterable[str | None],
     doing: str,
-    hint: str = "Delete the tag first, or use force.",
+    hint: str = "Delete the {kind} first, or use force.",
 ) -> None:
-    """Raise Refused if a tag pins a version of a table in one of the directories."""
+    """Raise Refused if a branch or tag pins a version of a table in one of the directories."""
+    for kind, name, entry in _pinning(catalog, directories):
+        why = f"{kind} '{name}' of the lake pins '{entry.identifier}'"
+        raise refusal(errors.Refused, doing, why, hint.format(kind=kind))
+
+
+def pinned_directories(catalog: Catalog, directories: Iterable[str | None]) -> frozenset[str]:
+    """Those of some directories that hold a table of which a branch or tag pins a version, complete or not.
+
+    Look once their rows are gone, right before files are deleted: whoever creates a ref writes its pins first, and then
+    looks whether the rows are still there. So one of the two sees the other.
+    """
+    return frozenset(entry.location or "" for _, _, entry in _pinning(catalog, directories))
+
+
+def _pinning(catalog: Catalog, directories: Iterable[str | None]) -> list[tuple[str, str, Entry]]:
+    """(kind, name, row) of each pin of a table in one of the directories."""
     wanted = tuple(directory for directory in directories if directory is not None)
-    for branch in _names(catalog) if wanted else ():
-        name = branch.removeprefix(TAGS)
-        rows = _rows(catalog, name, RowFilter(locations=wanted))
-        pinned = [entry for entry in rows.entries if entry.is_table and entry.pin is not None]
-        if pinned:
-            raise refusal(
-                errors.Refused,
-                doing,
-                f"tag '{name}' of the lake pins '{pinned[0].identifier}'",
-                hint,
-            )
+    known = _all_names(replace(catalog, ref=None)) if wanted else []
+
+    def look(each: tuple[str, str]) -> list[tuple[str, str, Entry]]:
+        rows = _rows_of(catalog, *each, RowFilter(locations=wanted))
+        return [(*each, entry) for entry in rows.entries if entry.is_table and entry.pin and entry.pin.has_data]
+
+    return [found for several in files.each(catalog.root, look, known) for found in several]
 
 
-def directories_of_tags(catalog: Catalog) -> frozenset[str]:
-    """All directories that rows of tags name. Raises if a tag cannot be read: its tables must not look unneeded."""
-    whole = replace(catalog, tag=None)
-    found: set[str] = set()
-    for branch in _names(whole):
-        found |= _directories(_rows(whole, branch.removeprefix(TAGS), RowFilter(everything=True)))
-    return frozenset(found)
+def directories_of_refs(catalog: Catalog, besides: str | None = None) -> frozenset[str]:
+    """All directories that rows of branches and tags name; ``besides`` is a branch of ``__manifest`` to leave out.
+
+    Raises if one cannot be read: its tables must not look unneeded.
+    """
+    whole = replace(catalog, ref=None)
+    known = [each for each in _all_names(whole) if branch_of(*each) != besides]
+    found = files.each(
+        catalog.root, lambda each: _directories(_rows_of(whole, *each, RowFilter(everything=True))), known
+    )
+    return frozenset().union(*found)
 
 
 def _directories(rows: Rows) -> frozenset[str]:
@@ -195,70 +486,155 @@ def _directories(rows: Rows) -> frozenset[str]:
 # --- The branch of ``__manifest``
 
 
-def _names(catalog: Catalog) -> list[str]:
-    """The branches of ``__manifest`` that are tags; none without one."""
+def _all_names(catalog: Catalog) -> list[tuple[str, str]]:
+    """(kind, name) of all refs of the lake; none without ``__manifest``."""
+    names = refs.list_ref_names(catalog.manifest, core_refs.BRANCHES) if catalog.reads_manifest else []
+    return [(kind, name) for kind in (BRANCH, TAG) for each in names if (name := name_of(kind, each)) is not None]
+
+
+def _names(catalog: Catalog, kind: str) -> list[str]:
     if not catalog.reads_manifest:
-        return []
-    names = refs.list_ref_names(catalog.manifest, core_refs.BRANCHES)
-    return [name for name in names if name.startswith(TAGS)]
+        return [ref.name for ref in lake_v1.list_on_tables(catalog, kind)]
+    return [name for each, name in _all_names(catalog) if each == kind]
 
 
-def _exists(catalog: Catalog, name: str) -> bool:
-    return catalog.reads_manifest and refs.read_branch(catalog.manifest, branch_of(name)) is not None
+def _exists(catalog: Catalog, kind: str, name: str) -> bool:
+    return catalog.reads_manifest and refs.read_branch(catalog.manifest, branch_of(kind, name)) is not None
 
 
-def _branch(catalog: Catalog, name: str) -> DatasetLocation:
-    """Where the rows of a tag are, complete or not."""
-    return DatasetLocation(catalog.manifest.branch_uri(branch_of(name)), catalog.manifest.options)
-
-
-def _newest(catalog: Catalog, name: str) -> CatalogVersion:
-    found = newest(_branch(catalog, name))
+def _newest(catalog: Catalog, kind: str, name: str) -> CatalogVersion:
+    found = newest(_at(catalog, kind, name))
     if found is None:
         raise errors.CorruptData(
-            f"Tag '{name}' of the lake {catalog.uri} has lost its rows.", hint="Delete it, and create it again."
+            f"{kind.capitalize()} '{name}' of the lake {catalog.uri} has lost its rows.",
+            hint="Delete it, and create it again.",
         )
     return found
 
 
-def _read(catalog: Catalog, name: str) -> LakeTag | None:
-    """A tag of the list; None if it vanished. One without a note was killed at the beginning of its creation."""
-    name = name.removeprefix(TAGS)
-    found = newest(_branch(catalog, name))
+def _at(catalog: Catalog, kind: str, name: str) -> DatasetLocation:
+    """Where the rows of a ref are, complete or not."""
+    manifest = replace(catalog, ref=None).manifest
+    return DatasetLocation(manifest.branch_uri(branch_of(kind, name)), manifest.options)
+
+
+def _read(catalog: Catalog, kind: str, name: str, made: Branch | None = None) -> LakeRef | None:
+    """A ref of the list; None if it vanished. One without a note was killed at the beginning of its creation.
+
+    A branch of ``__manifest`` that another tool made has no note either: it counts as one of those. ``made`` has the
+    settings of a branch, if they are known.
+    """
+    found = newest(_at(catalog, kind, name))
     if found is None:
         return None
-    with translated(found.manifest, "reading a tag of the lake"):
+    with translated(found.manifest, f"reading a {kind} of the lake"):
         noted = found.dataset.metadata.get(KEY)
+    if made is None and (noted is None or kind == BRANCH):
+        made = refs.read_branch(catalog.manifest, branch_of(kind, name))
     if noted is None:
-        made = refs.read_branch(catalog.manifest, branch_of(name))
-        return None if made is None else LakeTag(name, "", made.created_at)
-    return decode_tag(noted, name)
+        return None if made is None else ref_class(kind)(name, "", made.created_at)
+    ref = decode_ref(kind, noted, name)
+    return ref if ref is None or made is None else replace(ref, lifetime=made.lifetime)
 
 
-def _rows(catalog: Catalog, name: str, needed: RowFilter) -> Rows:
-    return manifest_pylance.read_rows(_branch(catalog, name), needed)
+def _rows(catalog: Catalog, ref: LakeRef, needed: RowFilter) -> Rows:
+    return _rows_of(catalog, ref.kind, ref.name, needed)
 
 
-def _note(catalog: Catalog, tag: LakeTag) -> None:
-    snapshot = _newest(catalog, tag.name)
-    with translated(snapshot.manifest, "noting the state of a tag of the lake"):
-        snapshot.dataset.update_metadata({KEY: tag.encode()})
+def _rows_of(catalog: Catalog, kind: str, name: str, needed: RowFilter) -> Rows:
+    return manifest_pylance.read_rows(_at(catalog, kind, name), needed)
 
 
-# --- Filling a new tag
+def _note(catalog: Catalog, ref: LakeRef) -> None:
+    snapshot = _newest(catalog, ref.kind, ref.name)
+    with translated(snapshot.manifest, f"noting the state of a {ref.kind} of the lake"):
+        snapshot.dataset.update_metadata({KEY: ref.encode()})
 
 
-def _filled(catalog: Catalog, tag: LakeTag, now: datetime, doing: str) -> LakeTag:
+# --- Filling a new ref
+
+
+def _filled(catalog: Catalog, ref: LakeRef, tables: Collection[Name] | None, doing: str) -> LakeRef:
     """The id is noted first: with it, a deletion finds the pins that a killed creation left."""
-    _note(catalog, tag)
-    rows = _with_directories(catalog, _rows(catalog, tag.name, RowFilter(everything=True)))
-    paths = sorted({entry.location for entry in rows.entries if entry.is_table and entry.location})
-    versions = _each(partial(_pinned, catalog, tag, now), [path for path in paths if is_inside(path)])
-    pins = {path: Pin(version) for path, version in versions.items() if version is not None}
-    manifest_pylance.replace_rows(_newest(catalog, tag.name), _with_pins(rows, pins), doing)
-    done = tag.finished(len(pins))
+    complete(catalog, ref, 0, ready=False)
+    rows = _with_directories(catalog, _rows(catalog, ref, RowFilter(everything=True)))
+    covered = _covered(rows, tables, doing)
+    paths = sorted({entry.location or "" for entry in covered if is_inside(entry.location)})
+    versions = files.each(catalog.root, partial(_pinned, catalog, ref), paths, _AT_ONCE)
+    found = dict(zip(paths, versions, strict=True))
+    pins = {entry.object_id: Pin(found.get(entry.location or "") or 0) for entry in covered}
+    fill(catalog, ref, rows, pins, doing)
+    _check_still_tables(catalog, [entry for entry in covered if found.get(entry.location or "")], doing)
+    return complete(catalog, ref, sum(version is not None for version in versions))
+
+
+def _check_still_tables(catalog: Catalog, pinned: Collection[Entry], doing: str) -> None:
+    """Raise Conflict if a table was dropped, or its directory moved, before others could see that it is pinned."""
+    there = _directories(manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True)))
+    missing = [entry for entry in pinned if entry.location not in there]
+    if missing and catalog.reads_directories:
+        by_name = {v1_directory(table) for table in list_tables(catalog) if table.in_root}
+        missing = [entry for entry in missing if entry.location not in by_name]
+    if missing:
+        why = f"table '{missing[0].identifier}' was dropped or renamed meanwhile"
+        raise refusal(errors.Conflict, doing, why, hint="Run it again.")
+
+
+def complete(catalog: Catalog, ref: LakeRef, tables: int, ready: bool = True) -> LakeRef:
+    """Say in the metadata of the branch of ``__manifest`` which ref it is, and last of all that it is complete."""
+    done = replace(ref, tables=tables, ready=ready)
     _note(catalog, done)
     return done
+
+
+def fill(catalog: Catalog, ref: LakeRef, rows: Rows, pins: Mapping[str, Pin], doing: str) -> None:
+    """Give a ref its first rows, with pins by id; a branch also remembers the version of its rows."""
+    manifest_pylance.replace_rows(_newest(catalog, ref.kind, ref.name), _with_pins(rows, pins), doing)
+    if ref.kind == BRANCH and not ref.temporary:
+        set_base(catalog, ref, pin_latest(catalog.manifest, ref.branch).version)
+
+
+def set_base(catalog: Catalog, ref: LakeRef, version: int) -> None:
+    """Changes of a branch count from its rows at that version, which a tag keeps from every cleanup."""
+    known = refs.read_tag(catalog.manifest, ref.pin_tag)
+    target = PinnedVersion(ref.branch, version)
+    if known is None:
+        refs.create_tag(catalog.manifest, ref.pin_tag, target)
+    elif known.version < version:
+        refs.move_tag(catalog.manifest, ref.pin_tag, target)
+
+
+def base_of(catalog: Catalog, ref: LakeRef) -> PinnedVersion:
+    """The version of ``__manifest`` from which changes of a branch of the lake count. Raises CorruptData."""
+    tag = refs.read_tag(catalog.manifest, ref.pin_tag)
+    if tag is None or tag.branch != ref.branch:
+        raise errors.CorruptData(
+            f"Branch '{ref.name}' of the lake {catalog.uri} has lost tag '{ref.pin_tag}' of {MANIFEST}, with the "
+            "version at which it began.",
+            hint="Its tables still have their changes: merge the branches of the tables, and delete it.",
+        )
+    return tag.target
+
+
+def _covered(rows: Rows, tables: Collection[Name] | None, doing: str) -> list[Entry]:
+    entries = [entry for entry in rows.entries if entry.is_table]
+    if tables is None:
+        return entries
+    wanted = {split_name(name): False for name in ([tables] if isinstance(tables, str) else tables)}
+    chosen = []
+    for entry in entries:
+        parts = entry.identifier.parts
+        names = [Identifier(parts[:count]) for count in range(len(parts) + 1)]
+        inside = [name for name in names if name in wanted]
+        wanted |= dict.fromkeys(inside, True)
+        chosen += [entry] if inside else []
+    known = {entry.identifier for entry in rows.entries if entry.is_namespace}
+    missing = [str(name) for name, found in wanted.items() if not found and name not in known]
+    if missing:
+        near = difflib.get_close_matches(missing[0], [str(entry.identifier) for entry in rows.entries], n=3)
+        hint = f"Similar names in the catalog: {', '.join(near)}." if near else None
+        raise refusal(errors.NotFound, doing, f"there is no table or namespace '{missing[0]}'", hint)
+    return chosen
 
 
 def _with_directories(catalog: Catalog, rows: Rows) -> Rows:
@@ -272,17 +648,15 @@ def _with_directories(catalog: Catalog, rows: Rows) -> Rows:
 
 
 def _with_pins(rows: Rows, pins: Mapping[str, Pin]) -> pa.Table:
-    values = []
-    for entry in rows.entries:
-        pin = pins.get(entry.location or "") if entry.is_table else None
-        metadata = entry.metadata
-        if pin is not None:
-            metadata = encode_properties({**decode_metadata(metadata, entry.object_id), KEY: pin.encode()})
-        values.append(metadata)
+    """The rows; the metadata of other rows stays as it was written."""
+    values = [
+        entry.pinning(pins[entry.object_id]).metadata if entry.is_table and entry.object_id in pins else entry.metadata
+        for entry in rows.entries
+    ]
     return changed_rows(rows.table, METADATA, values)
 
 
-def _pinned(catalog: Catalog, tag: LakeTag, now: datetime, path: str) -> int | None:
+def _pinned(catalog: Catalog, ref: LakeRef, path: str) -> int | None:
     """Keep the newest version of a table; returns it, None for a table without data.
 
     No cleanup removes the newest version. One that became older a moment ago is kept by ours for the time of a commit
@@ -293,32 +667,20 @@ def _pinned(catalog: Catalog, tag: LakeTag, now: datetime, path: str) -> int | N
     if found is None:
         return None
     version, size = found
-    write_below(
-        location, core_refs.ref_file(core_refs.TAGS, tag.pin_tag), tag_file(PinnedVersion(None, version), size, now)
-    )
+    content = core_refs.tag_file(PinnedVersion(None, version), size, ref.created_at)
+    write_below(location, core_refs.ref_file(core_refs.TAGS, ref.pin_tag), content)
     return version
 
 
-def _unpin(catalog: Catalog, tag: LakeTag, path: str) -> None:
-    if is_inside(path):
-        files.delete(catalog.at(path), [core_refs.ref_file(core_refs.TAGS, tag.pin_tag)])
-
-
-def newest_manifest(location: DatasetLocation) -> tuple[int, int] | None:
-    """The newest version of main and the bytes of its manifest; None without data. One request on S3."""
-    newest_one: tuple[int, int] | None = None
-    for path, size in list_sizes(location, KeyRange.below(VERSIONS)):
-        name = read_manifest_name(path.rpartition("/")[2])
-        if name is None or name.detached:
-            continue
-        newest_one = max(newest_one or (0, 0), (name.version, size))
-        if location.uri.startswith("s3://") and sorts_newest_first(path.rpartition("/")[2]):
-            break
-    return newest_one
-
-
-def _each(do: Callable[[_Item], _Answer], items: Collection[_Item]) -> dict[_Item, _Answer]:
-    """What ``do`` returns for each item, many at once."""
-    given = list(items)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(given, pool.map(do, given), strict=True))
+def _unpin(catalog: Catalog, ref: LakeRef, purge: bool, changed: Collection[str], path: str) -> None:
+    """The branch of a table goes first: as long as it exists, so does the version from which it began."""
+    if not is_inside(path):
+        return
+    location = catalog.at(path)
+    # A process that was killed at the first change may have created the branch without noting it.
+    if ref.kind == BRANCH and (path in changed or refs.read_branch(location, ref.table_branch) is not None):
+        with suppress(errors.NotFound):
+            remove_branch(location, ref.table_branch, purge, force=True)
+    if ref.kind == BRANCH and purge and not ref.ready:  # what a killed deletion left; nobody else has that id
+        refs.drop_files(location, ref.table_branch)
+    files.delete(location, [core_refs.ref_file(core_refs.TAGS, ref.pin_tag)])

@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_pylance
+from lance_spark.catalog import directories, manifest_pylance, published
 from lance_spark.catalog.directories import list_root, look, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -43,7 +43,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
-from lance_spark.catalog.lake_rules import LakeTag
+from lance_spark.catalog.lake_rules import BRANCH, PUBLISHED, TAG, LakePublished, LakeRef
 from lance_spark.catalog.manifest_pylance import CatalogVersion, read, read_rows
 from lance_spark.catalog.rules import (
     DELIMITER,
@@ -63,7 +63,7 @@ from lance_spark.catalog.rules import (
 )
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, combine
-from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.core.refs import Beginning, PinnedVersion, RefSpec, missing_version
 from lance_spark.errors import (
     AlreadyExists,
     CorruptData,
@@ -74,7 +74,7 @@ from lance_spark.errors import (
     Refused,
 )
 from lance_spark.storage import files
-from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.datasets import find_latest, locate_typed, pin_version
 from lance_spark.storage.resolving import Candidate, choose, find_spec, is_directory, resolve
 
 
@@ -160,10 +160,9 @@ def describe_table(catalog: Catalog, name: Name) -> TableInfo:
 def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
     """The description of a table that was found."""
     location = located(catalog, table)
-    if catalog.tag is None:
-        declared = not files.list_names(location, VERSIONS)
-    else:
-        declared = table.entry is None or table.entry.pin is None
+    pin = None if catalog.ref is None or table.entry is None else table.entry.pin
+    # Of a table with a pin, the directory may have versions that are younger than the pin.
+    declared = not files.list_names(location, VERSIONS) if pin is None or pin.new else not pin.has_data
     return TableInfo(table.identifier, location, table.path or "", table.properties, table.entry is not None, declared)
 
 
@@ -266,6 +265,7 @@ def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None
     check_new(identifier, TABLE)
     given = check_properties(properties)
     doing = f"{verb} table '{identifier}'"
+    manifest_pylance.check_may_change(catalog.manifest, doing)
     if given or not identifier.in_root:
         need_manifest(catalog, doing)
     return NewTable(identifier, given, doing)
@@ -464,16 +464,32 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
     Raises InvalidName, and NotFound for an unknown table, one that has no data yet, and an unknown branch, tag or
     version.
     """
+    location, _, pin = _open(catalog, name, spec)
+    return location, pin
+
+
+def find_open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLocation, RefSpec]:
+    """A table's location, and the ref itself; on a branch or at a tag of the lake, what that has of the table.
+
+    Raises as :func:`open_table`.
+    """
+    location, there, _ = _open(catalog, name, spec)
+    return location, there
+
+
+def _open(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLocation, RefSpec, PinnedVersion]:
     identifier = identify_table(name)
     try:
         table = find_table(catalog, identifier, f"open table '{identifier}'")
     except NotFound as missing:
         raise NotFound(missing.message, hint=missing.hint or _hint(catalog, identifier)) from None
     location = located(catalog, table)
-    if catalog.tag is not None:
-        return location, resolve(location, pinned_spec(catalog.tag, table, spec == RefSpec()))
+    if catalog.ref is not None:
+        version = spec.version if _only_version(catalog.ref, spec) else None
+        own = version is not None or spec in (RefSpec(), RefSpec(branch=catalog.ref.table_branch))
+        spec = _at_version(spec_at(catalog, catalog.ref, table, own), version, table)
     try:
-        return location, resolve(location, spec)
+        return location, spec, resolve(location, spec)
     except NotFound:
         if files.list_names(location, VERSIONS):
             raise
@@ -481,12 +497,37 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
         NotFound,
         f"open table '{identifier}'",
         "it has no data yet, only its name was taken",
-        hint=f"A job is writing it, or was killed at it. Append to it, or drop it. The catalog is {catalog.uri}.",
+        hint="A later publish may have dropped it: check out again."
+        if isinstance(catalog.ref, LakePublished)
+        else f"A job is writing it, or was killed at it. Append to it, or drop it. The catalog is {catalog.uri}.",
     )
 
 
-def pinned_spec(tag: LakeTag, table: FoundTable, without_ref: bool) -> RefSpec:
-    """The version of a table that a tag of the lake pins.
+_HAS = {BRANCH: "one branch", TAG: "one version", PUBLISHED: "one version"}
+
+
+def _only_version(ref: LakeRef, asked: RefSpec | TypedRef) -> bool:
+    """Whether a version was asked for, and nothing else, where tables have several."""
+    return ref.kind == BRANCH and not ref.temporary and asked == type(asked)(version=asked.version)
+
+
+def _at_version(spec: RefSpec, version: int | None, table: FoundTable) -> RefSpec:
+    """An earlier version of what a branch of the lake has of a table. Raises NotFound for a later one of main.
+
+    Those from before the table's branch began are main's, before the first change and after it.
+    """
+    if version is None:
+        return spec
+    begins, pin = spec.begins, None if table.entry is None else table.entry.pin
+    if begins is None:
+        return RefSpec(version=version) if pin is not None and version < pin.version else replace(spec, version=version)
+    if begins.version and version > begins.version:  # main may have it, but the branch does not
+        raise missing_version(version, f"{spec.branch}", (begins.version,))
+    return RefSpec(version=version)
+
+
+def spec_at(catalog: Catalog, ref: LakeRef, table: FoundTable, without_ref: bool) -> RefSpec:
+    """What a branch or tag of the lake has of a table.
 
     Raises NotFound for a table that had no data, and Refused if a ref of the table was asked for.
     """
@@ -495,13 +536,40 @@ def pinned_spec(tag: LakeTag, table: FoundTable, without_ref: bool) -> RefSpec:
         raise refusal(
             Refused,
             doing,
-            f"the catalog is read at tag '{tag.name}', which has one version of each table",
-            hint="For other branches, tags and versions of a table, use the catalog without a tag.",
+            f"the catalog is read at {ref.called}, which has {_HAS[ref.kind]} of each table",
+            hint="For other branches, tags and versions of a table, use the catalog itself.",
         )
+    if isinstance(ref, LakePublished):
+        return _published(catalog, ref, table)
+    if not catalog.reads_manifest:
+        return RefSpec(branch=ref.name) if ref.kind == BRANCH else RefSpec(tag=ref.name)
     pin = None if table.entry is None else table.entry.pin
-    if pin is None:
-        raise refusal(NotFound, doing, f"it had no data when tag '{tag.name}' of the lake was created")
-    return pin.spec
+    moves = ref.kind == BRANCH and not ref.temporary
+    if pin is None and ref.temporary:
+        return RefSpec()
+    if not (moves if pin is None else pin.has_data):
+        raise refusal(NotFound, doing, f"it had no data when {ref.kind} '{ref.name}' of the lake was created")
+    if pin is not None and (not moves or pin.branch is not None):
+        return RefSpec(pin.branch, version=None if moves else pin.version)
+    version = 0 if pin is None else pin.version
+    begins = Beginning(version, catalog.uri, ref.name, ref.id, table.identifier.parts)
+    return RefSpec(ref.table_branch, begins=begins)
+
+
+def _published(catalog: Catalog, reader: LakePublished, table: FoundTable) -> RefSpec:
+    """The version that a reader of complete publishes sees. Raises NotFound if it was cleaned up."""
+    location = located(catalog, table)
+    newest = find_latest(location, None)  # before the publishes are listed
+    if newest is None:
+        return RefSpec()
+    manifest = replace(catalog, ref=None).manifest
+    seen = published.version_seen(manifest, reader, table.path or "", location, newest.version)
+    if seen < newest.version:
+        try:
+            pin_version(location, None, seen)
+        except NotFound:
+            raise published.cleaned_up(location) from None
+    return RefSpec(version=seen)
 
 
 def _hint(catalog: Catalog, identifier: Identifier) -> str:
@@ -559,8 +627,8 @@ def _metadata_table(
     return NamedRef(found.table, found.location, found.spec, metadata_table)
 
 
-def _table_at_tag(catalog: Catalog, tag: LakeTag, ways: Sequence[Reading], travel: TypedRef) -> NamedRef:
-    """The table of exactly that name, at its pinned version. Raises Refused for a name with a ref."""
+def _table_on(catalog: Catalog, ref: LakeRef, ways: Sequence[Reading], travel: TypedRef) -> NamedRef:
+    """The table of exactly that name, on a branch or at a tag of the lake. Raises Refused for a name with a ref."""
     for way in ways:
         try:
             found = find_table(catalog, way.table, f"open table '{way.table}'")
@@ -568,7 +636,9 @@ def _table_at_tag(catalog: Catalog, tag: LakeTag, ways: Sequence[Reading], trave
             if way is ways[-1]:
                 raise
             continue
-        spec = pinned_spec(tag, found, combine(way.ref, travel).is_default)
+        typed = combine(way.ref, travel)
+        version = typed.version if _only_version(ref, typed) else None
+        spec = _at_version(spec_at(catalog, ref, found, version is not None or typed.is_default), version, found)
         return NamedRef(way.table, located(catalog, found), spec)
     raise AssertionError("a name has at least one reading")
 
@@ -577,8 +647,8 @@ def _table_at(catalog: Catalog, identifier: Identifier, travel: TypedRef) -> Nam
     """The only reading of a name that holds."""
     ways = readings(identifier)
     doing = f"open table '{identifier}'"
-    if catalog.tag is not None:
-        return _table_at_tag(catalog, catalog.tag, ways, travel)
+    if catalog.ref is not None:
+        return _table_on(catalog, catalog.ref, ways, travel)
     if len(ways) == 1 and ways[0].ref.is_default:
         location = located(catalog, find_table(catalog, ways[0].table, doing))
         return NamedRef(ways[0].table, location, find_spec(location, travel))

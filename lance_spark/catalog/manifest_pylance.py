@@ -34,7 +34,9 @@ from lance_spark.catalog.entry_rules import (
     refusal,
     upgraded_rows,
 )
-from lance_spark.catalog.lake_rules import KEY, ManifestAtTag, decode_tag
+from lance_spark.catalog.lake_rules import KEY, ManifestAtPublish, ManifestAtRef, decode_ref
+from lance_spark.catalog.published import cleaned_up, version_seen
+from lance_spark.catalog.rules import MANIFEST
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
@@ -95,14 +97,17 @@ def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], 
 
 
 def check_may_change(manifest: DatasetLocation, doing: str) -> None:
-    """Raise Refused at a tag of the lake."""
-    if isinstance(manifest, ManifestAtTag):
-        raise refusal(
-            Refused,
-            doing,
-            f"the catalog is read at tag '{manifest.name}', which never changes",
-            hint="Use the catalog without a tag.",
-        )
+    """Raise Refused at a tag of the lake, and for a reader of complete publishes."""
+    if isinstance(manifest, ManifestAtPublish):
+        raise only_read(doing)
+    if isinstance(manifest, ManifestAtRef) and manifest.why_frozen:
+        raise refusal(Refused, doing, manifest.why_frozen, hint=f"Use the catalog without a {manifest.kind}.")
+
+
+def only_read(doing: str) -> LanceSparkError:
+    """Refused, for a change by a reader of complete publishes."""
+    why = "the catalog is read as of its last complete publish"
+    return refusal(Refused, doing, why, hint="Use the catalog itself, without 'published'.")
 
 
 def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: CatalogVersion | None) -> bool:
@@ -197,15 +202,18 @@ def _append(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]], do
 
 
 def _rewrite(snapshot: CatalogVersion, edit: Edit, doing: str) -> None:
+    with translated(snapshot.manifest, doing):
+        table = upgraded_rows(snapshot.dataset.to_table())
+    goes = pc.is_in(table[OBJECT_ID].cast(pa.string()), value_set=pa.array(list(edit.remove), pa.string()))
+    table = table.filter(pc.invert(goes))
+    _overwrite(snapshot, table if edit.add is None else pa.concat_tables([table, edit.add]), doing)
+
+
+def _overwrite(snapshot: CatalogVersion, table: pa.Table, doing: str) -> None:
     import lance
 
     dataset = snapshot.dataset
     with translated(snapshot.manifest, doing):
-        table = upgraded_rows(dataset.to_table())
-        goes = pc.is_in(table[OBJECT_ID].cast(pa.string()), value_set=pa.array(list(edit.remove), pa.string()))
-        table = table.filter(pc.invert(goes))
-        if edit.add is not None:
-            table = pa.concat_tables([table, edit.add])
         if is_complete(snapshot.schema):
             added = _written(snapshot, table)
             operation = lance.LanceOperation.Overwrite(dataset.lance_schema, added)
@@ -224,7 +232,7 @@ def _rewrite(snapshot: CatalogVersion, edit: Edit, doing: str) -> None:
 
 def replace_rows(snapshot: CatalogVersion, rows: pa.Table, doing: str) -> None:
     """Replace all rows, and index them. Raises Conflict."""
-    _rewrite(snapshot, Edit(tuple(snapshot.rows(RowFilter(everything=True)).table[OBJECT_ID].to_pylist()), rows), doing)
+    _overwrite(snapshot, rows, doing)
     index_if_possible(snapshot.manifest)
 
 
@@ -452,33 +460,53 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
         with translated(manifest, OPENING):
             dataset = lance.dataset(manifest.uri, storage_options=manifest.storage_options, session=_session())
     except NotFound:
-        if isinstance(manifest, ManifestAtTag):
-            raise _tag_is_gone(manifest) from None
+        if isinstance(manifest, ManifestAtRef):
+            raise _is_gone(manifest) from None
         check_reachable(manifest)
         return None
-    if isinstance(manifest, ManifestAtTag):
-        _check_tag(manifest, dataset)
+    if isinstance(manifest, ManifestAtRef):
+        _check_ref(manifest, dataset)
     if manifest.uri not in _catalogs:  # checked once: the schema takes as long as everything else here
         if dataset.version < 1 or OBJECT_ID not in dataset.schema.names:
             raise CorruptData(
                 f"{manifest.uri} is not the manifest of a catalog.", hint="Restore an older version of it."
             )
         _catalogs.add(manifest.uri)
+    if isinstance(manifest, ManifestAtPublish):
+        dataset = _before_publish(manifest, dataset)
     return CatalogVersion(manifest, dataset)
 
 
-def _check_tag(manifest: ManifestAtTag, dataset: lance.LanceDataset) -> None:
-    """Raise NotFound for a tag that was deleted, or deleted and created again: its tables are at other versions."""
-    with translated(manifest, "reading the tag of the lake"):
-        tag = decode_tag(dataset.metadata.get(KEY), manifest.name)
-    if tag is None or tag.id != manifest.id or not tag.ready:
-        raise _tag_is_gone(manifest)
+def _before_publish(manifest: ManifestAtPublish, newest: lance.LanceDataset) -> lance.LanceDataset:
+    """The version that a reader of complete publishes sees. Raises NotFound if it was cleaned up."""
+    import lance
+
+    whole, version = DatasetLocation(manifest.uri, manifest.options), int(newest.version)
+    seen = version_seen(whole, manifest.reader, MANIFEST, whole, version)
+    if seen == version:
+        return newest
+    try:
+        with translated(manifest, f"reading version {seen} of the catalog"):
+            return lance.dataset(
+                manifest.uri, version=seen, storage_options=manifest.storage_options, session=_session()
+            )
+    except NotFound:
+        raise cleaned_up(manifest) from None
 
 
-def _tag_is_gone(manifest: ManifestAtTag) -> NotFound:
+def _check_ref(manifest: ManifestAtRef, dataset: lance.LanceDataset) -> None:
+    """Raise NotFound for a ref that was deleted, or deleted and created again: its tables are at other versions."""
+    with translated(manifest, f"reading the {manifest.kind} of the lake"):
+        ref = decode_ref(manifest.kind, dataset.metadata.get(KEY), manifest.name)
+    if ref is None or ref.id != manifest.id or not ref.ready:
+        raise _is_gone(manifest)
+
+
+def _is_gone(manifest: ManifestAtRef) -> NotFound:
     return NotFound(
-        f"Tag '{manifest.name}' of the lake {manifest.catalog} was deleted since it was looked up.",
-        hint="Check it out again.",
+        f"{manifest.kind.capitalize()} '{manifest.name}' of the lake {manifest.catalog} was deleted since it was "
+        "looked up.",
+        hint="If it was created again since, check it out again, or register the catalog again.",
     )
 
 
@@ -505,6 +533,23 @@ def read(manifest: DatasetLocation, question: Callable[[CatalogVersion], Answer]
 def read_rows(manifest: DatasetLocation, needed: RowFilter) -> Rows:
     """The rows that a decision needs, from the newest version; none if there is no ``__manifest``."""
     return read(manifest, lambda snapshot: snapshot.rows(needed), no_rows())
+
+
+def newest_rows(manifest: DatasetLocation) -> tuple[int, Rows]:
+    """The newest version, and all its rows. Raises NotFound if there is no ``__manifest``."""
+    found = read(manifest, lambda snapshot: (snapshot.version, snapshot.rows(RowFilter(everything=True))), None)
+    if found is None:
+        raise NotFound(f"There is no {manifest.uri}.")
+    return found
+
+
+def rows_at(manifest: DatasetLocation, version: int) -> Rows:
+    """All rows of a version. Raises NotFound if it was cleaned up."""
+    import lance
+
+    with translated(manifest, f"reading version {version} of the catalog"):
+        dataset = lance.dataset(manifest.uri, version=version, storage_options=manifest.storage_options)
+    return CatalogVersion(manifest, dataset).rows(RowFilter(everything=True))
 
 
 def _session() -> lance.Session:

@@ -55,7 +55,7 @@ def look_into(catalog: rules.Catalog, table: rules.TableInfo) -> TableContents |
 
     In a catalog at a tag, it is the version that the tag pins, and no branches: a tag has none.
     """
-    if catalog.tag is not None:
+    if catalog.ref is not None:
         pinned = None if table.declared else open_table(catalog, table.identifier, RefSpec())[1]
         return None if pinned is None else TableContents(show(table.location, pinned), ())
     pin = None if table.declared else datasets.find_latest(table.location, None)

@@ -39,7 +39,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
-from lance_spark.catalog.lake import check_unpinned, directories_of_tags
+from lance_spark.catalog.lake import check_unpinned, directories_of_refs, pinned_directories
 from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
 from lance_spark.catalog.manifest_pylance import newest, read_rows
 from lance_spark.catalog.marks import Hidden, hide, is_named, shown_again_on_failure
@@ -137,13 +137,19 @@ def drop(plan: DropPlan) -> tuple[Removed, ...]:
     _check_may_go(plan)
     catalog, table = plan.catalog, plan.table
     if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
-        return (_drop_directory(catalog, table, table.path, plan.change.doing),)
+        return (_drop_directory(plan, table, table.path),)
     edit = manifest_pylance.apply(catalog.manifest, plan.change)
     tables = tuple(_removed(entry, edit) for entry in edit.before if entry.is_table)
-    for removed in tables:
-        if removed.path is not None and not removed.data_kept:
-            erase_table(catalog, removed.path)
-    return tables
+    if catalog.ref is not None:
+        return tuple(_left(catalog, entry) for entry in edit.before if entry.is_table)
+    going = [removed.path for removed in tables if removed.path is not None and not removed.data_kept]
+    pinned = frozenset() if plan.force else pinned_directories(catalog, going)
+    for path in going:
+        if path in pinned:
+            hide(catalog, path, "drop")  # a ref was created meanwhile: the job for orphans removes it after the ref
+        else:
+            erase_table(catalog, path)
+    return tuple(replace(removed, data_kept=removed.data_kept or removed.path in pinned) for removed in tables)
 
 
 def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
@@ -157,8 +163,54 @@ def drop_namespace(catalog: Catalog, name: Name, cascade: bool = False, force: b
     return drop(replace(plan, change=RemoveNamespace(plan.identifier, cascade)))
 
 
+def _left(catalog: Catalog, entry: Entry) -> Removed:
+    """A table that was dropped on a branch of the lake: others still need its files, unless it was created there."""
+    path = entry.location
+    if path is not None and is_inside(path) and entry.pin is not None and entry.pin.new:
+        whole = replace(catalog, ref=None)
+        if path not in named_paths(whole):
+            hide(whole, path, "drop")  # the job for orphans removes it, unless a row names it by then
+    return Removed(entry.identifier, path, entry.properties, data_kept=True)
+
+
+def _check_may_go_on_ref(plan: DropPlan) -> None:
+    """Raise Refused for what a publish could not drop on main."""
+    doing = plan.change.doing
+    rows = manifest_pylance.read_rows(plan.catalog.manifest, RowFilter(locations=_paths(plan.tables)))
+    for entry in rows.entries:
+        if entry.is_table and entry.pin is None:
+            raise refusal(
+                errors.Refused,
+                doing,
+                f"the branch of the lake does not cover table '{entry.identifier}'",
+                hint="Drop it on main, or create the branch with this table.",
+            )
+    check_apart_from_v1(plan.catalog, _paths(plan.tables), doing)
+
+
+def check_apart_from_v1(catalog: Catalog, paths: Iterable[str | None], doing: str) -> None:
+    """Raise Refused for tables in directories ``*.lance`` of a catalog on a branch, if main reads directories too."""
+    manifest_pylance.check_may_change(catalog.manifest, doing)
+    main = replace(catalog, ref=None)
+    found = [path for path in paths if path is not None and shows_in_v1(main, path)]
+    if catalog.ref is not None and found:
+        raise refusal(
+            errors.Refused,
+            doing,
+            f"its directory {found[0]} is a table by its name for readers of directories (V1), whatever the branch has",
+            hint="Do it on main; or, once no one reads directories, open the catalog with mode v2.",
+        )
+
+
+def _paths(tables: Iterable[Removed]) -> tuple[str, ...]:
+    return tuple(table.path for table in tables if table.path is not None)
+
+
 def _check_may_go(plan: DropPlan) -> None:
     manifest_pylance.check_may_change(plan.catalog.manifest, plan.change.doing)
+    if plan.catalog.ref is not None:
+        _check_may_go_on_ref(plan)
+        return
     _check_unprotected(plan)
     if not plan.force:
         check_unpinned(plan.catalog, [table.path for table in plan.tables], plan.change.doing)
@@ -207,8 +259,9 @@ def shows_in_v1(catalog: Catalog, directory: str) -> bool:
     return catalog.reads_directories and "/" not in directory and v1_name(directory) is not None
 
 
-def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> Removed:
+def _drop_directory(plan: DropPlan, table: FoundTable, directory: str) -> Removed:
     """It is first marked as deregistered: V1 no longer sees it, and no process treats its directory as free."""
+    catalog, doing = plan.catalog, plan.change.doing
     hidden = hide(catalog, directory, "drop")
     if not hidden.mine and table.was_deregistered:  # an old mark does not mean that it is being dropped
         hidden = hidden.taken_over()
@@ -225,6 +278,8 @@ def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: 
         raise _too_late(doing)
     elif not hidden.mine:
         raise _too_late(doing)
+    if not plan.force and pinned_directories(catalog, [directory]):  # a ref was created meanwhile
+        return Removed(table.identifier, directory, table.properties, data_kept=True)
     # If a process whose creation failed removed the mark meanwhile, the directory may belong to a new table by now.
     taken = catalog.reads_manifest and is_named(catalog, directory)
     if (taken or not erase_table(catalog, directory)) and table.entry is None:
@@ -344,7 +399,7 @@ def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str |
     if not hidden.mine:  # the process that made the mark may have removed it during the commit
         hide(catalog, source, "rename", hidden.mark.to)
     late = {path for path, _, _ in list_directory(catalog.at(source))} - known.keys() - MARKERS
-    if any(path.startswith(f"{VERSIONS}/") for path in late):
+    if any(path.startswith(f"{VERSIONS}/") for path in late) or pinned_directories(catalog, [source]):
         hidden.keep()
         return source
     erase_table(catalog, source)
@@ -354,7 +409,7 @@ def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str |
 def check_movable(catalog: Catalog, source: str, doing: str) -> None:
     """Raise Refused if branches, clones or base paths refer to the files by their current location."""
     location = catalog.at(source)
-    check_unpinned(catalog, [source], doing, "Delete the tag first, or open the catalog in V2 mode.")
+    check_unpinned(catalog, [source], doing, "Delete the {kind} first, or open the catalog in V2 mode.")
     check_unused(catalog, [source], doing)
     branches = refs.list_ref_names(location, BRANCHES)
     if branches or files.list_names(location, "tree") or _names_itself(location):
@@ -442,6 +497,7 @@ def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
     if target == source:
         raise refusal(errors.AlreadyExists, doing, "it already has that name")
     check_no_table(catalog, target, doing)
+    check_apart_from_v1(catalog, [table.path], doing)
     moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
     directory = hashed_directory(target, 0)  # a placeholder: the real one is chosen when the files are copied
     manifest_pylance.decide(
@@ -542,9 +598,13 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
 
 def named_directories(catalog: Catalog) -> frozenset[str]:
     """Directories directly in the root that rows name, or that contain directories named by rows; also rows of tags."""
+    return frozenset(location.partition("/")[0] for location in named_paths(catalog))
+
+
+def named_paths(catalog: Catalog) -> frozenset[str]:
+    """Directories that rows of main, or of branches and tags of the lake, name."""
     locations = {*read_rows(catalog.manifest, RowFilter(everything=True)).table[LOCATION].to_pylist()}
-    locations |= directories_of_tags(catalog)
-    return frozenset(location.partition("/")[0] for location in locations if location)
+    return frozenset(location for location in locations if location) | directories_of_refs(catalog)
 
 
 def _look(catalog: Catalog, directory: str, named: frozenset[str]) -> Orphan | None:

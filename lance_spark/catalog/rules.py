@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from lance_spark.catalog.lake_rules import LakeTag, ManifestAtTag
+from lance_spark.catalog.lake_rules import LakePublished, LakeRef, ManifestAtPublish, ManifestAtRef, why_frozen
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import LAKE_TABLE
 from lance_spark.core.show import Card, Grid, Shown, counted
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
@@ -91,8 +92,8 @@ def identify_namespace(name: Name) -> Identifier:
 
 def check_new(identifier: Identifier, kind: str) -> None:
     """Raise InvalidName for names that other tools created but that nothing new should have."""
+    shown = str(identifier)
     for part in identifier.parts:
-        shown = str(identifier)
         _rule(not any(quote in part for quote in "'\"`"), kind, shown, "it cannot contain quotes")
         _rule("?" not in part, kind, shown, "pylance cannot keep a path with '?' in one place")
         _rule(part == part.strip(), kind, shown, "it cannot start or end with a blank")
@@ -158,8 +159,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _check_parts(identifier: Identifier, kind: str) -> None:
+    shown = repr(str(identifier))[1:-1]
     for part in identifier.parts:
-        shown = repr(str(identifier))[1:-1]
         _rule(bool(part), kind, shown, "no part of it can be empty")
         _rule(DELIMITER not in part, kind, shown, f"it cannot contain '{DELIMITER}', which divides ids")
         _rule("/" not in part and "\\" not in part, kind, shown, "it cannot contain '/' or '\\'")
@@ -183,7 +184,7 @@ def _rule(holds: bool, kind: str, shown: str, rule: str) -> None:
 # --- A catalog, its tables and its namespaces as values
 
 Mode = Literal["v1", "v2", "compatibility"]
-MANIFEST = "__manifest"
+MANIFEST = LAKE_TABLE
 """Directory of the table that holds the catalog."""
 _PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
 
@@ -196,8 +197,10 @@ class Catalog:
     """The catalog's directory."""
     mode: Mode = "compatibility"
     """``v1``: directories only; ``v2``: ``__manifest`` only; ``compatibility``: ``__manifest``, then directories."""
-    tag: LakeTag | None = None
-    """The tag at which its tables are read; None for their current state. A tag has rows only, no directories."""
+    ref: LakeRef | None = None
+    """The branch or tag of the lake; None for main. There, outside of V1, a directory without a row is not a table.
+
+    A reader of complete publishes reads main, with its directories."""
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -218,16 +221,25 @@ class Catalog:
     @property
     def reads_directories(self) -> bool:
         """Whether directories named ``<name>.lance`` are tables without a row."""
-        return self.mode != "v2" and self.tag is None
+        is_main = self.ref is None or isinstance(self.ref, LakePublished)
+        return self.mode == "v1" or (self.mode == "compatibility" and is_main)
 
     @property
     def manifest(self) -> DatasetLocation:
-        """Where ``__manifest`` is, or the branch of it that the tag is."""
-        whole = DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options)
-        if self.tag is None:
+        """Where ``__manifest`` is, or the branch of it that the ref is."""
+        whole, ref = DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options), self.ref
+        if ref is None:
             return whole
-        return ManifestAtTag(
-            whole.branch_uri(self.tag.branch), whole.options, name=self.tag.name, id=self.tag.id, catalog=self.uri
+        if isinstance(ref, LakePublished):
+            return ManifestAtPublish(whole.uri, whole.options, reader=ref)
+        return ManifestAtRef(
+            whole.branch_uri(ref.branch),
+            whole.options,
+            kind=ref.kind,
+            name=ref.name,
+            id=ref.id,
+            why_frozen=why_frozen(ref, self.reads_manifest),
+            catalog=self.uri,
         )
 
     def at(self, path: str) -> DatasetLocation:
@@ -375,7 +387,9 @@ def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables:
         )
         if len(names) > SHOWN
     )
-    facts = (("mode", f"{catalog.mode}: {_MODES[catalog.mode]}"), ("unknown", why))
+    mode = _MODES[catalog.mode if catalog.reads_directories else "v2"]
+    ref = () if catalog.ref is None else ((catalog.ref.kind, catalog.ref.name or catalog.ref.called),)
+    facts = (*ref, ("mode", f"{catalog.mode}: {mode}"), ("unknown", why))
     header = ("kind", "name in the root")
     return Card(what, catalog.uri, f"mode {catalog.mode}", facts, (Grid(header, rows),), notes)
 

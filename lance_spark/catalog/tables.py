@@ -33,7 +33,8 @@ from lance_spark.catalog.entry_rules import (
     refusal,
     v1_directory,
 )
-from lance_spark.catalog.lake import catalog_of
+from lance_spark.catalog.lake import catalog_of, table_branch
+from lance_spark.catalog.lake_rules import TAG, LakeRef, Pin
 from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
 from lance_spark.catalog.removing import erase_table, shows_in_v1
@@ -54,10 +55,11 @@ from lance_spark.catalog.rules import (
 )
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.storage import files
-from lance_spark.storage.datasets import locate
-from lance_spark.storage.resolving import NamedTable
+from lance_spark.storage.datasets import find_latest, locate, pin_version
+from lance_spark.storage.resolving import NamedTable, resolve
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
         _check_directory(catalog, change)
     else:
         path = hashed_directory(new.identifier, secrets.randbits(32))
-        change = AddTable(new.identifier, path, new.properties, unique=True)
+        pin = None if catalog.ref is None else Pin(new=True)
+        change = AddTable(new.identifier, path, new.properties, unique=True, pin=pin)
     if catalog.reads_manifest:
         manifest_pylance.decide(catalog.manifest, change)
     return TablePlan(catalog, change)
@@ -276,6 +279,7 @@ class DeregisterPlan:
 def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
     """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
+    manifest_pylance.check_may_change(catalog.manifest, f"deregister table '{identifier}'")
     return DeregisterPlan(catalog, lookup.find_table(catalog, identifier, f"deregister table '{identifier}'"))
 
 
@@ -464,6 +468,21 @@ class TableClaim:
     must_be_new: bool
     held: Declaration | None = None
     """None until the name is taken."""
+    branch: str | None = None
+    """The table's branch, for a write on a branch of the lake to a table that has data."""
+    start: PinnedVersion | None = None
+    """The version that such a branch begins with; None if it exists already."""
+
+    def begin_branch(self) -> PinnedVersion:
+        """Create that branch, unless another job just did; returns the version of it with which the write starts."""
+        doing = f"write table '{self.table.identifier}'"
+        branch = table_branch(self.catalog, self.table.identifier, doing)
+        assert self.start is not None
+        try:
+            return pin_version(self.location, branch, self.start.version)
+        except errors.NotFound:  # another job made the first change at the same time, from a newer version
+            hint = "Run it again."
+            raise refusal(errors.Conflict, doing, "another job changed it at the same time", hint) from None
 
     def take(self) -> TableClaim | None:
         """Declare the table, unless it is declared. None for a declared one that could be another of the same name."""
@@ -496,11 +515,12 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
     Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
     """
     catalog, identifier = catalog_of(table), identify_table(table.name)
-    manifest_pylance.check_may_change(catalog.manifest, f"write table '{identifier}'")
+    if catalog.ref is None or catalog.reads_manifest or catalog.ref.kind == TAG:
+        manifest_pylance.check_may_change(catalog.manifest, f"write table '{identifier}'")
     try:
         known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
     except errors.NotFound as missing:
-        if options.branch is not None:
+        if options.branch not in (None, None if catalog.ref is None else catalog.ref.table_branch):
             raise errors.NotFound(
                 missing.message, hint=missing.hint or "Write the table first; a new one has only main."
             ) from None
@@ -510,7 +530,29 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
     location = lookup.located(catalog, known)
     if options.create_table:
         raise _exists(identifier, location)
+    if catalog.ref is not None:
+        return _claim_on(catalog, catalog.ref, known, options)
     return TableClaim(catalog, location, known, must_be_new=False)
+
+
+def _claim_on(catalog: Catalog, ref: LakeRef, known: lookup.FoundTable, options: WriteOptions) -> TableClaim:
+    """A table on a branch of the lake: the write goes to the table's branch, which it may have to create first."""
+    here = ref.table_branch if catalog.reads_manifest else ref.name
+    own = options.branch in (None, here) and options.create_from is None
+    location, spec = lookup.located(catalog, known), lookup.spec_at(catalog, ref, known, own)
+    claim = TableClaim(catalog, location, known, must_be_new=False)
+    new = known.entry is not None and known.entry.pin is not None and known.entry.pin.new
+    if spec.begins is not None and not spec.begins.version and find_latest(location, None) is None:
+        if new:
+            return claim  # its first rows go to its main, which nobody else knows
+        raise refusal(
+            errors.Refused,
+            f"write table '{known.identifier}'",
+            f"it has no data yet, and branch '{ref.name}' of the lake did not create it",
+            hint="Write its first rows to main.",
+        )
+    start = resolve(location, spec)
+    return replace(claim, branch=spec.branch, start=start if start.branch is None else None)
 
 
 @contextmanager

@@ -441,9 +441,9 @@ class Upkeep:
     """The result for something other than a table."""
 
     kind: str
-    """CATALOG or ORPHAN."""
+    """CATALOG or ORPHAN; in a maintenance also ``publish``, ``audit`` or ``lake branch``."""
     name: str
-    """Its directory, relative to the catalog's root."""
+    """Its directory, relative to the catalog's root; or the name of the branch of the lake."""
     state: State
     files: int = 0
     bytes: int = 0

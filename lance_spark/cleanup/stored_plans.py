@@ -20,6 +20,7 @@ from lance_spark import hints
 from lance_spark.cleanup.sweep_rules import CANDIDATES, is_manifest
 from lance_spark.core.layout import branch_root
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.storage import files, small_files
 from lance_spark.storage.deleting import BATCH, delete_batch
@@ -77,7 +78,7 @@ def _document(directory: DatasetLocation) -> dict[str, Any] | None:
     if content is None:
         return None
     try:
-        document = json.loads(content)
+        document = decode_json(content)
     except ValueError:
         document = None
     if not isinstance(document, dict):

@@ -315,7 +315,7 @@ class Section:
 
 OWN_NAME = "lance_spark"
 """Name under which handles register the data source: ``lance`` might be the JVM connector's."""
-CATALOG_OPTIONS = ("catalog", "catalog_mode", "catalog_tag")
+CATALOG_OPTIONS = ("catalog", "catalog_mode", "catalog_branch", "catalog_tag", "catalog_published")
 """Options of reads and writes alike."""
 _CATALOG = frozenset(map(folded, CATALOG_OPTIONS))
 
@@ -330,8 +330,8 @@ class CatalogTable:
     """Name of the table, as typed."""
     mode: str | None = None
     """How to read the catalog; None for its default."""
-    tag: str | None = None
-    """The tag of the whole catalog at which to read it."""
+    ref: tuple[str, str] | None = None
+    """Kind (``branch``, ``tag`` or ``published``) and name of the ref of the whole catalog."""
 
 
 def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | None, dict[str, str]]:
@@ -342,10 +342,16 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
     """
     rest = {key: value for key, value in options.items() if folded(key) not in _CATALOG}
     given = {folded(key): value for key, value in options.items() if folded(key) in _CATALOG}
-    root, mode, tag = given.get("catalog"), given.get("catalogmode"), given.get("catalogtag")
+    root, mode = given.get("catalog"), given.get("catalogmode")
+    named = [(kind, given[f"catalog{kind}"]) for kind in ("branch", "tag") if f"catalog{kind}" in given]
+    if to_bool("catalog_published", given.get("catalogpublished", "false")):
+        named.append(("published", "true"))
+    if len(named) > 1:
+        both = " and ".join(f"'catalog_{kind}'" for kind, _ in named)
+        raise InvalidOption(f"Options {both} exclude each other.", hint="Give one of them.")
     if root is None:
-        for option, value in (("catalog_mode", mode), ("catalog_tag", tag)):
-            if value is not None:
+        for option in CATALOG_OPTIONS[1:]:
+            if folded(option) in given:
                 raise InvalidOption(
                     f"Option '{option}' says how to read a catalog, but no catalog is named.",
                     hint="Add option('catalog', ...).",
@@ -363,7 +369,7 @@ def take_catalog(options: Mapping[str, str], call: str) -> tuple[CatalogTable | 
             f"With option 'catalog', '{name}' must be the name of a table, but it is a path.",
             hint=f"Write {call}('ns1.flights'), or leave out 'catalog'.",
         )
-    return CatalogTable(root, name, mode.strip().lower() if mode is not None else None, tag), rest
+    return CatalogTable(root, name, mode.strip().lower() if mode is not None else None, *named), rest
 
 
 # --- Tables of Spark's own catalog, which cannot be Lance tables

@@ -15,6 +15,7 @@ from typing import Any
 from lance_spark import hints
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, Tag, parse_branch
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 
 LOG = "_refs/lance_spark/log"
@@ -124,7 +125,7 @@ def encode(change: RefChange) -> bytes:
 def decode(name: str, content: bytes) -> RefChange:
     """A record, by its name without the suffix. Raises CorruptData."""
     try:
-        entry = json.loads(content)
+        entry = decode_json(content)
         if entry["format"] != _FORMAT:
             raise ValueError(f"it has format {entry['format']}, not {_FORMAT}")
         return RefChange(

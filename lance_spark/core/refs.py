@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from uuid import NAMESPACE_OID, uuid5
 
 from lance_spark.core.show import Card, Shown, counted, from_span, moment, to_span
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound
 
 MAIN = "main"
@@ -25,6 +26,11 @@ _ALIKE = 5
 """Shared leading letters that show that a tag named ``clone-...`` was meant."""
 _MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
 _LAKE_TAG = re.compile(r"lake-(.+)-[0-9a-f]{8}")
+LAKE_BRANCH = "lake/"
+"""Prefix of a table's branches that have the changes made on a branch of the whole lake."""
+LAKE_TABLE, LAKE_TAGS = "__manifest", "tags/"
+"""A catalog's own table, whose branches are branches and tags of the lake; and the prefix of those that are tags."""
+_LAKE_BRANCH = re.compile(LAKE_BRANCH + r"(.+)-[0-9a-f]{8}")
 STREAM_TAG, READER_TAG = "stream-", "reader-"
 """Prefixes of streaming queries' tags: of queries that write to a branch, and of those that read from one."""
 _LONGEST = 211
@@ -118,6 +124,11 @@ def is_plan(branch: str, tags: Container[str]) -> bool:
     return set_name != branch and plan_tag(set_name) in tags
 
 
+def is_service_branch(branch: str, tags: Container[str] = ()) -> bool:
+    """Whether a branch serves a branch of the lake or, among ``tags``, is the plan of a frozen set: lists omit it."""
+    return is_plan(branch, tags) or lake_branch_of(branch) is not None
+
+
 def is_frozen_tag(name: str, tags: Container[str]) -> bool:
     """Whether a tag belongs to a frozen set: on its rows, with the set's name, or on its plan."""
     set_name = name.removeprefix(plan_tag(""))
@@ -140,14 +151,28 @@ def is_stream_tag(name: str) -> bool:
 
 
 def is_lake_tag(name: str) -> bool:
-    """Whether, by its name, a tag keeps the version that a tag of the whole lake pins."""
+    """Whether, by its name, a tag keeps the version that a tag or a branch of the whole lake pins."""
     return lake_tag_of(name) is not None
 
 
 def lake_tag_of(name: str) -> str | None:
-    """The tag of the whole lake for which a tag of a table keeps a version, by its name; None for other tags."""
+    """The ref of the whole lake for which a tag of a table keeps a version, by its name; None for other tags.
+
+    A branch of the lake has dots where its name has slashes.
+    """
     match = _LAKE_TAG.fullmatch(name)
     return None if match is None else match[1]
+
+
+def lake_branch_of(name: str) -> str | None:
+    """The branch of the whole lake whose changes a branch of a table has, by its name; None for other branches."""
+    match = _LAKE_BRANCH.fullmatch(name)
+    return None if match is None else match[1]
+
+
+def lake_id_of(name: str) -> str | None:
+    """The id of the ref of the whole lake that a branch or a tag of a table belongs to; None for others."""
+    return name[-8:] if lake_tag_of(name) is not None or lake_branch_of(name) is not None else None
 
 
 def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
@@ -166,7 +191,12 @@ def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
     return sorted(
         name
         for name in known
-        if not (is_service_tag(name, known) or name.startswith(plan_branch("")) or _TRANSACTION.fullmatch(name))
+        if not (
+            is_service_tag(name, known)
+            or is_service_branch(name)
+            or name.startswith(plan_branch(""))
+            or _TRANSACTION.fullmatch(name)
+        )
         or typed[:_ALIKE] == name[:_ALIKE]
     )
 
@@ -481,6 +511,23 @@ class RefSpec:
     tag: str | None = None
     version: int | None = None
     as_of: datetime | None = None
+    begins: Beginning | None = None
+    """For a branch that does not exist before its first change; None for all others."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a table's branch begins, which is created by the first change on a branch of the lake."""
+
+    version: int
+    """Main's version that is read before; 0 for main's newest one."""
+    catalog: str
+    """The catalog's root."""
+    lake_branch: str
+    lake_id: str
+    """Distinguishes that branch of the lake from an earlier one of its name."""
+    table: tuple[str, ...]
+    """The parts of the table's name there."""
 
 
 @dataclass(frozen=True)
@@ -577,6 +624,23 @@ def parse_tag(name: str, content: bytes) -> Tag:
         raise _corrupt("tag", name, problem) from None
 
 
+def tag_file(target: PinnedVersion, size: int, now: datetime) -> bytes:
+    """The ref file of a tag, with the fields that pylance writes; ``size`` is that of the manifest, bytes.
+
+    Not through pylance, which sends several requests for each: a lake has thousands of tables.
+    """
+    stamp = now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    content: dict[str, object] = {
+        "branch": target.branch,
+        "version": target.version,
+        "createdAt": stamp,
+        "updatedAt": stamp,
+        "manifestSize": size,
+        "metadata": {},
+    }
+    return json.dumps(content, indent=2).encode()
+
+
 def _changed_at(updated: Any, made: datetime | None) -> datetime | None:
     """When a tag was last placed; None for an unreadable time, which matters only for tags that expire."""
     try:
@@ -637,8 +701,8 @@ def _rfc3339(text: str) -> datetime:
 
 def _decode(kind: str, name: str, content: bytes) -> dict[str, Any]:
     try:
-        entry = json.loads(content)
-    except (ValueError, RecursionError) as problem:
+        entry = decode_json(content)
+    except ValueError as problem:
         raise _corrupt(kind, name, problem) from None
     if not isinstance(entry, dict):
         raise _corrupt(kind, name, "not a JSON object")
@@ -672,18 +736,19 @@ def newest_at(versions: Sequence[VersionInfo], moment: datetime, branch: str | N
     return max(candidates)
 
 
-def missing(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    """A NotFound for a branch or tag, suggesting the nearest known names."""
+def missing(kind: str, name: str, known: Iterable[str], owner: str = "dataset") -> NotFound:
+    """A NotFound for a branch or tag of a dataset or a lake, suggesting the nearest known names."""
     names = may_be_meant(name, known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         hint = "Did you mean " + " or ".join(f"'{match}'" for match in near) + "?"
     elif names:
         shown = ", ".join(f"'{match}'" for match in names[:5])
-        hint = f"The dataset has {shown}{' and more' if len(names) > 5 else ''}."
+        hint = f"The {owner} has {shown}{' and more' if len(names) > 5 else ''}."
     else:
-        hint = f"The dataset has no {kind} yet."
-    return NotFound(f"There is no {kind} '{name}'.", hint=hint)
+        hint = f"The {owner} has no {kind} yet."
+    of = "" if owner == "dataset" else f" of the {owner}"
+    return NotFound(f"There is no {kind}{of} '{name}'.", hint=hint)
 
 
 def missing_version(version: int, branch: str | None, known: Sequence[int]) -> NotFound:

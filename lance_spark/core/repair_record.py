@@ -11,6 +11,7 @@ from lance_spark.core import finding_codes
 from lance_spark.core.layout import QUARANTINE
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData
 
 PREFIX = "repair/"
@@ -214,7 +215,7 @@ def moved_by(step: Step) -> Sequence[Digest]:
 def read_record(content: bytes) -> RepairRecord:
     """A stored record. Raises CorruptData."""
     try:
-        said = json.loads(content)
+        said = decode_json(content)
         if said["format"] != _FORMAT:
             raise CorruptData(
                 f"The record of a repair has the unknown format {said['format']}.",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lance_spark.core.refs import MAIN, Branch
+from lance_spark.core.stored_json import decode_json
 
 
 class Node(NamedTuple):
@@ -181,7 +182,7 @@ def read_follows(branch: Branch) -> Follows | None:
     if text is None:
         return None
     try:
-        record = json.loads(text)
+        record = decode_json(text)
         return Follows(
             remote=str(record["remote"]),
             uri=str(record["uri"]),
@@ -253,7 +254,7 @@ def _read(key: str, value: str) -> MergeNote | None:
     if not key.startswith(PREFIX) or not dot:
         return None
     try:
-        note = json.loads(value)
+        note = decode_json(value)
         return MergeNote(_identity(into), int(note["at"]), Node(_identity(source), int(note["source"])))
     except (ValueError, KeyError, TypeError):
         return None  # the key of another tool

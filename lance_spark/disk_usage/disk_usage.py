@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_spark.catalog.lake import list_refs
+from lance_spark.catalog.lake_rules import BRANCH, TAG
 from lance_spark.catalog.rules import Catalog, Name
 from lance_spark.cleanup.cleanup import Marking, about_rows, list_all, work_of_all
 from lance_spark.cleanup.lake import find_tables
@@ -19,7 +21,14 @@ from lance_spark.cleanup.many_tables import FleetTable, looks_at
 from lance_spark.cleanup.report import clones_among
 from lance_spark.cleanup.rules import CleanupPolicy, RunClock, Verdict
 from lance_spark.core.location import DatasetLocation
-from lance_spark.disk_usage.report import TABLE_USAGE, CatalogStorage, StorageReport, nothing_there, usage_row
+from lance_spark.disk_usage.report import (
+    TABLE_USAGE,
+    CatalogStorage,
+    StorageReport,
+    lake_usage,
+    nothing_there,
+    usage_row,
+)
 from lance_spark.disk_usage.rules import ATTRIBUTED, Costs, Holders, attribute, holders_of, portions
 from lance_spark.engine.local import LOCAL, Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError
@@ -119,7 +128,14 @@ def catalog_storage(catalog: Catalog, engine: Engine, namespace: Name = "") -> C
     lost = "its row leads to no directory below the catalog"
     rows += [nothing_there(name, "", lost, CorruptData.exit_code) for name in lake.lost]
     rows.sort(key=lambda row: (-row["bytes"], row["table"]))
-    return CatalogStorage(catalog.uri, rows, runner.name)
+    return CatalogStorage(catalog.uri, rows, runner.name, lake_usage(rows, _lake_refs(catalog)))
+
+
+def _lake_refs(catalog: Catalog) -> dict[str, tuple[str, str]]:
+    """Kind and name of the refs of the whole lake, by id."""
+    if not catalog.reads_manifest:
+        return {}
+    return {ref.id: (kind, ref.name) for kind in (BRANCH, TAG) for ref in list_refs(catalog, kind) if ref.id}
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_spark.core.refs import lake_id_of
 from lance_spark.core.show import Card, Grid, Shown, counted, readable
-from lance_spark.disk_usage.rules import OLD, Costs, Holder, RefUsage
+from lance_spark.disk_usage.rules import BRANCH, OLD, TAG, Costs, Holder, RefUsage
 from lance_spark.errors import NotFound
 
 USAGE = pa.schema(
@@ -151,10 +152,12 @@ TABLE_USAGE = pa.schema(
         ("by_kind", pa.map_(pa.string(), pa.int64())),
         ("error", pa.string()),
         ("exit_code", pa.int64()),
+        ("lake_refs", pa.map_(pa.string(), pa.int64())),
         ("report", pa.string()),
     ]
 )
-"""One row per table; ``report`` is its own report as JSON."""
+"""One row per table; ``lake_refs`` is what each ref of the lake alone keeps, by its id, and ``report`` the table's own
+report as JSON."""
 
 
 def usage_row(name: str, report: StorageReport) -> dict[str, Any]:
@@ -171,14 +174,61 @@ def usage_row(name: str, report: StorageReport) -> dict[str, Any]:
         "by_kind": [(kind, size) for kind, (_, size, _) in report.kinds.items()],
         "error": "",
         "exit_code": 0,
+        "lake_refs": sorted(_lake_refs(report).items()),
         "report": report.to_json(),
     }
+
+
+def _lake_refs(report: StorageReport) -> dict[str, int]:
+    """Bytes freed by deleting what each ref of the lake has in a table: a tag, and perhaps a branch."""
+    parts: dict[str, list[str]] = {}
+    for record in report.refs:
+        lake_id = lake_id_of(record.ref) if record.kind in (BRANCH, TAG) else None
+        if lake_id is not None:
+            parts.setdefault(lake_id, []).append(record.ref)
+    return {lake_id: report.freed_by(*names) for lake_id, names in parts.items()}
 
 
 def nothing_there(name: str, uri: str, error: str = "", exit_code: int = 0) -> dict[str, Any]:
     """The row of a table without data, or of one that cannot be read."""
     numbers = dict.fromkeys(("files", "bytes", "unneeded_bytes", "branches", "tags"), 0)
-    return {"table": name, "uri": uri, **numbers, "by_kind": [], "error": error, "exit_code": exit_code, "report": ""}
+    return {
+        "table": name,
+        "uri": uri,
+        **numbers,
+        "by_kind": [],
+        "error": error,
+        "exit_code": exit_code,
+        "lake_refs": [],
+        "report": "",
+    }
+
+
+@dataclass(frozen=True)
+class LakeRefUsage:
+    """What a branch or a tag of the whole lake costs."""
+
+    ref: str
+    """Its name; its id if it is gone, and only its parts on tables are left."""
+    kind: str
+    """``branch``, ``tag``, or ``left behind``."""
+    tables: int
+    """How many tables have a part of it."""
+    freed: int
+    """Bytes freed by deleting it, once cleanups have removed what nothing needs."""
+
+
+def lake_usage(tables: Sequence[Mapping[str, Any]], names: Mapping[str, tuple[str, str]]) -> tuple[LakeRefUsage, ...]:
+    """The sums over rows of TABLE_USAGE, the largest first; ``names`` are kind and name of known refs, by id."""
+    parts: dict[str, list[int]] = {lake_id: [] for lake_id in names}
+    for row in tables:
+        for lake_id, freed in row["lake_refs"]:
+            parts.setdefault(lake_id, []).append(freed)
+    found = []
+    for lake_id, sizes in parts.items():
+        kind, name = names.get(lake_id, ("left behind", lake_id))
+        found.append(LakeRefUsage(name, kind, len(sizes), sum(sizes)))
+    return tuple(sorted(found, key=lambda usage: (-usage.freed, usage.kind, usage.ref)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,6 +240,8 @@ class CatalogStorage(Shown):
     """Rows of TABLE_USAGE, the largest first."""
     ran_on: str = ""
     """Where tables were examined: "local" or "spark"."""
+    lake_refs: tuple[LakeRefUsage, ...] = ()
+    """What the branches and tags of the whole lake cost in these tables, the largest first."""
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
 
     @property
@@ -214,7 +266,8 @@ class CatalogStorage(Shown):
 
     def to_arrow(self) -> pa.Table:
         """``tables`` as an Arrow table, without their reports."""
-        return pa.Table.from_pylist([dict(row) for row in self.tables], TABLE_USAGE).drop_columns(["report"])
+        table = pa.Table.from_pylist([dict(row) for row in self.tables], TABLE_USAGE)
+        return table.drop_columns(["lake_refs", "report"])
 
     def to_df(self) -> Any:
         """``tables`` as a DataFrame, or as an Arrow table without a session."""
@@ -223,7 +276,11 @@ class CatalogStorage(Shown):
     def to_json(self) -> str:
         """The report as a JSON object, with every table's own report."""
         tables = [
-            {**row, "by_kind": dict(row["by_kind"]), "report": json.loads(row["report"]) if row["report"] else None}
+            {
+                **row,
+                **{key: dict(row[key]) for key in ("by_kind", "lake_refs")},
+                "report": json.loads(row["report"]) if row["report"] else None,
+            }
             for row in self.tables
         ]
         return json.dumps(
@@ -232,6 +289,7 @@ class CatalogStorage(Shown):
                 "bytes": self.bytes,
                 "unneeded_bytes": self.unneeded,
                 "ran_on": self.ran_on,
+                "lake_refs": [asdict(usage) for usage in self.lake_refs],
                 "tables": tables,
             },
             indent=2,
@@ -265,4 +323,10 @@ class CatalogStorage(Shown):
         return Grid(header, rows, right=frozenset({1, 2, 3, 4, 5}))
 
     def _card(self) -> Card:
-        return Card(type(self).__name__, self.root, self.summary(), grids=(self.grid(),))
+        return Card(type(self).__name__, self.root, self.summary(), grids=(self.grid(), self.lake_grid()))
+
+    def lake_grid(self) -> Grid:
+        """One row per branch or tag of the whole lake."""
+        rows = tuple((each.ref, each.kind, f"{each.tables:,}", readable(each.freed)) for each in self.lake_refs)
+        header = ("ref of the lake", "kind", "tables", "freed if deleted")
+        return Grid(header, rows, right=frozenset({2, 3}))

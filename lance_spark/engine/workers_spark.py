@@ -35,7 +35,8 @@ def plainly(language: Language = "python") -> Iterator[None]:
         raise error from None
 
 
-_OWN = re.compile(r"lance_spark\.errors\.(\w+): (.*?)(?:\n  hint: ([^\n]*))?(?:\n|$)", re.S)
+_OWN = re.compile(r"lance_spark\.errors\.(\w+): ([^\n]*(?:\n(?:  - | {6})[^\n]*)*)(?:\n  hint: ([^\n]*))?")
+"""A message is one line, and a list of what clashes below it."""
 
 
 def own_error(text: str) -> LanceSparkError | None:

@@ -334,20 +334,26 @@ _WRITER = _READER | _STABLE_FIELD_IDS
 _HINT = "Use a release of lance_spark that can read this version."
 
 
+class UnknownFormat(Refused):
+    """A newer release may read the version."""
+
+
 def check_flags(head: ManifestHead) -> None:
     """Check that a version uses only features that this package knows: the flags that pylance 14.0.2 accepts.
 
-    Raises Refused, naming version and flag. Unchecked, a version would seem to need fewer files than it does, and a
-    cleanup would delete the others.
+    Raises UnknownFormat, naming version and flag. Unchecked, a version would seem to need fewer files than it does, and
+    a cleanup would delete the others.
     """
     if head.has_fragment_tree:
-        raise Refused(f"Version {head.version} keeps its fragments in a tree outside the manifest.", hint=_HINT)
+        raise UnknownFormat(f"Version {head.version} keeps its fragments in a tree outside the manifest.", hint=_HINT)
     for word, flags, known in (("reader", head.reader_flags, _READER), ("writer", head.writer_flags, _WRITER)):
         if flags & ~known:
-            raise Refused(f"Version {head.version} has the unknown {word} flag {_lowest(flags & ~known)}.", hint=_HINT)
+            raise UnknownFormat(
+                f"Version {head.version} has the unknown {word} flag {_lowest(flags & ~known)}.", hint=_HINT
+            )
     unpaired = (head.reader_flags ^ head.writer_flags) & _BOTH_WORDS
     if unpaired:
-        raise Refused(
+        raise UnknownFormat(
             f"Version {head.version} has the flag {_lowest(unpaired)} only for readers or only for writers.", hint=_HINT
         )
 
@@ -470,7 +476,7 @@ def decode_head(content: bytes) -> ManifestHead:
 def named_files(content: bytes) -> frozenset[NamedFile]:
     """Every file and index directory that a manifest names. Blobs beside a data file belong to it and are not named.
 
-    Raises CorruptData for bytes that are not a manifest, Refused for a version that ``check_flags`` refuses.
+    Raises CorruptData for bytes that are not a manifest, UnknownFormat for a version that ``check_flags`` refuses.
     """
     span = manifest_span(content)
     message = content[span.start : span.end]
@@ -482,7 +488,7 @@ def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[Manifes
     """The head, and the files outside the fragments: the transaction and the indexes.
 
     ``span`` is the byte range of the manifest message in the file. ``message`` is that message, with or without its
-    fragments. Raises CorruptData, and Refused as ``check_flags`` does.
+    fragments. Raises CorruptData, and UnknownFormat as ``check_flags`` does.
     """
     parsed = parse("Head", message)
     head = head_of(parsed)

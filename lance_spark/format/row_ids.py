@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment
 from lance_spark.format.manifest import message, parse
@@ -519,7 +520,7 @@ def _plain(fragment: Fragment, rewrite: Rewrite) -> list[Any]:
 def read_rewrites(properties: Mapping[str, str]) -> tuple[Rewrite, ...]:
     """The compactions in transaction properties; none if they cannot be read."""
     try:
-        listed = json.loads(properties.get(REWRITES, "[]"))
+        listed = decode_json(properties.get(REWRITES, "[]"))
         return tuple(_rewrite(old, new) for old, new in listed)
     except (ValueError, TypeError, IndexError):
         return ()

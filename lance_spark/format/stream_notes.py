@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from lance_spark.core.refs import READER_TAG, STREAM_TAG, check_new_tag_name
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.format.transactions import Transaction
 
@@ -36,7 +37,7 @@ def source_tag(query: str, branch: str | None) -> str:
 def parse_query_id(content: bytes, checkpoint: str) -> str:
     """The query's id from a checkpoint's file ``metadata``. Raises CorruptData."""
     try:
-        query = json.loads(content)["id"]
+        query = decode_json(content)["id"]
     except (ValueError, KeyError, TypeError):
         query = None
     if not isinstance(query, str) or not query:
@@ -118,7 +119,7 @@ def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
 def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
     """The content of a note; None for another branch of the same name, and for an unreadable note."""
     try:
-        note = json.loads(content)
+        note = decode_json(content)
         if note["format"] != FORMAT or note["branch"] != identity:
             return None
         queries = {

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment
 from lance_spark.format.transactions import MESSAGE
@@ -190,7 +191,7 @@ def read_trace(properties: Mapping[str, str]) -> Trace | None:
 def _read_held(written: str) -> tuple[tuple[str, int], ...]:
     """Empty if unreadable: another tool can write anything."""
     try:
-        return tuple((str(chain), int(version)) for chain, version in json.loads(written).items())
+        return tuple((str(chain), int(version)) for chain, version in decode_json(written).items())
     except (ValueError, TypeError, AttributeError):
         return ()
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.core import finding_codes, layout
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
@@ -593,7 +594,7 @@ def mapping(content: bytes) -> tuple[tuple[int, str], ...]:
 def clone_uri(remains: bytes) -> str | None:
     """The URI in a damaged record of a clone; None if it is cut off."""
     found = re.search(rf'"uri"\s*:\s*{_TEXT}', remains.decode("utf-8", "replace"))
-    return str(json.loads(f'"{found[1]}"')) if found else None
+    return str(decode_json(f'"{found[1]}"')) if found else None
 
 
 def contradiction(said: Origin, first: Origin | None) -> str:
@@ -609,8 +610,8 @@ def _name(origin: Origin) -> str:
 
 def _loaded(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = decode_json(content)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -102,6 +102,9 @@ CHANGES_EXPRESSIONS = f"{_SQL}.classic.ColumnNodeToExpressionConverter$"
 MAYBE_INSERT_ONLY = f"{_LOGICAL}.InsertOnlyMerge"
 MAYBE_MERGE_WRITER = f"{_SQL}.classic.MergeIntoWriter"
 
+# Private; only a catalog of complete publishes needs it.
+MAYBE_ANALYSIS = f"{_SQL}.catalyst.analysis.AnalysisContext"
+
 MAYBE_CREATES = tuple(
     f"{_LOGICAL}.{name}" for name in ("CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect")
 )

@@ -7,25 +7,51 @@ then it is taken back. The first verdict that is stored counts. Each step leaves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
+from lance_spark import hints
 from lance_spark.catalog import directories, manifest_pylance
-from lance_spark.catalog.entry_rules import SUFFIX, Entry, RowFilter
+from lance_spark.catalog import journal as journals
+from lance_spark.catalog.entry_rules import SUFFIX, Entry, RowFilter, refusal, v1_directory
+from lance_spark.catalog.lake import at_ref, base_of, set_base, table_branch
+from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin
+from lance_spark.catalog.marks import hide, is_named
 from lance_spark.catalog.overview import overview
-from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_table
+from lance_spark.catalog.publish_rules import (
+    PUBLISHED,
+    TAKEN_BACK,
+    EntryChange,
+    Journal,
+    JournalTable,
+    LakeConflict,
+    PublishOutcome,
+    PublishVerdict,
+    TableOutcome,
+)
+from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_table, is_inside
+from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
-from lance_spark.errors import Conflict, NotCommittable, NotFound, Refused
+from lance_spark.errors import (
+    Conflict,
+    CorruptData,
+    LanceSparkError,
+    NotCommittable,
+    NotFound,
+    Refused,
+)
+from lance_spark.format.manifest import UnknownFormat
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.lake import journal as journals
+from lance_spark.format.versions import PUBLISH_ID
 from lance_spark.lake import rules
 from lance_spark.merge.merge import PreparedReplay
+from lance_spark.merge.option_rules import check_audit
 from lance_spark.merge.publish import (
     EvidenceGone,
     Published,
@@ -40,36 +66,27 @@ from lance_spark.merge.publish import (
 )
 from lance_spark.merge.pylance import commit_unchanged
 from lance_spark.storage import refs
-from lance_spark.storage.commits import attempts, find_noted, overtaken
+from lance_spark.storage.commits import attempts, find_noted, overtaken, protected_branches
 from lance_spark.storage.datasets import find_latest, pin_latest
+from lance_spark.storage.versions import newest_first, read_transactions
+from lance_spark.survey.survey import recorded_clones
 
 _THREADS = 32
 """Tables at a time. Each step of a table is mostly waiting for the store."""
+_SKEW = timedelta(days=1)
+"""By how much clocks may differ."""
 _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
-
-
-@dataclass(frozen=True)
-class LakeBranch:
-    """A branch of a lake, as its rows tell."""
-
-    name: str
-    base: tuple[Entry, ...]
-    """The rows with which it began."""
-    rows: tuple[Entry, ...]
-    """Its newest rows."""
-    id: str = ""
-    """Distinguishes it from an earlier branch of that name."""
 
 
 class PublishPlan(NamedTuple):
     """A publish whose files are copied; main is unchanged."""
 
-    journal: rules.Journal
+    journal: Journal
     """Without a sequence number yet."""
     prepared: Mapping[str, PreparedReplay]
     """By directory of the table."""
-    conflicts: tuple[rules.LakeConflict, ...]
+    conflicts: tuple[LakeConflict, ...]
     is_empty: bool = False
     """Whether main has everything already."""
 
@@ -77,23 +94,85 @@ class PublishPlan(NamedTuple):
 class Finished(NamedTuple):
     """A publish with its outcome."""
 
-    journal: rules.Journal
-    outcome: rules.PublishOutcome
+    journal: Journal
+    outcome: PublishOutcome
 
 
 # --- Before the journal: main is unchanged
 
 
-def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None = None) -> LakeBranch:
+def check_manifest(catalog: Catalog) -> None:
+    """Raise Refused for a catalog without ``__manifest``."""
+    if not catalog.reads_manifest or find_latest(catalog.manifest, None) is None:
+        raise Refused(
+            f"The catalog {catalog.uri} has no table __manifest, which this needs.",
+            hint=hints.of("Migrate it first: ", hints.MIGRATE, "."),
+        )
+
+
+def branch_in_lake(catalog: Catalog, name: str) -> rules.BranchRows:
+    """A branch of the lake. A table that it created gets its branch now, so that main is main's after the publish.
+
+    Raises NotFound, and Refused for a new table without data.
+    """
+    check_manifest(catalog)
+    there, branch = at_ref(catalog, BRANCH, name), read_branch(catalog, name)
+    doing = f"publish branch '{name}' of the lake"
+    if there.ref is not None:
+        set_base(catalog, there.ref, branch.base_version)  # so that no cleanup removes it
+    new = [row for row in branch.rows if row.is_table and row.pin is not None and row.pin.new and not row.pin.branch]
+    for row in new:
+        if find_latest(catalog.at(row.location or ""), None) is None:
+            raise refusal(
+                Refused,
+                doing,
+                f"its new table '{row.identifier}' has no data",
+                hint="A job is writing it, or was killed at it: wait, or drop the table on the branch.",
+            )
+        table_branch(there, row.identifier, doing)
+    return read_branch(catalog, name) if new else branch
+
+
+def read_branch(catalog: Catalog, name: str) -> rules.BranchRows:
+    """A branch of the lake, as it is now. Raises NotFound."""
+    check_manifest(catalog)
+    there = at_ref(catalog, BRANCH, name)
+    assert there.ref is not None
+    begins = _base(catalog, there.ref)
+    base = manifest_pylance.rows_at(there.manifest, begins).entries
+    version, rows = manifest_pylance.newest_rows(there.manifest)
+    return rules.BranchRows(name, base, rows.entries, there.ref.id, version, begins)
+
+
+def _base(catalog: Catalog, ref: LakeRef) -> int:
+    """The version of a branch's rows from which changes count.
+
+    A helper that slept between two requests may have set the tag back behind a later publish: the journals know better.
+    With the tag alone, the next publish would make the changes of that later one again, whatever main did since.
+    """
+    begun = ref.created_at - _SKEW
+    version = base_of(catalog, ref).version
+    known = journals.sequences(catalog.manifest)
+    for start in range(0, len(known), _THREADS):
+        read = _each(
+            lambda sequence: journals.read_journal(catalog.manifest, sequence), known[start : start + _THREADS]
+        )
+        for journal in read:
+            if journal.branch_id == ref.id and journal.branch_version > version:
+                outcome = journals.read_outcome(catalog.manifest, journal.sequence)
+                if outcome is not None and outcome.is_published:
+                    return journal.branch_version
+        if read[-1].moment < begun:
+            break
+    return version
+
+
+def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None = None) -> rules.BranchRows:
     """The branch of one name in many tables, as if it were one branch of the lake; None for all that have it.
 
     Raises NotFound for a table that does not have it, or if none has; Refused for a catalog without ``__manifest``.
     """
-    if not catalog.reads_manifest or find_latest(catalog.manifest, None) is None:
-        raise Refused(
-            f"The catalog {catalog.uri} has no table __manifest, which a publish of several tables needs.",
-            hint="Call migrate() first.",
-        )
+    check_manifest(catalog)
     items = [item for item in overview(catalog, recursive=True) if item.kind == TABLE and item.path]
     if tables is not None:
         wanted = {identify_table(table) for table in tables}
@@ -107,49 +186,49 @@ def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None 
         which = f"No table of {catalog.uri} has a" if tables is None else f"Table '{lacking[0]}' has no"
         raise NotFound(f"{which} branch '{name}'.")
     base = [Entry(item.identifier.object_id, TABLE, item.path) for item, ref in zip(items, found, strict=True) if ref]
-    return LakeBranch(name, tuple(base), tuple(rules.with_branch(row, name) for row in base))
+    return rules.BranchRows(name, tuple(base), tuple(row.pinning(Pin(branch=name)) for row in base))
 
 
 def plan_publish(
-    catalog: Catalog, branch: LakeBranch, engine: Engine, message: str = "", dry_run: bool = False
+    catalog: Catalog, branch: rules.BranchRows, engine: Engine, message: str = "", dry_run: bool = False
 ) -> PublishPlan:
     """Prepare every table, and find the conflicts of all; with ``dry_run`` nothing is written.
 
     Raises Refused, NotFound, CorruptData.
     """
-    changes, publish_id = rules.row_changes(branch.base, branch.rows), uuid4().hex[:8]
+    changes, publish_id = branch.changes, uuid4().hex[:8]
     head = find_latest(catalog.manifest, None)
-    owned = [(row, own) for row in branch.rows if row.is_table and (own := rules.own_branch(row)).branch]
-    tables = [found for found in _each(lambda each: _written(catalog, *each), owned) if found is not None]
-    journal = rules.Journal(
+    tables = written_tables(catalog, branch)
+    journal = Journal(
         sequence=0,
         id=publish_id,
         branch=branch.name,
         branch_id=branch.id,
+        branch_version=branch.version,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         tables=tuple(tables),
         rows=changes,
-        dropped=_dropped(branch.base, changes),
+        dropped=_dropped(catalog, branch, changes),
         manifest_since=0 if head is None else head.version,
         message=message,
     )
     rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
     unlisted, moved = _unlisted(catalog, journal), _moved(catalog, journal)
     decision = rules.decide(changes, rows, unlisted, journal.written, moved)
-    conflicts = [*decision.conflicts]
+    conflicts = [*decision.conflicts, *_needed(catalog, changes)]
     known = {conflict.name for conflict in conflicts}
     asked = [table for table in tables if table.name not in known]
     prepared: dict[str, PreparedReplay] = {}
 
-    def prepare(table: rules.JournalTable) -> PreparedReplay | rules.LakeConflict:
+    def prepare(table: JournalTable) -> PreparedReplay | LakeConflict:
         given = _of_table(catalog, journal, table)
         try:
             return look_at_publish(given) if dry_run else prepare_publish(given, engine)
         except (Conflict, NotCommittable) as clash:
-            return rules.LakeConflict(table.name, clash.message)
+            return LakeConflict(table.name, rules.reason(clash))
 
     for table, found in zip(asked, _each(prepare, asked), strict=True):
-        if isinstance(found, rules.LakeConflict):
+        if isinstance(found, LakeConflict):
             conflicts.append(found)
         elif not found.plan.is_up_to_date:
             prepared[table.location] = found
@@ -159,11 +238,36 @@ def plan_publish(
     return PublishPlan(journal, prepared, tuple(sorted(conflicts)), is_empty)
 
 
-def _written(catalog: Catalog, row: Entry, own: rules.OwnBranch) -> rules.JournalTable | None:
+def _needed(catalog: Catalog, changes: Sequence[EntryChange]) -> list[LakeConflict]:
+    """Conflicts of dropped tables that clones read, or that have protected branches."""
+
+    def look(row: Entry) -> LakeConflict | None:
+        location = catalog.at(row.location or "")
+        clones = recorded_clones(location)
+        if clones:
+            return LakeConflict(str(row.identifier), f"dropped, but the clone {min(clones.values())} reads it")
+        names = protected_branches(location)
+        why = f"dropped, but its branch '{names[0]}' is protected" if names else ""
+        return LakeConflict(str(row.identifier), why) if names else None
+
+    dropped = [change.known for change in changes if change.after is None and change.known.is_table]
+    return [found for found in _each(look, dropped) if found is not None]
+
+
+def written_tables(catalog: Catalog, branch: rules.BranchRows) -> list[JournalTable]:
+    """The tables whose branches have versions of their own."""
+    owned = [row for row in branch.rows if row.is_table and row.pin is not None and row.pin.branch]
+    return [found for found in _each(lambda row: _written(catalog, row), owned) if found is not None]
+
+
+def _written(catalog: Catalog, row: Entry) -> JournalTable | None:
     """The table, if its branch has versions of its own."""
-    location, name = catalog.at(row.location or ""), own.branch or ""
+    assert row.pin is not None
+    location, name = catalog.at(row.location or ""), row.pin.branch or ""
     ref, main = refs.read_branch(location, name), find_latest(location, None)
-    if ref is None or main is None:
+    if main is None:  # dropped by force
+        return JournalTable(row.object_id, row.location or "", name, 0, 0)
+    if ref is None:
         raise NotFound(
             f"Branch '{name}' of table '{row.identifier}', which has its changes, does not exist in {location.uri}.",
             hint="Restore it, or drop the table on the branch of the lake.",
@@ -171,31 +275,48 @@ def _written(catalog: Catalog, row: Entry, own: rules.OwnBranch) -> rules.Journa
     head = pin_latest(location, name)
     if head.version <= ref.parent_version:
         return None
-    return rules.JournalTable(row.object_id, row.location or "", name, head.version, main.version)
+    return JournalTable(row.object_id, row.location or "", name, head.version, main.version)
 
 
-def _of_table(catalog: Catalog, journal: rules.Journal, table: rules.JournalTable) -> TablePublish:
+def _of_table(catalog: Catalog, journal: Journal, table: JournalTable) -> TablePublish:
     message = journal.message or f"Publish {journal.subject}"
     return TablePublish(catalog.at(table.location), table.source, table.since, journal.id, message)
 
 
-def _dropped(base: Iterable[Entry], changes: Sequence[rules.EntryChange]) -> dict[str, int]:
-    """The pinned versions of dropped tables, by directory."""
+def _dropped(catalog: Catalog, branch: rules.BranchRows, changes: Sequence[EntryChange]) -> dict[str, int]:
+    """Main's versions of dropped tables that the users of the branch knew, by directory."""
     gone = {change.known.object_id for change in changes if change.after is None}
-    pins = {row.location: rules.own_branch(row).version for row in base if row.object_id in gone}
-    return {location: version for location, version in pins.items() if location and version}
+    pins = {row.location: row.pin for row in branch.base if row.object_id in gone and row.pin is not None}
+    own: set[str] = set()
+    if branch.id and any(pin.branch for pin in pins.values()):
+        journals_read = _each(
+            lambda sequence: journals.read_journal(catalog.manifest, sequence), journals.sequences(catalog.manifest)
+        )
+        own = {journal.id for journal in journals_read if journal.branch_id == branch.id}
+    return {place: _known(catalog.at(place), pin.version, own) for place, pin in pins.items() if place}
 
 
-def _unlisted(catalog: Catalog, journal: rules.Journal) -> list[str]:
+def _known(location: DatasetLocation, pinned: int, own: Collection[str]) -> int:
+    """The last one of main's versions that only publishes of the branch made since."""
+    if own:
+        newer = [version for version, _ in newest_first(location, None, above=pinned)]
+        made = read_transactions(location, None, newer)
+        while (found := made.get(pinned + 1)) is not None and found.properties.get(PUBLISH_ID) in own:
+            pinned += 1
+    return pinned
+
+
+def _unlisted(catalog: Catalog, journal: Journal) -> list[str]:
     """Directories of the publish that are tables without a row, if there is no row."""
     if not catalog.reads_directories:
         return []
     places = {*journal.written, *(change.known.location for change in journal.rows)}
+    places |= {v1_directory(row.identifier) for _, row in journal.rows if row is not None and row.identifier.in_root}
     named = [place for place in places if place and place.endswith(SUFFIX) and "/" not in place]
     return [place for place, found in directories.look(catalog.root, named).items() if found.is_table]
 
 
-def _moved(catalog: Catalog, journal: rules.Journal) -> list[str]:
+def _moved(catalog: Catalog, journal: Journal) -> list[str]:
     """Directories of dropped tables that main wrote to since."""
 
     def look(place: str) -> PinnedVersion | None:
@@ -215,7 +336,7 @@ def _each(ask: Callable[[_Given], _Found], items: Sequence[_Given]) -> list[_Fou
 
 def publish(
     catalog: Catalog,
-    read_branch: Callable[[], LakeBranch],
+    read_branch: Callable[[], rules.BranchRows],
     engine: Engine,
     audit: Callable[[PublishPlan], bool] | None = None,
     message: str = "",
@@ -234,8 +355,8 @@ def publish(
         rules.check(plan.conflicts)
         if plan.is_empty:
             return None
-        if audit is not None and not audit(plan):
-            raise Refused("The audit failed; nothing was published.")
+        if audit is not None:
+            check_audit(audit(plan))
         journal = replace(plan.journal, sequence=last + 1)
         if journals.write_journal(catalog.manifest, journal):
             outcome = finish(catalog, journal, engine, plan.prepared)
@@ -247,11 +368,11 @@ def publish(
 # --- After the journal: any process can end the publish, and several may do so at the same time
 
 
-def latest(catalog: Catalog, limit: int) -> list[tuple[rules.Journal, rules.PublishOutcome | None]]:
+def latest(catalog: Catalog, limit: int) -> list[tuple[Journal, PublishOutcome | None]]:
     """The newest publishes, newest first, with their outcomes; None for one that is unfinished."""
     manifest = catalog.manifest
 
-    def read(sequence: int) -> tuple[rules.Journal, rules.PublishOutcome | None]:
+    def read(sequence: int) -> tuple[Journal, PublishOutcome | None]:
         return journals.read_journal(manifest, sequence), journals.read_outcome(manifest, sequence)
 
     return _each(read, journals.sequences(manifest)[:limit])
@@ -270,26 +391,27 @@ def recover(catalog: Catalog, engine: Engine) -> Finished | None:
 
 
 def finish(
-    catalog: Catalog, journal: rules.Journal, engine: Engine, prepared: Mapping[str, PreparedReplay] | None = None
-) -> rules.PublishOutcome:
+    catalog: Catalog, journal: Journal, engine: Engine, prepared: Mapping[str, PreparedReplay] | None = None
+) -> PublishOutcome:
     """Bring a publish forward, or take it back, to its outcome."""
     verdict = journals.read_verdict(catalog.manifest, journal.sequence)
     done = _Done()
     if verdict is None:
         done = _forward(catalog, journal, engine, prepared or {})
-        wanted = rules.TAKEN_BACK if done.conflicts else rules.PUBLISHED
-        own = rules.PublishVerdict(journal.id, wanted, done.conflicts)
+        wanted = TAKEN_BACK if done.conflicts else PUBLISHED
+        own = PublishVerdict(journal.id, wanted, done.conflicts)
         verdict = journals.decide(catalog.manifest, journal.sequence, own)
-    if verdict.outcome == rules.TAKEN_BACK:
+    if verdict.outcome == TAKEN_BACK:
         done = _take_back(catalog, journal, engine)
     else:
         if done.conflicts or not done.tables:
             done = _forward(catalog, journal, engine, {})  # finds the marks of what was done
         _each(lambda each: _remember(_of_table(catalog, journal, each[0]), each[1]), done.tables)
-    tables = tuple(rules.TableOutcome(table.location, *version) for table, version in done.tables)
-    manifest = None if done.manifest is None else rules.TableOutcome(MANIFEST, *done.manifest)
+        _settle(catalog, journal)
+    tables = tuple(TableOutcome(table.location, *version) for table, version in done.tables)
+    manifest = None if done.manifest is None else TableOutcome(MANIFEST, *done.manifest)
     conflicts = (*verdict.conflicts, *done.conflicts)
-    outcome = rules.PublishOutcome(journal.sequence, journal.id, verdict.outcome, tables, manifest, conflicts)
+    outcome = PublishOutcome(journal.sequence, journal.id, verdict.outcome, tables, manifest, conflicts)
     return journals.write_outcome(catalog.manifest, outcome)
 
 
@@ -298,43 +420,66 @@ def _remember(table: TablePublish, published: Published) -> None:
         remember_publish(table, published)
 
 
+def _settle(catalog: Catalog, journal: Journal) -> None:
+    """The next publish of the branch begins with these rows; the job for orphans may remove dropped tables."""
+    if not journal.branch_id:
+        return
+    with suppress(NotFound):  # the branch was deleted since
+        ref = at_ref(catalog, BRANCH, journal.branch).ref
+        if ref is not None and ref.id == journal.branch_id:
+            set_base(catalog, ref, journal.branch_version)
+    gone = [change.known.location for change in journal.rows if change.after is None and change.known.is_table]
+    for path in gone:
+        if is_inside(path) and not is_named(catalog, path or ""):
+            hide(catalog, path or "", "drop")
+
+
 class _Done(NamedTuple):
-    tables: tuple[tuple[rules.JournalTable, Published], ...] = ()
+    tables: tuple[tuple[JournalTable, Published], ...] = ()
     manifest: Published | None = None
-    conflicts: tuple[rules.LakeConflict, ...] = ()
+    conflicts: tuple[LakeConflict, ...] = ()
 
 
-def _forward(catalog: Catalog, journal: rules.Journal, engine: Engine, prepared: Mapping[str, PreparedReplay]) -> _Done:
+def _forward(catalog: Catalog, journal: Journal, engine: Engine, prepared: Mapping[str, PreparedReplay]) -> _Done:
     """Publish all tables side by side, then the rows; with what prevents it."""
 
-    def one(table: rules.JournalTable) -> Published | rules.LakeConflict:
+    def one(table: JournalTable) -> Published | LakeConflict:
         try:
             return publish_table(_of_table(catalog, journal, table), engine, prepared.get(table.location))
-        except (Conflict, NotCommittable, NotFound, EvidenceGone) as clash:
-            return rules.LakeConflict(table.name, clash.message)
+        except (Conflict, NotFound, Refused, CorruptData) as clash:
+            # An error that comes again each time must not keep the lake from ever publishing again.
+            _check_known(clash)
+            return LakeConflict(table.name, rules.reason(clash))
 
     found = list(zip(journal.tables, _each(one, journal.tables), strict=True))
     tables = tuple((table, each) for table, each in found if isinstance(each, Published))
-    conflicts = tuple(each for _, each in found if isinstance(each, rules.LakeConflict))
+    conflicts = tuple(each for _, each in found if isinstance(each, LakeConflict))
     if conflicts:
         return _Done(tables, None, conflicts)
     try:
         return _Done(tables, _publish_rows(catalog, journal))
     except (Conflict, NotFound, EvidenceGone) as clash:
-        return _Done(tables, None, (rules.LakeConflict(MANIFEST, clash.message),))
+        return _Done(tables, None, (LakeConflict(MANIFEST, clash.message),))
 
 
-def _take_back(catalog: Catalog, journal: rules.Journal, engine: Engine) -> _Done:
+def _check_known(problem: LanceSparkError) -> None:
+    """Raise an error that a newer release would not get: that release ends the publish."""
+    if isinstance(problem, UnknownFormat):
+        raise problem
+
+
+def _take_back(catalog: Catalog, journal: Journal, engine: Engine) -> _Done:
     """Take the rows and all tables back; with what later commits keep from being taken back."""
-    left: list[rules.LakeConflict] = []
+    left: list[LakeConflict] = []
 
-    def one(table: rules.JournalTable) -> Published:
+    def one(table: JournalTable) -> Published:
         try:
             return take_back_table(_of_table(catalog, journal, table), engine)
         except NotFound:  # dropped meanwhile
             return Published(table.since, table.since)
-        except (Conflict, NotCommittable, EvidenceGone) as clash:
-            left.append(rules.LakeConflict(table.name, f"{rules.LEFT}: {clash.message}"))
+        except (Conflict, Refused, CorruptData) as clash:
+            _check_known(clash)
+            left.append(LakeConflict(table.name, f"{rules.LEFT}: {clash.message}"))
             return Published(table.since, table.since)
 
     manifest = None
@@ -342,7 +487,7 @@ def _take_back(catalog: Catalog, journal: rules.Journal, engine: Engine) -> _Don
         try:
             manifest = _take_rows_back(catalog, journal)
         except (Conflict, EvidenceGone) as clash:
-            left.append(rules.LakeConflict(MANIFEST, f"{rules.LEFT}: {clash.message}"))
+            left.append(LakeConflict(MANIFEST, f"{rules.LEFT}: {clash.message}"))
     tables = tuple(zip(journal.tables, _each(one, journal.tables), strict=True))
     return _Done(tables, manifest, tuple(sorted(left)))
 
@@ -354,7 +499,7 @@ class _Marked(Exception):
     """The commit that was about to be made exists."""
 
 
-def _publish_rows(catalog: Catalog, journal: rules.Journal) -> Published | None:
+def _publish_rows(catalog: Catalog, journal: Journal) -> Published | None:
     """Change main's rows once; None if that changes nothing. Raises Conflict, TakenBack."""
     if not journal.rows:
         return None
@@ -362,14 +507,14 @@ def _publish_rows(catalog: Catalog, journal: rules.Journal) -> Published | None:
     def look() -> None:
         if _mark(catalog, journal, _backwards(journal)) is not None:
             raise TakenBack(f"The publish of {journal.subject} was taken back.")
-        if _mark(catalog, journal, _forwards(journal)) is not None:
+        if _mark(catalog, journal, journal.forwards) is not None:
             raise _Marked
 
-    _change_rows(catalog, journal, _forwards(journal), look)
-    return _around(_mark(catalog, journal, _forwards(journal)))
+    _change_rows(catalog, journal, journal.forwards, look)
+    return _around(_mark(catalog, journal, journal.forwards))
 
 
-def _take_rows_back(catalog: Catalog, journal: rules.Journal) -> Published | None:
+def _take_rows_back(catalog: Catalog, journal: Journal) -> Published | None:
     """Undo the change of main's rows, or exclude that it is ever made. Raises Conflict if others changed them since."""
 
     def look() -> None:
@@ -378,7 +523,7 @@ def _take_rows_back(catalog: Catalog, journal: rules.Journal) -> Published | Non
 
     for left in attempts():
         head = pin_latest(catalog.manifest, None)
-        if _mark(catalog, journal, _forwards(journal)) is not None:
+        if _mark(catalog, journal, journal.forwards) is not None:
             _change_rows(catalog, journal, _backwards(journal), look)
         mark = _mark(catalog, journal, _backwards(journal))
         if mark is not None:
@@ -391,15 +536,8 @@ def _take_rows_back(catalog: Catalog, journal: rules.Journal) -> Published | Non
     raise overtaken(None)
 
 
-def _change_rows(catalog: Catalog, journal: rules.Journal, doing: str, look: Callable[[], None]) -> None:
-    back = doing == _backwards(journal)
-    change = rules.PublishRows(
-        doing=doing,
-        changes=tuple(each.inverse for each in journal.rows) if back else journal.rows,
-        unlisted=lambda: _unlisted(catalog, journal),
-        moved=lambda: [] if back else _moved(catalog, journal),
-        written={} if back else journal.written,
-    )
+def _change_rows(catalog: Catalog, journal: Journal, doing: str, look: Callable[[], None]) -> None:
+    change = rows_change(catalog, journal, back=doing == _backwards(journal))
     try:
         look()
         manifest_pylance.apply(catalog.manifest, change, look)
@@ -413,15 +551,22 @@ def _change_rows(catalog: Catalog, journal: rules.Journal, doing: str, look: Cal
         raise
 
 
-def _forwards(journal: rules.Journal) -> str:
-    return f"publish {journal.subject}"
+def rows_change(catalog: Catalog, journal: Journal, back: bool = False) -> rules.PublishRows:
+    """How a publish changes main's rows, or changes them ``back``."""
+    return rules.PublishRows(
+        doing=_backwards(journal) if back else journal.forwards,
+        changes=tuple(each.inverse for each in journal.rows) if back else journal.rows,
+        unlisted=lambda: _unlisted(catalog, journal),
+        moved=lambda: [] if back else _moved(catalog, journal),
+        written={} if back else journal.written,
+    )
 
 
-def _backwards(journal: rules.Journal) -> str:
+def _backwards(journal: Journal) -> str:
     return f"take back {journal.subject}"
 
 
-def _mark(catalog: Catalog, journal: rules.Journal, message: str) -> int | None:
+def _mark(catalog: Catalog, journal: Journal, message: str) -> int | None:
     """The version of ``__manifest`` with that message, since the publish was decided."""
     since = PinnedVersion(None, journal.manifest_since)
     found = find_noted(catalog.manifest, since, MESSAGE, message)

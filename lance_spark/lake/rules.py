@@ -1,4 +1,4 @@
-"""A publish of a lake as values: changed rows of ``__manifest``, their conflicts, the journal and its outcome. Pure.
+"""A publish of a lake as values: changed rows of ``__manifest``, and what prevents it. Pure.
 
 In: the rows with which a branch of the lake began, and its newest ones. Out: what changed, and how that changes main's
 newest rows, or what prevents it. A table is known by its directory, as its name can change. Making the same change
@@ -7,11 +7,9 @@ twice has no effect.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,73 +25,11 @@ from lance_spark.catalog.entry_rules import (
     decode_metadata,
     encode_properties,
     new_rows,
+    v1_directory,
 )
-from lance_spark.catalog.rules import TABLE, from_object_id
-from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import Conflict, CorruptData
-
-KEY = "lance_spark.lake"
-"""In a row's metadata: what a branch of the lake pins. It is not a property."""
-
-
-class EntryChange(NamedTuple):
-    """One row that a branch of the lake changed; None where there is none."""
-
-    before: Entry | None
-    after: Entry | None
-
-    @property
-    def inverse(self) -> EntryChange:
-        """The change that undoes it."""
-        return EntryChange(self.after, self.before)
-
-    @property
-    def known(self) -> Entry:
-        """The row as it was, or the new one."""
-        found = self.before or self.after
-        assert found is not None
-        return found
-
-
-class LakeConflict(NamedTuple):
-    """What prevents a publish."""
-
-    name: str
-    """The table or namespace."""
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.reason}"
-
-
-class OwnBranch(NamedTuple):
-    """What a row of a branch of the lake says about its table."""
-
-    version: int = 0
-    """The version of main that it pins; 0 for none."""
-    branch: str | None = None
-    """The table's branch that has the changes; None if there are none."""
-
-
-def own_branch(row: Entry) -> OwnBranch:
-    """What a row says about its table. Raises CorruptData."""
-    text = decode_metadata(row.metadata, row.object_id).get(KEY)
-    if text is None:
-        return OwnBranch()
-    try:
-        values = json.loads(text)
-        version, branch = values.get("version", 0), values.get("branch")
-    except (ValueError, TypeError, AttributeError):
-        version, branch = None, None
-    if not isinstance(version, int) or not isinstance(branch, str | None):
-        raise CorruptData(f"What the row of '{row.identifier}' pins cannot be read: {str(text)[:100]!r}.")
-    return OwnBranch(version, branch)
-
-
-def with_branch(row: Entry, branch: str) -> Entry:
-    """A row that says that a branch of its table has the changes."""
-    values = {**decode_metadata(row.metadata, row.object_id), KEY: json.dumps({"branch": branch})}
-    return replace(row, metadata=encode_properties(values))
+from lance_spark.catalog.publish_rules import EntryChange, Journal, LakeConflict, PublishOutcome
+from lance_spark.catalog.rules import TABLE
+from lance_spark.errors import Conflict, LanceSparkError
 
 
 class LakeDecision(NamedTuple):
@@ -105,21 +41,36 @@ class LakeDecision(NamedTuple):
 
 def row_changes(base: Iterable[Entry], branch: Iterable[Entry]) -> tuple[EntryChange, ...]:
     """The rows that differ, sorted by id. Pins do not count."""
-    before, after = ({_key(row): _plain(row) for row in rows} for rows in (base, branch))
+    before, after = ({_key(row): row.pinning(None) for row in rows} for rows in (base, branch))
     changes = [EntryChange(before.get(key), after.get(key)) for key in before.keys() | after.keys()]
     changed = (change for change in changes if _values(change.before) != _values(change.after))
     return tuple(sorted(changed, key=lambda change: change.known.object_id))
 
 
+@dataclass(frozen=True)
+class BranchRows:
+    """A branch of a lake, as its rows tell."""
+
+    name: str
+    base: tuple[Entry, ...]
+    """The rows with which it began, or those of its last publish."""
+    rows: tuple[Entry, ...]
+    """Its newest rows."""
+    id: str = ""
+    """Distinguishes it from an earlier branch of that name; empty for branches of tables only."""
+    version: int = 0
+    """The version of its newest rows."""
+    base_version: int = 0
+    """The version of the rows in ``base``."""
+
+    @property
+    def changes(self) -> tuple[EntryChange, ...]:
+        """The rows that it changed."""
+        return row_changes(self.base, self.rows)
+
+
 def _key(row: Entry) -> tuple[str, str]:
     return (TABLE, row.location) if row.is_table and row.location else (row.object_type, row.object_id)
-
-
-def _plain(row: Entry) -> Entry:
-    """A row without its pin."""
-    metadata = decode_metadata(row.metadata, row.object_id)
-    metadata.pop(KEY, None)
-    return Entry(row.object_id, row.object_type, row.location, encode_properties(metadata))
 
 
 def _values(row: Entry | None) -> object:
@@ -163,6 +114,7 @@ class _Deciding:
             if reason:
                 self.conflicts.append(LakeConflict(str(change.known.identifier), reason))
         self._check_names()
+        self._check_directories()
         conflicts = tuple(sorted(set(self.conflicts)))
         return LakeDecision(Edit() if conflicts else self._edit(), conflicts)
 
@@ -183,7 +135,7 @@ class _Deciding:
     def _drop(self, before: Entry, main: Entry | None) -> str | None:
         if main is None:
             return None
-        if _values(_plain(main)) != _values(before):
+        if _values(main.pinning(None)) != _values(before):
             return "dropped on the branch, and changed on main"
         if before.location in self.moved:
             return "dropped on the branch, and written on main"
@@ -236,6 +188,13 @@ class _Deciding:
             inside = [row for row in staying if row.object_id.startswith(f"{gone.object_id}$")]
             if gone.is_namespace and inside:
                 self._refuse(gone, f"dropped on the branch, and main has '{inside[0].identifier}' in it")
+
+    def _check_directories(self) -> None:
+        """For readers of directories (V1), ``x.lance`` in the root is table ``x``, whatever rows say."""
+        for row in [*self.added, *(new for old, new in self.changed if old.object_id != new.object_id)]:
+            directory = v1_directory(row.identifier)
+            if row.identifier.in_root and directory in self.unlisted and row.location != directory:
+                self._refuse(row, "that name was taken on main")
 
     def _refuse(self, row: Entry, reason: str) -> None:
         self.conflicts.append(LakeConflict(str(row.identifier), reason))
@@ -294,6 +253,16 @@ class PublishRows:
         return decision.edit
 
 
+def reason(clash: LanceSparkError) -> str:
+    """Why a table cannot be merged, in one line: what clashes, without the sentence that only says that it does."""
+    first, *clashes = [line.strip().removeprefix("- ") for line in clash.message.splitlines()]
+    return "; ".join(clashes or [first])
+
+
+LEFT = "could not be taken back"
+"""Begins the reason of a conflict that keeps a table as it was published."""
+
+
 def check(conflicts: Sequence[LakeConflict]) -> None:
     """Raise Conflict if there are any."""
     if conflicts:
@@ -308,124 +277,6 @@ def _listed(conflicts: Sequence[LakeConflict]) -> str:
     return listed + (f"\n  - {len(conflicts) - 10} more" if len(conflicts) > 10 else "")
 
 
-# --- The journal: what a publish is about to do, what was decided, what was done
-# Files that are created once and never changed. Their names sort newest first.
-
-_DIGITS = 20
-_LAST = 2**64 - 1
-_NAME = re.compile(r"([0-9]{20})\.json")
-PUBLISHED, TAKEN_BACK = "published", "taken back"
-LEFT = "could not be taken back"
-"""Begins the reason of a conflict that keeps a table as it was published."""
-
-
-@dataclass(frozen=True)
-class JournalTable:
-    """One table of a publish."""
-
-    object_id: str
-    location: str
-    """Its directory, relative to the catalog's root."""
-    branch: str
-    """The branch of the table that main takes in, up to ``version``."""
-    version: int
-    since: int
-    """Main's newest version when the publish was decided."""
-
-    @property
-    def name(self) -> str:
-        """As users write it."""
-        return str(from_object_id(self.object_id))
-
-    @property
-    def source(self) -> PinnedVersion:
-        """What main takes in."""
-        return PinnedVersion(self.branch, self.version)
-
-
-@dataclass(frozen=True)
-class Journal:
-    """A publish that was decided."""
-
-    sequence: int
-    id: str
-    branch: str
-    """The branch of the lake."""
-    made: str
-    """Time of the decision, UTC, ISO 8601."""
-    tables: tuple[JournalTable, ...]
-    rows: tuple[EntryChange, ...] = ()
-    dropped: dict[str, int] = field(default_factory=dict)
-    """Directories of dropped tables, with the version of main that their users saw."""
-    manifest_since: int = 0
-    """Newest version of ``__manifest`` when the publish was decided."""
-    message: str = ""
-    branch_id: str = ""
-    """Distinguishes the branch of the lake from an earlier one of that name."""
-
-    @property
-    def subject(self) -> str:
-        """What it publishes, in a few words."""
-        return f"branch '{self.branch}' of the lake ({self.id})"
-
-    @property
-    def written(self) -> dict[str, str]:
-        """Directories of its tables, with their names."""
-        return {table.location: table.name for table in self.tables}
-
-    def encode(self) -> bytes:
-        """The content of its file."""
-        rows = [[None if row is None else asdict(row) for row in change] for change in self.rows]
-        return _encoded({**asdict(self), "rows": rows})
-
-
-@dataclass(frozen=True)
-class TableOutcome:
-    """What became of one table."""
-
-    location: str
-    before: int
-    """Main's version before the publish."""
-    after: int
-    """Main's version with the changes, or the one that excludes them; ``before`` if there was nothing to change."""
-
-
-@dataclass(frozen=True)
-class PublishOutcome:
-    """The end of a publish."""
-
-    sequence: int
-    id: str
-    outcome: str
-    """``published`` or ``taken back``."""
-    tables: tuple[TableOutcome, ...] = ()
-    manifest: TableOutcome | None = None
-    conflicts: tuple[LakeConflict, ...] = ()
-    """Why it was taken back; and what could not be taken back, as later commits changed it."""
-
-    @property
-    def is_published(self) -> bool:
-        """Whether all tables have the changes."""
-        return self.outcome == PUBLISHED
-
-    def encode(self) -> bytes:
-        """The content of its file."""
-        return _encoded(asdict(self))
-
-
-@dataclass(frozen=True)
-class PublishVerdict:
-    """Whether a publish goes forward or back: the first one that is written counts."""
-
-    id: str
-    outcome: str
-    conflicts: tuple[LakeConflict, ...] = ()
-
-    def encode(self) -> bytes:
-        """The content of its file."""
-        return _encoded(asdict(self))
-
-
 def check_published(journal: Journal, outcome: PublishOutcome) -> None:
     """Raise Conflict if a publish was taken back."""
     if outcome.is_published:
@@ -438,79 +289,3 @@ def check_published(journal: Journal, outcome: PublishOutcome) -> None:
         if left
         else "Publish again. What clashes must be resolved on the branch, or on main.",
     )
-
-
-def journal_name(sequence: int) -> str:
-    """The name of a journal's file."""
-    return f"{_LAST - sequence:0{_DIGITS}}.json"
-
-
-def verdict_name(sequence: int) -> str:
-    """The name of the file with its verdict."""
-    return journal_name(sequence).replace(".json", ".verdict.json")
-
-
-def outcome_name(sequence: int) -> str:
-    """The name of the file with its outcome."""
-    return journal_name(sequence).replace(".json", ".done.json")
-
-
-def sequence_of(name: str) -> int | None:
-    """The sequence number of a journal's file; None for other files."""
-    match = _NAME.fullmatch(name)
-    return _LAST - int(match[1]) if match else None
-
-
-def _encoded(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, indent=1).encode()
-
-
-def decode_journal(content: bytes, name: str) -> Journal:
-    """The journal in a file. Raises CorruptData."""
-
-    def build(given: dict[str, Any]) -> Journal:
-        tables = tuple(JournalTable(**table) for table in given.pop("tables"))
-        rows = tuple(
-            EntryChange(*(None if row is None else Entry(**row) for row in change)) for change in given.pop("rows")
-        )
-        return Journal(tables=tables, rows=rows, **given)
-
-    return _decoded(content, name, build)
-
-
-def decode_outcome(content: bytes, name: str) -> PublishOutcome:
-    """The outcome in a file. Raises CorruptData."""
-
-    def build(given: dict[str, Any]) -> PublishOutcome:
-        tables, manifest = tuple(TableOutcome(**table) for table in given.pop("tables")), given.pop("manifest")
-        conflicts = _conflicts(given)
-        return PublishOutcome(
-            tables=tables, manifest=None if manifest is None else TableOutcome(**manifest), conflicts=conflicts, **given
-        )
-
-    return _decoded(content, name, build)
-
-
-def decode_verdict(content: bytes, name: str) -> PublishVerdict:
-    """The verdict in a file. Raises CorruptData."""
-    return _decoded(content, name, lambda given: PublishVerdict(conflicts=_conflicts(given), **given))
-
-
-def _conflicts(given: dict[str, Any]) -> tuple[LakeConflict, ...]:
-    return tuple(LakeConflict(*conflict) for conflict in given.pop("conflicts"))
-
-
-_File = TypeVar("_File", Journal, PublishOutcome, PublishVerdict)
-
-
-def _decoded(content: bytes, name: str, build: Callable[[dict[str, Any]], _File]) -> _File:
-    try:
-        found = build(json.loads(content))
-        if getattr(found, "outcome", PUBLISHED) not in (PUBLISHED, TAKEN_BACK):
-            raise ValueError("an unknown outcome")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise CorruptData(
-            f"The file {name} of a publish of the lake cannot be read: {content[:100]!r}.",
-            hint="Restore it. Until then nothing is published: what it decided is unknown.",
-        ) from None
-    return found

@@ -78,7 +78,7 @@ class _RefList(show.Shown, list[_Ref]):
 class BranchList(_RefList[core_refs.Branch]):
     """A list of branches that prints as a table."""
 
-    _owners, _noun, _nouns, _ends = "frozen sets", "branch", "branches", BRANCH_ENDS
+    _owners, _noun, _nouns, _ends = "frozen sets and the lake", "branch", "branches", BRANCH_ENDS
 
     def _grid(self) -> show.Grid:
         return branch_grid(self)
@@ -96,7 +96,7 @@ class TagList(_RefList[core_refs.Tag]):
 def listed_branches(branches: Mapping[str, core_refs.Branch], tags: Container[str], everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [branch for _, branch in sorted(branches.items())]
-    made = BranchList(branch for branch in found if everything or not core_refs.is_plan(branch.name, tags))
+    made = BranchList(branch for branch in found if everything or not core_refs.is_service_branch(branch.name, tags))
     made.hidden = len(found) - len(made)
     return made
 

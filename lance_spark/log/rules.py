@@ -91,7 +91,7 @@ class RefNames:
     def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
         """Branches; the tags show which of them are plans of frozen sets."""
         known = set(tags)
-        return cls._of(branches, lambda name: core_refs.is_plan(name, known))
+        return cls._of(branches, lambda name: core_refs.is_service_branch(name, known))
 
     @classmethod
     def of_tags(cls, tags: Sequence[str]) -> RefNames:
@@ -114,7 +114,7 @@ def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core
     """All branches except for main; only those that are shown were read."""
     count = len(listed.listed)
     summary = f"{core_refs.MAIN} and {show.counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
-    summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
+    summary += f", and {listed.own:,} of frozen sets and the lake" if listed.own else ""
     notes = (*ends(branches, BRANCH_ENDS), *more(count, len(listed.shown)))
     return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=notes)
 

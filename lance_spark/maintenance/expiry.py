@@ -17,7 +17,7 @@ from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryOutcome, Exp
 from lance_spark.merge.ancestry import Graph
 from lance_spark.refs.reflog import forget_branch, prune
 from lance_spark.refs.refs import check_unneeded, delete_tag
-from lance_spark.refs.rules import check_delete_branch
+from lance_spark.refs.rules import check_delete_branch, is_catalog_table
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import find_latest, pin_latest
 from lance_spark.storage.files import each
@@ -45,6 +45,8 @@ def plan_expiry(
     due = [record.name for record in branches if expiry_rules.is_due(record, now, options)]
     unmerged = _unmerged(location, table, due)
     entries = expiry_rules.decide(records, table, unmerged, now, options)
+    if is_catalog_table(location.uri):
+        entries = expiry_rules.without_lake_refs(entries)
     deleted = expiry_rules.decide_deleted(read_changes(location), table, now, options.undo_window)
     return ExpiryPlan(location.uri, now, (*entries, *deleted), options)
 

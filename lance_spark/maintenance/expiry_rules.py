@@ -16,7 +16,7 @@ from typing import Any
 
 from lance_spark.core.declared import option
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
-from lance_spark.core.refs import Lifetime, RefTable, Warned, is_lake_tag, is_own_tag, is_stream_tag
+from lance_spark.core.refs import Lifetime, RefTable, Warned, is_lake_tag, is_own_tag, is_stream_tag, lake_branch_of
 from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.rules import check_delete_branch, frozen_set_of
@@ -49,6 +49,23 @@ def decide(
     branches = [entry for entry in alone if entry.state == EXPIRED and entry.record.kind == BRANCH]
     ordered, needed = _in_order(branches, left)
     return (*stay, *needed, *tags, *ordered)
+
+
+def decide_each(
+    records: Iterable[RefRecord], unmerged: Mapping[str, str], now: datetime, options: ExpiryOptions
+) -> tuple[ExpiryEntry, ...]:
+    """Decide about refs that do not need one another, such as the branches of a whole lake."""
+    return tuple(_alone(record, unmerged, now, options) for record in records)
+
+
+def without_lake_refs(entries: Iterable[ExpiryEntry]) -> tuple[ExpiryEntry, ...]:
+    """The decisions for a catalog's own table: its branches are refs of the lake, which expire with their tables."""
+    due = (WARN, WARNED, EXPIRED, UNMERGED)
+    why = "it is a ref of the whole lake: the maintenance of the catalog deletes it, with what it pins"
+    return tuple(
+        replace(entry, state=NEEDED, why=why) if entry.record.kind == BRANCH and entry.state in due else entry
+        for entry in entries
+    )
 
 
 def decide_deleted(
@@ -104,7 +121,10 @@ def _unless_frozen(entry: ExpiryEntry, frozen: Mapping[str, str]) -> ExpiryEntry
 
 
 def _needing(record: RefRecord) -> str:
-    """The purpose of a tag that this package made; "" for all other refs."""
+    """The purpose of a ref that this package made; "" for all other refs."""
+    lake_branch = lake_branch_of(record.name) if record.kind == BRANCH else None
+    if lake_branch is not None:
+        return f"it has the changes that branch '{lake_branch}' of the whole lake made"
     if record.kind == TAG and is_own_tag(record.name):
         return "it protects what a clone or another branch reads"
     if record.kind == TAG and is_lake_tag(record.name):

@@ -41,6 +41,7 @@ from lance_spark.indexes.indexes import list_indexes, optimize_indexes
 from lance_spark.maintenance import expiry_rules, rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
+from lance_spark.maintenance.lake import end_publish, expire_branches, remove_leftovers
 from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.maintenance.rules import KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.optimize.optimize import optimize
@@ -79,32 +80,40 @@ def maintain_dataset(
 def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
     """Maintain all tables of a catalog side by side, then the catalog's own table and stray directories.
 
+    First of all, a publish whose process died is ended, and branches of the lake that expired are deleted.
+
     One table never stops another, with one exception: nothing is deleted while a table cannot be examined, as it may be
     a clone that reads any other one. Raises only if the catalog itself cannot be read or is empty.
     """
-    began = time.monotonic()
+    began, now = time.monotonic(), moment_at(now_ns)
+    itself = [*end_publish(catalog, engine, options.execute), *remove_leftovers(catalog, now, options.execute)]
     lake = find_tables(catalog)
     options.selection.check([*(table.name for table in lake.tables), *lake.lost])
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
     job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
     job = _telling(job, catalog.uri, len(wanted), began)
+    steps = options.selection.steps - options.policy.everywhere.skip
+    notes = list(lake.notes)
+    if rules.EXPIRY in steps and len(wanted) == len(lake.tables) and not job.held_back:
+        expiry = rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
+        expired, stay = expire_branches(catalog, now, expiry, options.execute)
+        itself, notes = [*itself, *expired], [*notes, *stay]
     records = maintain_tables(job, wanted)
     records += [
         TableRecord(name, "", error="its row leads to no directory below the catalog", exit_code=CorruptData.exit_code)
         for name in lake.lost
         if options.selection.has(name)
     ]
-    report = _report(catalog.uri, options, records, now_ns, began)
-    steps = options.selection.steps - options.policy.everywhere.skip
+    report = replace(_report(catalog.uri, options, records, now_ns, began), catalog=tuple(itself))
     whole = len(wanted) == len(lake.tables) and rules.CLEANUP in steps
     if job.held_back:
-        return replace(report, notes=(*lake.notes, f"nothing was deleted: every table is {job.held_back}"))
+        return replace(report, notes=(*notes, f"nothing was deleted: every table is {job.held_back}"))
     if not whole or (options.time_left is not None and not options.time_left()):
-        return replace(report, notes=lake.notes)
+        return replace(report, notes=tuple(notes))
     fleet = FleetOptions(options.policy.cleanup, options.execute, max_deletes_per_second=options.max_deletes_per_second)
-    upkeep, notes = clean_itself(catalog, fleet, engine, moment_at(now_ns))
+    upkeep, kept = clean_itself(catalog, fleet, engine, now)
     seconds = round(time.monotonic() - began, 3)
-    return replace(report, catalog=tuple(upkeep), notes=(*lake.notes, *notes), seconds=seconds)
+    return replace(report, catalog=(*itself, *upkeep), notes=(*notes, *kept), seconds=seconds)
 
 
 def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:

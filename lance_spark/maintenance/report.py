@@ -35,7 +35,7 @@ class MaintenanceReport(Shown):
     started: datetime = field(default_factory=lambda: datetime.fromtimestamp(0, timezone.utc))
     seconds: float = 0.0
     catalog: tuple[Upkeep, ...] = ()
-    """The catalog's own table, and directories that no row names."""
+    """What belongs to the whole lake: publishes, branches, the catalog's own table, directories that no row names."""
     notes: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory, compare=False)
     """The memory for the next run."""
@@ -134,7 +134,7 @@ class MaintenanceReport(Shown):
             (each.name, each.kind, each.state, f"{each.files:,}", readable(each.bytes), each.what)
             for each in self.catalog
         )
-        return Grid(("directory", "kind", "state", "files", "bytes", "what"), rows, right=frozenset({3, 4}))
+        return Grid(("of the catalog", "kind", "state", "files", "bytes", "what"), rows, right=frozenset({3, 4}))
 
     def summary(self) -> str:
         """A one-line summary."""
@@ -281,7 +281,7 @@ def _catalog(report: MaintenanceReport) -> str:
         size = f"{counted(each.files, 'file')}, {readable(each.bytes)}"
         rows.append(f"<tr>{''.join(map(_td, cells))}{_td(size, 'freed', 'right')}</tr>")
     freed = "freed" if report.executed else "to free"
-    return _section("The catalog itself", ("directory", "kind", "what", freed), rows)
+    return _section("The catalog itself", ("of the catalog", "kind", "what", freed), rows)
 
 
 def _td(text: str, name: str = "", css: str = "") -> str:

@@ -19,6 +19,7 @@ from lance_spark.core.options import Section, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted, few, from_span, readable
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.order_rules import Ordering, ordering_of
@@ -517,7 +518,7 @@ class Memory:
 def read_memory(text: str) -> Memory:
     """Parse the memory of an earlier run. Raises CorruptData for invalid text."""
     try:
-        told = json.loads(text)
+        told = decode_json(text)
         if told["format"] != _FORMAT:
             raise ValueError(f"format {told['format']!r}")
         tables = {

@@ -33,7 +33,7 @@ from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
-from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.merge.row_conflicts import examples, other_rows, same_keys
@@ -743,8 +743,8 @@ def transaction(
     create_branch_at(location, name, pin_latest(location, target.branch))
     try:
         yield RefSpec(branch=name)
-        if audit is not None and not audit(RefSpec(branch=name)):
-            raise Refused("The audit failed; nothing was published.")
+        if audit is not None:
+            check_audit(audit(RefSpec(branch=name)))
         merge(location, pin_latest(location, name), target.branch, MergeOptions(message=message), engine)
     finally:
         delete_branch(location, name)

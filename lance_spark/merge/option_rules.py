@@ -1,10 +1,11 @@
-"""The options of a branch merge. Light: a command shows them without loading what merges."""
+"""The options of a branch merge, and its audit's answer. Light: a command shows them without loading what merges."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lance_spark.core.declared import Place, option
+from lance_spark.errors import Refused
 
 _PLACES: tuple[Place, ...] = ("shell", "sql")
 
@@ -25,3 +26,14 @@ class MergeOptions:
     )
     message: str | None = option(None, "a message of the new version, for the log", short="m", places=_PLACES)
     dry_run: bool = option(False, "only show what would happen", short="n", places=_PLACES)
+
+
+def check_audit(answer: object) -> None:
+    """Raise Refused unless the audit let the changes pass. None is the answer of a function without ``return``."""
+    if answer is None:
+        raise Refused(
+            "The audit returned None instead of True; nothing was published.",
+            hint="Return True from it if the changes may be published.",
+        )
+    if not answer:
+        raise Refused("The audit failed; nothing was published.")

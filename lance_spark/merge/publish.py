@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.refs import PinnedVersion, RefTable
+from lance_spark.core.tracking import merged_notes
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, PUBLISH, PUBLISH_ID, TAKE_BACK
+from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import (
     PreparedReplay,
     Request,
@@ -214,7 +216,14 @@ def _message(publish: TablePublish) -> str:
 def remember_publish(publish: TablePublish, published: Published) -> None:
     """Record a finished publish as a merge, so that the next one begins there. Call it once no table can be taken back.
 
-    Nothing happens if the branch was deleted meanwhile, or there was nothing to change.
+    Nothing happens if the branch was deleted meanwhile, if there was nothing to change, or if another process has
+    recorded it: a late one would replace the record of a later publish, or bring back the ref of a branch that was
+    deleted after the publish.
     """
-    if published.after > published.before and refs.read_branch(publish.location, publish.source.branch or ""):
+    branch = refs.read_branch(publish.location, publish.source.branch or "")
+    if branch is None or published.after <= published.before:
+        return
+    own = Graph(publish.location, RefTable({branch.name: branch}, {})).identity(branch.name)
+    notes = (note for note in merged_notes([branch]) if not note.into and note.source.chain == own)
+    if all(note.at < published.after for note in notes):
         remember(publish.location, None, publish.source, published.after)

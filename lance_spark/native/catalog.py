@@ -33,7 +33,9 @@ from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
 from lance_spark.native.tables import DeclaredTable, StoredTable
 from lance_spark.scan.read import PinnedRead, blob_names
-from lance_spark.sql.procedures import PROCEDURES, Parameter, Procedure, find_procedure
+from lance_spark.sql.declaring import Parameter, Procedure, find_procedure
+from lance_spark.sql.lake_procedures import SYSTEM_TABLES
+from lance_spark.sql.procedures import PROCEDURES
 from lance_spark.storage.resolving import resolve
 
 # --- Lookups of a statement: each table at one version throughout the statement
@@ -197,7 +199,7 @@ class Altering(Implementation):
 
     def _alter(self, ident: Any, changes: Any) -> None:
         place = self._find(ident, for_reading=False)
-        branch = place.branch_to_change("alter it")
+        branch = place.branch_to_change("alter the table")
         columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in _PROPERTIES]
         if columns:
             alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
@@ -249,7 +251,13 @@ def _type(given: Any) -> pa.DataType:
 
 NAMESPACE = "system"
 """The namespace of all procedures."""
-_TYPES = {"STRING": "string", "BIGINT": "long", "BOOLEAN": "boolean"}
+_TEXTS = "ARRAY<STRING>"
+_TYPES: Mapping[str, Any] = {
+    "STRING": "string",
+    "BIGINT": "long",
+    "BOOLEAN": "boolean",
+    _TEXTS: {"type": "array", "elementType": "string", "containsNull": True},
+}
 _GETTERS = {"STRING": "getString", "BIGINT": "getLong", "BOOLEAN": "getBoolean"}
 
 
@@ -342,7 +350,7 @@ class NativeProcedure(Implementation):
     def call(self, row: Any) -> Any:
         """Run it; an iterator of one scan, with its rows."""
         arguments = {
-            parameter.name: None if row.isNullAt(at) else getattr(row, _GETTERS[parameter.type])(at)
+            parameter.name: None if row.isNullAt(at) else _argument(row, at, parameter.type)
             for at, parameter in enumerate(self._procedure.parameters)
         }
         self._table = arguments.get("table")
@@ -351,6 +359,16 @@ class NativeProcedure(Implementation):
         results = self.bridge.new("java.util.ArrayList")
         results.add(RowsScan(self.bridge, self._procedure.name, answer.schema, answer.to_batches).java())
         return results.iterator()
+
+
+def _argument(row: Any, at: int, kind: str) -> Any:
+    """The value of an argument, which Spark has cast to the parameter's type."""
+    if kind != _TEXTS:
+        return getattr(row, _GETTERS[kind])(at)
+    given = row.getArray(at)
+    return [
+        None if given.isNullAt(each) else given.getUTF8String(each).toString() for each in range(given.numElements())
+    ]
 
 
 def _sql(value: str | int | bool | None) -> str:
@@ -399,10 +417,18 @@ class NativeCatalog(Creating, Altering, Procedures):
         for_reading = at is None or isinstance(at, str | int)
         parts, shown = plain(self.bridge, wanted)
         name = f"{self._name}.{shown}"
+        system = self._system_table(parts, name)
+        if system is not None:
+            return system
         place = self._find(wanted, _travel(at), for_reading, parts)
+        if not for_reading and place.spec.begins is not None:  # on a branch of the lake: the first change of the table
+            place = replace(place, spec=RefSpec(branch=place.branch_to_change("change it")))
         if place.is_branch:
             self._asked[tuple(parts)] = place.location.uri
         return self._table(place, name, for_reading)
+
+    def _system_table(self, parts: list[str], name: str) -> Any:  # noqa: ARG002 - of a catalog with a root
+        return None
 
     def names_of(self, location: DatasetLocation) -> list[tuple[str, ...]]:
         """The requested names of a dataset's branches, in parts."""
@@ -491,6 +517,14 @@ class RootCatalog(Namespaces, NativeCatalog):
         with self.known(namespace):
             found = lookup.list_tables(self.catalog, [*namespace])
         return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, name.parts) for name in found])
+
+    def _system_table(self, parts: list[str], name: str) -> Any:
+        """``system.branches``, ``tags`` or ``publishes``, unless the catalog has such a table itself."""
+        *above, last = parts
+        found = SYSTEM_TABLES.get(last.lower()) if [each.lower() for each in above] == [NAMESPACE] else None
+        if found is None or self.places.exists(parts):
+            return None
+        return RowsTable(self.bridge, name, found.columns, lambda: found.read(self.catalog)).java()
 
 
 def _travel(at: Any) -> TypedRef:

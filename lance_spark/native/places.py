@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 
 from lance_spark.catalog import staging
 from lance_spark.catalog.entry_rules import readings
+from lance_spark.catalog.lake import begin_table_branch
 from lance_spark.catalog.lookup import describe_table, read_name, table_exists
+from lance_spark.catalog.manifest_pylance import newest, only_read
 from lance_spark.catalog.removing import drop_table, rename_table
 from lance_spark.catalog.rules import Catalog, Identifier, split_name
 from lance_spark.catalog.staging import DatasetStage, NameStage, Stage, TableDefinition
@@ -21,7 +23,7 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.sql.procedures import Context
+from lance_spark.sql.declaring import Context
 from lance_spark.storage.resolving import dataset_at, read_path_name
 
 
@@ -59,16 +61,21 @@ class Place:
     @property
     def is_branch(self) -> bool:
         """Whether it is the current state of a branch, which can be written to."""
-        return self.spec == RefSpec(branch=self.spec.branch) and self.metadata_table is None
+        plain = RefSpec(branch=self.spec.branch, begins=self.spec.begins)
+        return self.spec == plain and self.metadata_table is None
 
     def branch_to_change(self, doing: str) -> str | None:
         """The branch (None for main) to change. Raises Refused for a tag, a version or a moment."""
+        if self.spec.begins is not None:
+            return begin_table_branch(self.location, self.spec.begins)
         if not self.is_branch:
             if "catalog_tag" in self.options:
                 raise Refused(
                     f"Cannot {doing}: the catalog is read at tag '{self.options['catalog_tag']}', which never changes.",
                     hint="Use the catalog without a tag.",
                 )
+            if "catalog_published" in self.options:
+                raise only_read(doing)
             what = "a metadata table" if self.metadata_table else "a version" if self.spec.tag is None else "a tag"
             raise Refused(
                 f"Cannot {doing}: {what} never changes.",
@@ -81,7 +88,7 @@ def replaced_branch(place: Place, way: staging.Way, definition: TableDefinition)
     """A branch that gets other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
     if way == "create":
         raise AlreadyExists(f"A dataset already exists at {place.location.uri}.")
-    branch = place.branch_to_change("replace it")
+    branch = place.branch_to_change("replace the table")
     if place.table is not None and definition.properties:
         raise Refused("A branch has no properties of its own.", hint="ALTER TABLE sets those of the table.")
     options = dict(place.options) if branch is None else {**place.options, "branch": branch}
@@ -103,15 +110,16 @@ class RootPlaces:
         """The options of a write that name a table of the catalog."""
         catalog = self.catalog
         storage = {PREFIX + key: value for key, value in catalog.root.options}
-        tag = {} if catalog.tag is None else {"catalog_tag": catalog.tag.name}
-        return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, **tag, "path": str(table)}
+        ref = {} if catalog.ref is None else catalog.ref.option
+        return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, **ref, "path": str(table)}
 
     def explains(self, parts: Sequence[str], _for_reading: bool) -> bool:
         """Whether an unknown name needs a better error than "no such table".
 
-        A missing ref has near names, and a table without data has a job that is writing it.
+        A missing ref has near names, a table without data has a job that is writing it, and the catalog's branch of the
+        lake may have been deleted.
         """
-        return MARK in split_name(list(parts)).name or self._is_table(parts)
+        return MARK in split_name(list(parts)).name or self._is_gone() or self._is_table(parts)
 
     def exists(self, parts: Sequence[str]) -> bool:
         """As a table of exactly that name, or as one at a ref."""
@@ -123,6 +131,16 @@ class RootPlaces:
             return False
         return True
 
+    def _is_gone(self) -> bool:
+        """Whether the branch or the tag of the lake was deleted since the catalog was registered."""
+        if self.catalog.ref is None:
+            return False
+        try:
+            newest(self.catalog.manifest)
+        except NotFound:
+            return True
+        return False
+
     def _is_table(self, parts: Sequence[str]) -> bool:
         try:
             return table_exists(self.catalog, list(parts))
@@ -131,7 +149,8 @@ class RootPlaces:
 
     def is_declared(self, place: Place) -> bool:
         """Whether the table has only a name, and no data yet. Called only if there is no such version."""
-        if place.table is None or place.spec != RefSpec() or place.metadata_table is not None:
+        is_main = place.spec == RefSpec() or place.spec.begins is not None  # or a new table of a branch of the lake
+        if place.table is None or not is_main or place.metadata_table is not None:
             return False
         return bool(describe_table(self.catalog, place.table).declared)
 
@@ -140,11 +159,17 @@ class RootPlaces:
 
         Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused.
         """
-        place = self._at_ref(parts)
+        place = self._at_ref(parts) if self.catalog.ref is None else self._on_branch(parts)
         if place is not None:
             return replaced_branch(place, way, definition)
         staged = staging.begin(self.catalog, list(parts), way, definition.properties)
         return NameStage(staged, self.options(staged.identifier), definition)
+
+    def _on_branch(self, parts: Sequence[str]) -> Place | None:
+        """The place of a table on a branch of the lake that has data; None for a new one."""
+        if not self._is_table(parts) or describe_table(self.catalog, list(parts)).declared:
+            return None
+        return self.find(parts)
 
     def _at_ref(self, parts: Sequence[str]) -> Place | None:
         """The place of a name with a ref; None for a table's name, possibly of a new table.
@@ -259,7 +284,7 @@ class PathPlaces:
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
         """As one version of the branch."""
-        staging.alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
+        staging.alter_properties(place.location, place.branch_to_change("alter the table"), put, unset)
 
     def context(self, engine: Engine) -> Context:
         """No catalog."""

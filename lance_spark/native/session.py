@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from lance_spark.catalog.lake import at_tag
+from lance_spark.catalog.lake import at_ref
+from lance_spark.catalog.lake_rules import PUBLISHED
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.columns.rules import quoted_name
 from lance_spark.core.location import DatasetLocation
@@ -17,6 +18,7 @@ from lance_spark.errors import Refused
 from lance_spark.jvm.bridge import Bridge, propagate_exceptions
 from lance_spark.jvm.detection import catalogs, connect, connected
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
+from lance_spark.native.published import PublishedCatalog
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,12 @@ class Room:
         bridge.names_of = self.names_of
 
     def add_catalog(
-        self, name: str, root: str | None, storage_options: Mapping[str, str], tag: str | None = None
+        self, name: str, root: str | None, storage_options: Mapping[str, str], ref: tuple[str, str] | None = None
     ) -> None:
-        """Register a catalog in SQL under a name, possibly at a tag. Raises Refused if the name is taken, NotFound."""
+        """Register a catalog in SQL under a name; ``ref`` is the kind and name of a ref of the lake.
+
+        Raises Refused if the name is taken, NotFound.
+        """
         if name not in self.catalogs and self.taken(name):
             raise Refused(
                 f"The session already has a catalog '{name}'.", hint="Give another name: register(spark, catalog=...)."
@@ -74,7 +79,10 @@ class Room:
             catalog: NativeCatalog = PathCatalog(self.bridge, name, storage_options)
         else:
             opened = open_catalog(root, storage_options)
-            catalog = RootCatalog(self.bridge, name, opened if tag is None else at_tag(opened, tag))
+            if ref is not None and ref[0] == PUBLISHED:
+                catalog = PublishedCatalog(self.bridge, name, opened)
+            else:
+                catalog = RootCatalog(self.bridge, name, opened if ref is None else at_ref(opened, *ref))
         self.catalogs[name] = catalog
         catalogs(self.bridge).put(name, catalog.java())
 

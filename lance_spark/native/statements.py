@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lance_spark.catalog.lake import check_whole
 from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
 from lance_spark.columns.rules import quoted_name
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_moment, parse_version_text
@@ -140,7 +141,7 @@ class _Work:
 
     def _optimize(self, given: rules.Optimize) -> Rows:
         place = self.place
-        branch = place.branch_to_change("optimize it")
+        branch = place.branch_to_change("optimize the table")
         one = len(given.zorder) == 1  # a z-order of one column is the order of its values
         where = None if given.where is None else self._filter(given.where, given.used)
         options = OptimizeOptions(
@@ -175,16 +176,15 @@ class _Work:
         branch = place.branch_to_change("vacuum it")
         # A tag keeps its version: the statement has no syntax for anything else.
         policy = CleanupPolicy(older_than=given.older_than, error_if_tagged_old_versions=False)
-        if MARK in self.parts[-1] and branch is not None:
+        if branch is not None:
             rule = VersionRule(older_than=given.older_than)
             policy = replace(policy, older_than=None, before_version=1, branches={branch: rule})  # nothing elsewhere
         return cleanup_rows(place.location, policy, self._engine, not given.dry_run)
 
     def _restore(self, given: rules.Restore) -> Rows:
-        place = self.place
-        branch = place.branch_to_change("restore it")
         travel = parse_moment(self._micros(given)) if given.version is None else parse_version_text(given.version)
-        pin = self._pin(travel)
+        pin, place = self._pin(travel), self.place
+        branch = place.branch_to_change("restore it")
         if pin.branch != branch:
             raise Refused(
                 f"{pin} is a version of branch '{pin.branch or MAIN}', not an older one of '{branch or MAIN}'.",
@@ -202,8 +202,10 @@ class _Work:
         return int(row[0])
 
     def _alter(self, given: rules.AlterRef) -> tuple[pa.Schema, Rows]:
-        location = self.place.location
-        kind = "tag" if given.tag else "branch"
+        kind, place = "tag" if given.tag else "branch", self.place
+        location = place.location
+        if given.what != "CREATE" and isinstance(self.catalog, RootCatalog):
+            check_whole(self.catalog.catalog, f"change {kind} '{given.name}' of a table")
         find: Callable[..., Any] = refs.find_tag if given.tag else refs.find_branch
         there = find(location, given.name)
         if given.what == "DROP":

@@ -245,13 +245,13 @@ class StoredTable(NativeTable):
 
     def new_write_builder(self, info: Any) -> Any:
         """One per write."""
-        branch = self._place.branch_to_change("write to it")
+        branch = self._place.branch_to_change("write to the table")
         named = {} if branch is None else {"branch": branch}
         return NativeWriteBuilder(self.bridge, info, {**KEEP_COLUMNS, **self._place.options, **named}).java()
 
     def new_row_level_operation_builder(self, info: Any) -> Any:
         """One per UPDATE, DELETE or MERGE. Raises Refused for immutable versions."""
-        self._place.branch_to_change("change rows of it")
+        self._place.branch_to_change("change rows of the table")
         return NativeRowOperation(self.bridge, self, info.command()).java()
 
     def can_delete_where(self, predicates: Any) -> bool:

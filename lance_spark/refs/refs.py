@@ -15,7 +15,15 @@ from lance_spark.core.layout import KeyRange, Roots, read_manifest_name, version
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.tracking import read_follows
-from lance_spark.errors import AlreadyExists, Conflict, NotFound, PermissionDenied, Refused, StorageFailure
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+)
 from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
 from lance_spark.refs import rules
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
@@ -79,6 +87,7 @@ def _is_made(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion)
         # The loser of a race to create a branch gets one of four errors, depending on how far the winner was.
         if refs.read_branch(location, name) is not None:
             _check_one_start(location, name)
+            raise _made_meanwhile(f"Branch '{name}'") from None
         check_new(location, name)
         drop_attempt(location, name, pin.version)
         if not _clear_remains(location, name):
@@ -140,17 +149,32 @@ def _clear_remains(location: DatasetLocation, name: str) -> bool:
     return True
 
 
-def delete_branch(location: DatasetLocation, name: str) -> None:
-    """Delete a branch and its own files. Raises NotFound, or Refused if something else needs it."""
+def delete_branch(location: DatasetLocation, name: str, force: bool = False) -> None:
+    """Delete a branch and its own files. Raises NotFound, or Refused if something else needs it.
+
+    ``force`` deletes one that has the changes of a branch of the lake: only its owner knows that this is over.
+    """
     core_refs.check_branch_name(name)
     table = refs.read_refs(location)
-    rules.check_delete_branch(table, name)
+    check_branch_to_delete(location, table, name, force)
     with unchanged():
-        drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
+        drop_ref(location, name, partial(check_unneeded, location, table.branches[name], force))
     drop_files(location, name)
 
 
-def remove_branch(location: DatasetLocation, name: str, purge: bool = False) -> None:
+def check_branch_to_delete(location: DatasetLocation, table: core_refs.RefTable, name: str, force: bool) -> None:
+    """Raise NotFound, or Refused for a branch that something needs, or that is a ref of the lake."""
+    if name in table.branches:
+        rules.check_no_lake_ref(location.uri, name, "deleted")
+    rules.check_delete_branch(table, name, force)
+
+
+def check_may_remove(location: DatasetLocation, name: str) -> None:
+    """Raise Refused if anything but a branch of the lake needs the branch, and NotFound if there is none."""
+    rules.check_delete_branch(refs.read_refs(location), name, force=True)
+
+
+def remove_branch(location: DatasetLocation, name: str, purge: bool = False, force: bool = False) -> None:
     """Delete a branch so that it can be restored, or with ``purge`` for good.
 
     A branch that follows a remote's goes for good: the next fetch creates it again. Raises as :func:`delete_branch`.
@@ -158,31 +182,31 @@ def remove_branch(location: DatasetLocation, name: str, purge: bool = False) -> 
     core_refs.check_branch_name(name)
     ref = refs.read_branch(location, name)
     keeps = not purge and (ref is None or read_follows(ref) is None)
-    (set_aside_branch if keeps else delete_branch)(location, name)
+    (set_aside_branch if keeps else delete_branch)(location, name, force)
 
 
-def set_aside_branch(location: DatasetLocation, name: str) -> None:
+def set_aside_branch(location: DatasetLocation, name: str, force: bool = False) -> None:
     """Delete a branch but keep its files for a while, so that it can be restored; see ``refs.reflog``.
 
     Raises the errors of :func:`delete_branch`.
     """
     core_refs.check_branch_name(name)
     table = refs.read_refs(location)
-    rules.check_delete_branch(table, name)
+    check_branch_to_delete(location, table, name, force)
     content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
     if content is None:
         raise core_refs.missing("branch", name, table.branches)
     with recorded(location, keep_deleted(location, name, content.decode())):
-        drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
+        drop_ref(location, name, partial(check_unneeded, location, table.branches[name], force))
 
 
-def check_unneeded(location: DatasetLocation, branch: core_refs.Branch) -> None:
+def check_unneeded(location: DatasetLocation, branch: core_refs.Branch, force: bool = False) -> None:
     """Raise Refused if something needs a branch whose ref file is already gone.
 
     Since the first check, another branch may have been created from it, or a tag of a merge by reference.
     """
     now = refs.read_ref_files(location)
-    rules.check_delete_branch(core_refs.RefTable({**now.branches, branch.name: branch}, now.tags), branch.name)
+    rules.check_delete_branch(core_refs.RefTable({**now.branches, branch.name: branch}, now.tags), branch.name, force)
 
 
 # --- Listing, creating, moving and deleting tags
@@ -218,8 +242,19 @@ def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) 
 
 def create_tag_at(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:
     """Create a tag of a name that was just looked up and is free. Raises Conflict if it has been taken meanwhile."""
-    with unchanged():
-        refs.create_tag(location, name, pin)
+    try:
+        with unchanged():
+            refs.create_tag(location, name, pin)
+    except Conflict:
+        raise _made_meanwhile(f"Tag '{name}'", Conflict) from None
+
+
+def _made_meanwhile(what: str, error: type[LanceSparkError] = AlreadyExists) -> LanceSparkError:
+    """A ref was free a moment ago, and is not now. pylance puts nothing of a caller's into a ref that it creates."""
+    return error(
+        f"{what} has been created meanwhile: by another job, or by this call, if the store's answer to it was lost.",
+        hint="If no other job creates refs of that name, use it as it is; otherwise take another name.",
+    )
 
 
 def _beside(location: DatasetLocation, name: str) -> core_refs.RefTable:
@@ -348,8 +383,8 @@ def _check_no_service(tag: str) -> None:
         )
     if (lake_tag := core_refs.lake_tag_of(tag)) is not None:
         raise Refused(
-            f"Tag '{tag}' cannot expire: tag '{lake_tag}' of the lake pins this version.",
-            hint=hints.of("Delete that: ", hints.delete_lake_tag(lake_tag), "."),
+            f"Tag '{tag}' cannot expire: tag or branch '{lake_tag}' of the lake pins this version.",
+            hint=hints.of("Delete that: ", hints.delete_lake_ref("tag", lake_tag), "."),
         )
     if core_refs.is_service_tag(tag):
         raise Refused(
@@ -376,6 +411,8 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Bra
     core_refs.check_branch_name(old)
     core_refs.check_new_branch_name(new)
     table = refs.read_refs(location)
+    if old in table.branches:
+        rules.check_no_lake_ref(location.uri, old, "renamed")
     try:
         rules.check_delete_branch(table, old)
     except Refused as problem:

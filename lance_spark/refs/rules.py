@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lance_spark import hints
 from lance_spark.core.refs import (
+    LAKE_TABLE,
+    LAKE_TAGS,
     MAIN,
     RefTable,
     check_new_branch_name,
@@ -14,6 +16,7 @@ from lance_spark.core.refs import (
     is_own_tag,
     is_service_tag,
     is_stream_tag,
+    lake_branch_of,
     lake_tag_of,
     missing,
     plan_branch,
@@ -32,8 +35,8 @@ def check_create_branch(refs: RefTable, name: str) -> None:
         )
 
 
-def check_delete_branch(refs: RefTable, name: str) -> None:
-    """Raise NotFound, or Refused if another branch or a tag needs the branch.
+def check_delete_branch(refs: RefTable, name: str, force: bool = False) -> None:
+    """Raise NotFound, or Refused if another branch, a tag, or without ``force`` a branch of the lake needs the branch.
 
     A branch's name is the path of its directory. pylance 14.0.2 deletes ``a`` while ``a/b`` exists but leaves the
     files of ``a`` behind forever: no cleanup removes them, and creating ``a`` again fails with an internal error. So
@@ -52,6 +55,18 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
                 f"Branch '{name}' cannot be deleted: its directory lies among the files of branch '{other}'.",
                 hint="Delete its ref file and its own files by hand.",
             )
+    lake_branch = None if force else lake_branch_of(name)
+    if lake_branch is not None:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: it has the changes that branch '{lake_branch}' of the lake made.",
+            hint=hints.of(
+                "Delete that: ",
+                hints.delete_lake_ref("branch", lake_branch),
+                ". If it is gone already: ",
+                hints.delete_branch(name, force=True),
+                ".",
+            ),
+        )
     if refs.branches[name].lifetime.protected:
         raise Refused(
             f"Branch '{name}' cannot be deleted: it is protected.",
@@ -118,6 +133,24 @@ def check_create_tag(refs: RefTable, name: str) -> None:
         )
 
 
+def check_no_lake_ref(dataset: str, name: str, verb: str) -> None:
+    """Raise Refused for a branch of a catalog's own table ``__manifest``, which is a branch or a tag of the lake."""
+    if not is_catalog_table(dataset):
+        return
+    kind = "tag" if name.startswith(LAKE_TAGS) else "branch"
+    lake_ref = name.removeprefix(LAKE_TAGS)
+    raise Refused(
+        f"Branch '{name}' cannot be {verb}: in a catalog's own table it is {kind} '{lake_ref}' of the lake, and the "
+        "tables would keep what it pins.",
+        hint=hints.of("Delete it as such: ", hints.delete_lake_ref(kind, lake_ref), "."),
+    )
+
+
+def is_catalog_table(dataset: str) -> bool:
+    """Whether a dataset, by its URI, is the table ``__manifest`` of a catalog."""
+    return dataset.rpartition("/")[2] == LAKE_TABLE
+
+
 def check_existing_tag(refs: RefTable, name: str) -> None:
     """Raise NotFound unless the tag exists."""
     if name not in refs.tags:
@@ -163,8 +196,10 @@ def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None =
         )
     if (lake_tag := lake_tag_of(name)) is not None:
         raise Refused(
-            f"Tag '{name}' was not deleted: tag '{lake_tag}' of the lake pins this version.",
-            hint=hints.of("Delete that: ", hints.delete_lake_tag(lake_tag), ". If it is gone already: ", way, "."),
+            f"Tag '{name}' was not deleted: tag or branch '{lake_tag}' of the lake pins this version.",
+            hint=hints.of(
+                "Delete that: ", hints.delete_lake_ref("tag", lake_tag), ". If it is gone already: ", way, "."
+            ),
         )
     raise Refused(
         f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
@@ -178,7 +213,7 @@ def check_move_tag(refs: RefTable, name: str) -> None:
     check_existing_tag(refs, name)
     check_tag_stays(refs, name)
     if is_service_tag(name):
-        kinds = ((is_stream_tag, "a streaming query"), (is_merge_tag, "a merge"), (is_lake_tag, "a tag of the lake"))
+        kinds = ((is_stream_tag, "a streaming query"), (is_merge_tag, "a merge"), (is_lake_tag, "a ref of the lake"))
         whose = next((who for is_of, who in kinds if is_of(name)), "a clone")
         raise Refused(
             f"Tag '{name}' was not moved: {whose} needs it where it is.",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lance_spark.catalog import lake, lookup, manifest_pylance, migrate, removing, tables
-from lance_spark.catalog.lake import at_tag
-from lance_spark.catalog.lake_rules import LakeTag
-from lance_spark.catalog.lookup import describe_table, list_tables, open_catalog, open_table, table_exists
+from lance_spark.catalog import lookup, migrate, removing, tables
+from lance_spark.catalog.lake import at_ref, check_whole
+from lance_spark.catalog.lake_rules import BRANCH, PUBLISHED, TAG
+from lance_spark.catalog.lookup import describe_table, find_open_table, list_tables, open_catalog, table_exists
 from lance_spark.catalog.migrate import Migration
 from lance_spark.catalog.overview import look_at_catalog
+from lance_spark.catalog.publish_rules import Journal
 from lance_spark.catalog.removing import Renamed
 from lance_spark.catalog.rules import (
     Catalog,
@@ -29,20 +32,22 @@ from lance_spark.catalog.rules import (
     view_names,
 )
 from lance_spark.core.options import OWN_NAME, PREFIX
-from lance_spark.core.refs import RefSpec
-from lance_spark.core.show import Card, Grid, Shown, counted, moment
+from lance_spark.core.refs import MAIN, RefSpec
+from lance_spark.core.show import Card, Shown
 from lance_spark.core.words import OF_CATALOGS, Hinting
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
+from lance_spark.lake import branches
 from lance_spark.lake import publish as publishing
-from lance_spark.lake.report import UP_TO_DATE, Publish, report, report_plan
+from lance_spark.lake.clone import clone_lake
+from lance_spark.lake.report import Publish, report
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
-from lance_spark.session.caches import refresh
+from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
-from lance_spark.spark.refs import Collection, spec_of
+from lance_spark.spark.refs import spec_of
 from lance_spark.spark.table import LanceTable
 
 if TYPE_CHECKING:
@@ -82,21 +87,42 @@ class LanceCatalog(Shown, Hinting):
         self._spark = spark
 
     def __repr__(self) -> str:
-        tag = f", tag={self.catalog.tag.name!r}" if self.catalog.tag is not None else ""
-        return f"LanceCatalog({self.catalog.uri!r}, mode={self.catalog.mode!r}{tag})"
+        ref = f", {self.catalog.ref.typed}" if self.catalog.ref is not None else ""
+        return f"LanceCatalog({self.catalog.uri!r}, mode={self.catalog.mode!r}{ref})"
 
     @property
     def tags(self) -> LakeTags:
         """The tags of the whole lake: one version of each table under a name."""
         return LakeTags(self.catalog)
 
-    def checkout(self, tag: str) -> LanceCatalog:
-        """The lake as it was when a tag was created: every table at its pinned version. Nothing in it can be changed.
+    @property
+    def branches(self) -> LakeBranches[LanceCatalog]:
+        """The branches of the whole lake: create, change, compare, merge and delete them."""
+        return LakeBranches(self)
 
-        Raises NotFound, with near names, also for a tag whose creation was interrupted.
+    def checkout(self, branch: str | None = None, tag: str | None = None, published: bool = False) -> LanceCatalog:
+        """The lake on a branch, as it was when a tag was created, or as of its last publish; "main" is the lake itself.
+
+        On a branch, every table is at the version that the branch began with, or has the branch's own changes; whatever
+        is written, created, dropped or renamed there happens on the branch only. At a tag nothing can be changed.
+
+        With ``published``, it is main without the publishes after the last one that is complete now: all tables are
+        before a later publish, whether that runs, failed or ended meanwhile. Other commits are seen as on main when a
+        table is opened. Nothing can be changed, and nothing is kept from cleanups: check out again for the next
+        publish.
+
+        Raises InvalidOption for several or none, and NotFound, with near names, also for a branch or a tag whose
+        creation was interrupted.
         """
+        known = ((BRANCH, branch), (TAG, tag), (PUBLISHED, "true" if published else None))
+        given = [(kind, name) for kind, name in known if name is not None]
+        if len(given) != 1:
+            raise InvalidOption("Name a branch or a tag of the lake.", hint="lake.checkout(branch='etl/nightly')")
+        return self._on(replace(self.catalog, ref=None) if branch == MAIN else at_ref(self.catalog, *given[0]))
+
+    def _on(self, catalog: Catalog) -> LanceCatalog:
         there = copy(self)
-        there.catalog = at_tag(self.catalog, tag)
+        there.catalog = catalog
         return there
 
     def _card(self) -> Card:
@@ -184,11 +210,11 @@ class LanceCatalog(Shown, Hinting):
         moves. Raises NotFound for an unknown table and for one that has no data yet.
         """
         typed = (branch, tag, version, as_of)
-        if self.catalog.tag is not None:
-            location, pin = open_table(self.catalog, name, RefSpec() if typed == (None,) * 4 else spec_of(*typed))
-            return LanceTable(self._spark, location, RefSpec(version=pin.version))
-        location, _ = open_table(self.catalog, name, RefSpec())
-        handle = LanceTable(self._spark, location)
+        asked = RefSpec() if self.catalog.ref is None or typed == (None,) * 4 else spec_of(*typed)
+        location, spec = find_open_table(self.catalog, name, asked)
+        handle = LanceTable(self._spark, location, spec)
+        if self.catalog.ref is not None:
+            return handle
         return handle if typed == (None,) * 4 else handle.checkout(*typed)
 
     def write_table(self, frame: DataFrame, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:
@@ -209,8 +235,8 @@ class LanceCatalog(Shown, Hinting):
         new = mode not in ("append", "overwrite")
         settings = {PREFIX + key: value for key, value in catalog.root.options}
         settings |= {key: str(value) for key, value in options.items()}
-        manifest_pylance.check_may_change(catalog.manifest, f"write table '{table}'")
         settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
+        settings |= {} if catalog.ref is None else catalog.ref.option
         register(frame.sparkSession, OWN_NAME)
         writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
         from pyspark.errors import PySparkException
@@ -305,36 +331,29 @@ class LanceCatalog(Shown, Hinting):
 
         ``tables`` are those that take part; by default all that have such a branch. Files are copied first. Then
         ``audit`` gets a handle of each changed table at the version that is merged, by name; if it returns False,
-        nothing is published. The
-        commits follow, side by side: only between the first and the last of them can a reader see some tables new and
-        some old. If the process dies in between, the next ``publish``, or ``recover``, ends the work.
+        nothing is published. The commits follow, side by side: only between the first and the last of them can a reader
+        see some tables new and some old. If the process dies in between, the next ``publish``, or ``recover``, ends the
+        work.
 
         With ``dry_run`` nothing is written; the result names conflicts by table. Raises Conflict, which names them too,
-        and Refused for a failed audit; then no table has the changes. Raises NotFound for a missing branch.
+        and Refused for a failed audit; then no table has the changes. Raises NotFound for a missing branch. For a
+        branch of the whole lake, use ``branches.merge``.
         """
-        self._check_whole("publish a branch")
-        engine, catalog = engine_of(self._spark, run_on), self.catalog
+        catalog = self.catalog
 
-        def check(plan: publishing.PublishPlan) -> bool:
-            if audit is None:
-                return True
-            written = plan.journal.tables
-            pinned = ((table.name, catalog.at(table.location), table.source) for table in written)
-            return audit(
+        def check(journal: Journal) -> bool:
+            pinned = ((table.name, catalog.at(table.location), table.source) for table in journal.tables)
+            return audit is None or audit(
                 {
                     name: LanceTable(self._spark, location, RefSpec(branch=pin.branch, version=pin.version))
                     for name, location, pin in pinned
                 }
             )
 
-        def look() -> publishing.LakeBranch:
-            return publishing.branch_in_tables(catalog, branch, tables)
-
-        if dry_run:
-            plan = publishing.plan_publish(catalog, look(), engine, message or "", dry_run=True)
-            return report_plan(plan.journal, plan.conflicts)
-        found = publishing.publish(catalog, look, engine, check, message or "")
-        return Publish(branch, UP_TO_DATE) if found is None else self._published(found)
+        options = branches.PublishOptions(message, dry_run)
+        execution = engine_of(self._spark, run_on), check
+        look = partial(publishing.branch_in_tables, catalog, branch, tables)
+        return published(self, branches.publish(catalog, branch, look, execution, options))
 
     def recover(self, run_on: RunOn = "auto") -> Publish | None:
         """End a publish whose process died: all its tables get the changes, or none. None if there is none.
@@ -342,19 +361,49 @@ class LanceCatalog(Shown, Hinting):
         Any number of processes may call it at the same time. Raises CorruptData, StorageFailure and PermissionDenied;
         then the publish stays unfinished.
         """
-        self._check_whole("recover")
-        found = publishing.recover(self.catalog, engine_of(self._spark, run_on))
-        return None if found is None else self._published(found)
-
-    def _published(self, found: publishing.Finished) -> Publish:
-        """The report; the session reads the changed tables again."""
-        for table in found.journal.tables:
-            refresh(session_or_none(self._spark), self.catalog.at(table.location))
-        return report(*found)
+        found = branches.recover(self.catalog, engine_of(self._spark, run_on))
+        return None if found is None else published(self, found)
 
     def publishes(self, limit: int = 20) -> list[Publish]:
         """The latest publishes, newest first."""
         return [report(*found) for found in publishing.latest(self.catalog, limit)]
+
+    @contextmanager
+    def transaction(
+        self,
+        name: str,
+        audit: Callable[[LanceCatalog], bool] | None = None,
+        tables: Sequence[Name] | None = None,
+        message: str | None = None,
+    ) -> Iterator[LanceCatalog]:
+        """Everything written through the catalog of the ``with`` block reaches main together, or not at all.
+
+        It is on a temporary branch of the lake, ``name`` with a suffix, which is merged at the end of the block and
+        deleted in any case. After an exception, or if ``audit`` returns False for the merged lake (Refused), nothing is
+        published. ``tables`` are the tables and namespaces that it covers, by default all. Raises Conflict if main
+        changed in a way that cannot be combined.
+        """
+        branch = f"{name}-{secrets.token_hex(4)}"
+        self.branches.create(branch, tables)
+        try:
+            yield self.checkout(branch=branch)
+            self.branches.merge(branch, audit, message or name)
+        finally:
+            self.branches.delete(branch, purge=True)
+
+    def clone(self, root: str, branch: str | None = None) -> LanceCatalog:
+        """A new catalog in the same store; its tables are shallow clones of those here, or on a branch of the lake.
+
+        Each table has only main, at the version that it has here; its files are shared, and every cleanup here keeps
+        them. Namespaces and properties are copied. The clone appears with all tables, or not at all: after a crash,
+        repeat the call. Raises AlreadyExists if there is something in that catalog, Refused for another store, NotFound
+        for an unknown branch.
+        """
+        source = self.catalog if branch is None else self.checkout(branch=branch).catalog
+        check_places(self._spark, root)
+        made = LanceCatalog(root, dict(self.catalog.root.options), spark=self._spark)
+        clone_lake(source, made.catalog)
+        return made
 
     def storage(self, namespace: Name = "", run_on: RunOn = "auto") -> CatalogStorage:
         """The size of each table: one row per table, the largest first; or of those in a namespace and below it.
@@ -368,7 +417,7 @@ class LanceCatalog(Shown, Hinting):
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def _check_whole(self, doing: str) -> None:
-        manifest_pylance.check_may_change(self.catalog.manifest, doing)
+        check_whole(self.catalog, doing)
 
     def maintain(
         self, policy: Policy | None = None, limit: str | timedelta | None = None, run_on: RunOn = "auto"
@@ -382,46 +431,6 @@ class LanceCatalog(Shown, Hinting):
         """
         self._check_whole("maintain the tables")
         return plan_of_catalog(self._spark, self.catalog, policy, run_on, limit)
-
-
-@dataclass(frozen=True, repr=False)
-class LakeTags(Shown, Collection[LakeTag]):
-    """The tags of a whole lake: ``for tag in lake.tags``, ``"2026-11-23" in lake.tags``."""
-
-    _kind = "tag of the lake"
-    catalog: Catalog
-
-    def list(self) -> list[LakeTag]:
-        """The tags, by name; also those whose creation or deletion was interrupted, which can only be deleted."""
-        return lake.list_lake_tags(self.catalog)
-
-    def create(self, name: str) -> LakeTag:
-        """Pin the newest version of every table, under a name. It copies nothing.
-
-        The pinned versions are kept by every cleanup, until the tag is deleted. The tables are looked at one after the
-        other, many at once: a table that another job writes meanwhile is pinned before or after its commit. Raises
-        InvalidName, AlreadyExists, and Refused for a catalog without ``__manifest`` (V1), or at a tag.
-        """
-        return lake.create_lake_tag(self.catalog, name, datetime.now(timezone.utc))
-
-    def delete(self, name: str) -> None:
-        """Delete a tag. The next cleanup of a table removes a version that nothing else keeps. Raises NotFound."""
-        lake.delete_lake_tag(self.catalog, name)
-
-    def _named(self) -> Mapping[str, LakeTag]:
-        return {tag.name: tag for tag in self.list()}
-
-    def _card(self) -> Card:
-        tags = self.list()
-        rows = tuple(
-            (tag.name, f"{tag.tables:,}" if tag.ready else "incomplete", moment(tag.created_at)) for tag in tags
-        )
-        return Card(
-            type(self).__name__,
-            self.catalog.uri,
-            counted(len(tags), "tag"),
-            grids=(Grid(("tag", "tables", "made"), rows),),
-        )
 
 
 def _names(page: Page) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag, branch_or_none
+from lance_spark.core.refs import LAKE_BRANCH, Branch, PinnedVersion, RefSpec, Tag, branch_or_none
 from lance_spark.core.show import Card, Shown, meant, to_span
 from lance_spark.core.table_options import parse_ref
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
@@ -33,7 +33,7 @@ from lance_spark.storage.resolving import dataset_at, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from lance_spark.core.reflog import RefLog
     from lance_spark.core.refs import BranchSettings, Lifetime, TagSettings
@@ -80,9 +80,11 @@ class Branches(Shown, Collection[Branch]):
     _kind = "branch"
     location: DatasetLocation
     spark: SparkSession | None
+    ref: RefSpec = field(default_factory=RefSpec)
+    """The handle's: on a branch of the lake, defaults are the table's branch there, not main."""
 
     def list(self, all: bool = False) -> list[Branch]:
-        """The branches except for main, by name; with ``all`` also the plans of frozen sets."""
+        """The branches except for main, by name; with ``all`` also the plans of frozen sets, and those of the lake."""
         return ref_actions.list_branches(self.location, all)
 
     def _named(self) -> Mapping[str, Branch]:
@@ -98,10 +100,12 @@ class Branches(Shown, Collection[Branch]):
     ) -> Branch:
         """Create a branch from a branch, tag or version; from the newest version of main by default.
 
-        ``settings`` are those of :meth:`alter`. Raises InvalidName with the broken rule, AlreadyExists, NotFound.
+        On a branch of the lake the default is what that has of the table. ``settings`` are those of :meth:`alter`.
+        Raises InvalidName with the broken rule, AlreadyExists, NotFound.
         """
         check_settings(settings)
-        made = ref_actions.create_branch(self.location, name, spec_of(branch=branch, tag=tag, version=version))
+        spec = spec_of(branch=branch, tag=tag, version=version)
+        made = ref_actions.create_branch(self.location, name, _or_on_lake(self.location, self.ref, spec, branch))
         if not settings:
             return made
         alter_branch(self.location, name, settings)
@@ -119,14 +123,15 @@ class Branches(Shown, Collection[Branch]):
         with unchanged():
             return alter_branch(self.location, branch_or_none(name), settings, unset)
 
-    def delete(self, name: str, purge: bool = False) -> None:
+    def delete(self, name: str, purge: bool = False, force: bool = False) -> None:
         """Delete a branch. Refused while another branch or a tag needs it, or it is protected.
 
         Its files stay until :meth:`LanceTable.expire_refs` deletes them, a week later by default. Until then
         :meth:`restore` restores the branch. With ``purge`` they are deleted at once, for good. A branch that follows a
-        remote's is always deleted at once: the next fetch creates it again.
+        remote's is always deleted at once: the next fetch creates it again. ``force`` deletes a branch ``lake/...``,
+        with the changes that a branch of the whole lake made, in case that is gone.
         """
-        ref_actions.remove_branch(self.location, name, purge)
+        ref_actions.remove_branch(self.location, name, purge, force)
 
     def restore(self, name: str) -> Branch:
         """Restore a branch that was deleted with its files kept.
@@ -153,6 +158,8 @@ class Branches(Shown, Collection[Branch]):
     ) -> MergeResult:
         """Merge a branch into another one (main by default), as one version; executors copy many files.
 
+        On a branch of the lake, the default is the table's branch there.
+
         Only files that the branch itself wrote are copied. With ``reference`` none are, and the branch cannot be
         deleted. ``progress`` is a function that is called with the progress. Raises Conflict, with the conflicting
         parts, Refused and NotFound; then nothing was changed.
@@ -160,7 +167,9 @@ class Branches(Shown, Collection[Branch]):
         options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
         source = resolve(self.location, spec_of(branch=name))
         engine = engine_of(self.spark, progress=progress)
-        return merge(self.location, source, branch_or_none(into), options, engine)
+        on_lake = into is None and is_on_lake(self.ref)
+        target = changing_branch(self.location, self.ref, "merge into") if on_lake else branch_or_none(into)
+        return merge(self.location, source, target, options, engine)
 
     def _card(self) -> Card:
         return look_at_branches(type(self).__name__, self.location)
@@ -172,6 +181,8 @@ class Tags(Shown, Collection[Tag]):
 
     _kind = "tag"
     location: DatasetLocation
+    ref: RefSpec = field(default_factory=RefSpec)
+    """The handle's: on a branch of the lake, the default is the table's branch there, not main."""
 
     def list(self, all: bool = False) -> list[Tag]:
         """The tags, by name; with ``all`` also those that clones, merges, streams, frozen sets and the lake need."""
@@ -185,11 +196,12 @@ class Tags(Shown, Collection[Tag]):
     ) -> None:
         """Tag a version; by default the newest of the branch (main by default).
 
-        ``settings`` are those of :meth:`alter`. Raises InvalidName with the broken rule, NotFound, and AlreadyExists:
-        tags never move silently.
+        On a branch of the lake, the default is what that has of the table. ``settings`` are those of :meth:`alter`.
+        Raises InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
         """
         check_settings(settings, tag=True)
-        ref_actions.create_tag(self.location, name, spec_of(branch=branch, version=version))
+        spec = spec_of(branch=branch, version=version)
+        ref_actions.create_tag(self.location, name, _or_on_lake(self.location, self.ref, spec, branch))
         if settings:
             alter_tag(self.location, name, settings)
 
@@ -251,6 +263,28 @@ def moving_branch(ref: RefSpec, what: str) -> str | None:
     return ref.branch
 
 
+def changing_branch(location: DatasetLocation, ref: RefSpec, what: str) -> str | None:
+    """:func:`moving_branch`; on a branch of the lake, the first change of a table creates the table's branch."""
+    if ref.begins is None:
+        return moving_branch(ref, what)
+    from lance_spark.catalog.lake import begin_table_branch  # a table by its path does not wait for catalogs
+
+    return begin_table_branch(location, ref.begins)
+
+
+def is_on_lake(ref: RefSpec) -> bool:
+    """Whether it is what a branch of the lake has of a table."""
+    return ref.begins is not None or (ref.branch or "").startswith(LAKE_BRANCH)
+
+
+def _or_on_lake(location: DatasetLocation, ref: RefSpec, given: RefSpec, branch: str | None) -> RefSpec:
+    """The ref that was given; without one, and on a branch of the lake, the version that this has of the table."""
+    if given != RefSpec() or branch is not None or not is_on_lake(ref):
+        return given
+    pin = resolve(location, ref)
+    return RefSpec(branch=pin.branch, version=pin.version)
+
+
 @dataclass(frozen=True, repr=False)
 class Handle:
     """What the verbs of a table are about: a dataset at a ref."""
@@ -264,7 +298,11 @@ class Handle:
         return resolve(self.location, self.ref)
 
     def _moving_branch(self, what: str) -> str | None:
-        return moving_branch(self.ref, what)
+        return changing_branch(self.location, self.ref, what)
+
+    def _begun(self, what: str) -> Self:
+        """The handle itself; on a branch of the lake, on the table's branch, which exists from now on."""
+        return self if self.ref.begins is None else replace(self, ref=RefSpec(branch=self._moving_branch(what)))
 
 
 # --- ``t.expire_refs()`` and ``t.reflog()``: expiry of refs, and their former positions

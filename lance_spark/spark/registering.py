@@ -24,25 +24,36 @@ def register(  # noqa: PLR0913 - all but the session by name
     root: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     native: bool = True,
+    branch: str | None = None,
     tag: str | None = None,
+    published: bool = False,
 ) -> None:
     """Make ``format("lance")`` known to a session and, in a classic one, let Spark plan into Lance and SQL find tables.
 
     ``name`` is another name for the format, for sessions where the JVM connector owns ``lance``. ``catalog`` is the
     name of a catalog for SQL: of the tables below ``root`` or, without one, of tables by their paths. With neither,
-    there is the catalog ``lance`` of paths, unless the session has one of that name. With ``tag``, a tag of the
-    whole lake, every table has the version that the tag pins, and nothing can be changed. ``native=False`` disables
-    native planning. On Spark Connect, and wherever Spark lacks something for it, the plain data source gives the
-    same answers (see ``capabilities``). Raises Refused for a catalog without native planning, and for the name of
-    another catalog.
+    there is the catalog ``lance`` of paths, unless the session has one of that name. With ``branch``, a
+    branch of the whole lake, every statement happens there. With ``tag``, a tag of it, every table has the version
+    that the tag pins, and nothing can be changed. With ``published``, each statement reads all tables as of the last
+    publish of the lake that was complete when the statement began; nothing can be changed. Two DataFrames are two
+    statements: for many, use ``LanceCatalog.checkout(published=True)``. ``native=False`` disables native planning. On
+    Spark Connect, and wherever Spark lacks something for it, the plain data source gives the same answers (see
+    ``capabilities``). Raises Refused for a catalog without native planning, and for the name of another catalog.
     """
     from lance_spark.datasource import datasource
     from lance_spark.native import session
 
     if root is not None and catalog is None:
         raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
-    if tag is not None and root is None:
-        raise InvalidOption("A tag belongs to the catalog of a root.", hint="Give root='s3://bucket/lake' as well.")
+    known = (("branch", branch), ("tag", tag), ("published", "true" if published else None))
+    refs = [(kind, ref) for kind, ref in known if ref is not None]
+    if len(refs) > 1:
+        both = " and ".join(kind for kind, _ in refs)
+        raise InvalidOption(f"{both} exclude each other.", hint="Register two catalogs, each with one of them.")
+    if refs and root is None:
+        kind = refs[0][0]
+        what = "published" if kind == "published" else f"A {kind}"
+        raise InvalidOption(f"{what} belongs to the catalog of a root.", hint="Give root='s3://bucket/lake' as well.")
     datasource.register(spark, name)
     if not native:
         session.switch_off(spark, "it was registered with native=False.")
@@ -50,7 +61,7 @@ def register(  # noqa: PLR0913 - all but the session by name
     session.allow(spark)
     room = _switch_on(spark, name)
     if room is not None and catalog is not None:
-        room.add_catalog(catalog, root, storage_options or {}, tag)
+        room.add_catalog(catalog, root, storage_options or {}, *refs)
     elif room is not None and DEFAULT_CATALOG not in room.catalogs and not room.taken(DEFAULT_CATALOG):
         room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
     elif room is None and catalog is not None:

@@ -113,12 +113,12 @@ class LanceTable(
     @property
     def branches(self) -> Branches:
         """The dataset's branches."""
-        return Branches(self.location, self.spark)
+        return Branches(self.location, self.spark, self.ref)
 
     @property
     def tags(self) -> Tags:
         """The dataset's tags."""
-        return Tags(self.location)
+        return Tags(self.location, self.ref)
 
     @property
     def indexes(self) -> Indexes:
@@ -252,7 +252,8 @@ class LanceTable(
         By default the version of the handle itself, such as ``t.checkout(tag="v1").restore()``. Raises NotFound, and
         Conflict, with the versions it covered, if another commit came in between.
         """
-        at = self if version is None else self.checkout(branch=self.branch, version=version)
+        own = self._begun("restore")
+        at = own if version is None else own.checkout(branch=own.branch, version=version)
         pin = restore(self.location, at._pin(), engine_of(self.spark))
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
@@ -281,7 +282,7 @@ class LanceTable(
         exception, or if ``audit`` returns False for that handle (Refused), nothing is published.
         """
         check = None if audit is None else lambda ref: audit(replace(self, ref=ref))
-        with transaction(self.location, self.ref, engine_of(self.spark), message, check) as ref:
+        with transaction(self.location, self._begun("write to").ref, engine_of(self.spark), message, check) as ref:
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)
 
@@ -368,12 +369,12 @@ class LanceTable(
         spelling of the URI, and clones.
         """
         auto.enable_auto_cleanup(
-            self.location, self._pin().branch, interval, older_than, retain_versions, commit_window
+            self.location, self._begun("configure")._pin().branch, interval, older_than, retain_versions, commit_window
         )
 
     def disable_auto_cleanup(self) -> None:
         """Disable automatic cleanup for this branch."""
-        auto.disable_auto_cleanup(self.location, self._pin().branch)
+        auto.disable_auto_cleanup(self.location, self._begun("configure")._pin().branch)
 
     def _card(self) -> Card:
         return look_at_table(type(self).__name__, self.location, self.ref)

@@ -1,33 +1,22 @@
-"""Procedures as values, with their arguments and context: for refs, merges, indexes, upkeep, clones and migration."""
+"""Procedures for a table: refs, merges, indexes, upkeep and clones. Those for a whole lake: see lake_procedures.py."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Any
 
-import pyarrow as pa
-
-from lance_spark.catalog.lake import create_lake_tag, delete_lake_tag, list_lake_tags
-from lance_spark.catalog.lake_rules import LakeTag
-from lance_spark.catalog.lookup import locate_table
-from lance_spark.catalog.manifest_pylance import check_may_change
-from lance_spark.catalog.migrate import migrate
-from lance_spark.catalog.rules import Catalog
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
-from lance_spark.core.declared import at, typed_at
+from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.ref_expressions import parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
-from lance_spark.core.show import meant
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.disk_usage.report import USAGE
 from lance_spark.engine.local import Engine
-from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
@@ -45,167 +34,23 @@ from lance_spark.refs import refs
 from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote
 from lance_spark.remotes.rules import CloneOptions
+from lance_spark.sql import lake_procedures as lake_procedures  # declares those for a whole lake
+from lance_spark.sql.declaring import (
+    BY_DEFAULT,
+    REFS,
+    TABLE,
+    Context,
+    Parameter,
+    Rows,
+    SqlType,
+    parameters_of,
+    pin_of,
+    procedure,
+    table_of,
+)
+from lance_spark.sql.declaring import PROCEDURES as PROCEDURES
 from lance_spark.storage.commits import ORIGIN
-from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.resolving import dataset_at, find_spec, resolve
-
-SqlType = Literal["STRING", "BIGINT", "BOOLEAN"]
-_TYPES: Mapping[str, type] = {"STRING": str, "BIGINT": int, "BOOLEAN": bool}
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter. An optional one is None, or its default, if it is not given."""
-
-    name: str
-    type: SqlType
-    doc: str
-    required: bool = False
-    default: str | int | bool | None = None
-
-
-def parameters_of(kind: type, *names: str) -> tuple[Parameter, ...]:
-    """The options, or some, that a dataclass declares for SQL. Lists are texts with commas in between."""
-    types: Mapping[str, SqlType] = {"number": "BIGINT", "flag": "BOOLEAN"}
-    return tuple(
-        Parameter(
-            each.key, types.get(each.kind, "STRING"), each.help, default=each.default if each.kind in types else None
-        )
-        for each in at(kind, "sql", *names)
-    )
-
-
-@dataclass(frozen=True)
-class Context:
-    """Where a procedure runs: in a catalog, or without one, if tables are named by their paths."""
-
-    engine: Engine
-    catalog: Catalog | None = None
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def table(self, name: str) -> DatasetLocation:
-        """The location of a table. Raises NotFound, InvalidName, InvalidOption."""
-        if self.catalog is not None:
-            check_may_change(self.catalog.manifest, f"call a procedure for table '{name}'")
-            return locate_table(self.catalog, name)
-        location = dataset_at(name, self.storage_options)
-        open_latest(location)
-        return location
-
-    def place(self, uri: str) -> DatasetLocation:
-        """The location for a new dataset, by path or URI, in the same store or with credentials of the process."""
-        options = self.storage_options if self.catalog is None else self.catalog.root.storage_options
-        return dataset_at(uri, options)
-
-    def need_catalog(self, doing: str) -> Catalog:
-        """The catalog. Raises Refused if tables are named by their paths."""
-        if self.catalog is None:
-            raise Refused(f"Cannot {doing}: these tables are in no catalog.", hint="Call it in a catalog with a root.")
-        return self.catalog
-
-
-def spec_of(location: DatasetLocation, ref: str) -> RefSpec:
-    """The branch, tag or version in an argument. Raises NotFound with near names, InvalidOption, Refused."""
-    return find_spec(location, parse_version_text(ref))
-
-
-def pin_of(location: DatasetLocation, ref: str) -> PinnedVersion:
-    """The version of an argument, now. Raises as :func:`spec_of`, and NotFound for the version."""
-    return resolve(location, spec_of(location, ref))
-
-
-Rows = Iterable[Mapping[str, Any]]
-_COLUMN_TYPES = {
-    "STRING": pa.string(),
-    "BIGINT": pa.int64(),
-    "BOOLEAN": pa.bool_(),
-    "DOUBLE": pa.float64(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "ARRAY<STRING>": pa.list_(pa.string()),
-}
-
-
-def table_of(columns: str) -> pa.Schema:
-    """The schema of a procedure's rows, with columns as SQL declares them: ``name STRING, version BIGINT``."""
-    return pa.schema([(name, _COLUMN_TYPES[type_]) for name, type_ in map(str.split, columns.split(","))])
-
-
-@dataclass(frozen=True)
-class Procedure:
-    """A procedure: its name, parameters, result and function."""
-
-    name: str
-    doc: str
-    parameters: tuple[Parameter, ...]
-    columns: pa.Schema
-    """Schema of its rows."""
-    run: Callable[[Context, Mapping[str, Any]], Rows]
-    """Gets a value for every parameter."""
-
-    def call(self, context: Context, arguments: Mapping[str, Any]) -> pa.Table:
-        """Run it; returns its rows.
-
-        Raises InvalidOption for an unknown or missing argument or one of another type, and the errors of the action.
-        """
-        return pa.Table.from_pylist(list(self.run(context, self.bind(arguments))), schema=self.columns)
-
-    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A value for every parameter. Names are case-insensitive, as in SQL. Raises InvalidOption."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        given: dict[str, Any] = {}
-        for key, value in arguments.items():
-            name = key.lower()
-            if name not in known:
-                raise InvalidOption(
-                    f"Procedure {self.name} has no parameter '{key}'.", hint=meant(name, known, "It takes")
-                )
-            if name in given:
-                raise InvalidOption(f"Argument '{name}' of procedure {self.name} is given twice.")
-            given[name] = value
-        return {name: self._value(parameter, given.get(name)) for name, parameter in known.items()}
-
-    def _value(self, parameter: Parameter, value: Any) -> Any:
-        if value is None:
-            if parameter.required:
-                raise InvalidOption(
-                    f"Procedure {self.name} needs the argument '{parameter.name}'.", hint=f"It is {parameter.doc}."
-                )
-            return parameter.default
-        expected = _TYPES[parameter.type]
-        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-            raise InvalidOption(
-                f"Argument '{parameter.name}' of procedure {self.name} is {value!r}, but it must be {parameter.type}."
-            )
-        return value
-
-
-PROCEDURES: dict[str, Procedure] = {}
-"""All procedures by name, in the order of the documentation."""
-Run = Callable[[Context, Mapping[str, Any]], Rows]
-
-
-def procedure(name: str, columns: str | pa.Schema, *parameters: Parameter) -> Callable[[Run], Run]:
-    """Declare a procedure. The function's docstring is its description; ``columns`` are those of its rows."""
-
-    def declare(run: Run) -> Run:
-        schema = table_of(columns) if isinstance(columns, str) else columns
-        PROCEDURES[name] = Procedure(name, run.__doc__ or "", parameters, schema, run)
-        return run
-
-    return declare
-
-
-def find_procedure(name: str) -> Procedure:
-    """The procedure of that name, ignoring case. Raises NotFound with near names."""
-    found = PROCEDURES.get(name.lower())
-    if found is None:
-        raise NotFound(f"There is no procedure {name}.", hint=meant(name, sorted(PROCEDURES)))
-    return found
-
-
-TABLE = Parameter("table", "STRING", "the table's name, such as 'ns1.flights'", required=True)
-REFS = "a branch, a tag, 'exp@7' or a version of main"
-
+from lance_spark.storage.resolving import resolve
 
 # --- Procedures for branches
 
@@ -217,12 +62,12 @@ _NAME = Parameter("name", "STRING", "the branch's name", required=True)
     "name STRING, parent_branch STRING, parent_version BIGINT",
     TABLE,
     _NAME,
-    Parameter("from", "STRING", f"where it starts: {REFS}", default=MAIN),
+    Parameter("from", "STRING", f"where it starts: {REFS}; {BY_DEFAULT}"),
 )
 def _create_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     """Create a branch."""
-    location = context.table(given["table"])
-    made = refs.create_branch(location, given["name"], spec_of(location, given["from"]))
+    location, pin = context.to_read(given["table"], given["from"])
+    made = refs.create_branch(location, given["name"], RefSpec(branch=pin.branch, version=pin.version))
     yield {"name": made.name, "parent_branch": made.parent_branch or MAIN, "parent_version": made.parent_version}
 
 
@@ -250,12 +95,11 @@ _FORCE = Parameter("force", "BOOLEAN", "whether to delete a tag that a clone, me
     "name STRING, branch STRING, version BIGINT",
     TABLE,
     _TAG_NAME,
-    Parameter("ref", "STRING", f"what to tag: {REFS}", default=MAIN),
+    Parameter("ref", "STRING", f"what to tag: {REFS}; {BY_DEFAULT}"),
 )
 def _create_tag(context: Context, given: Mapping[str, Any]) -> Rows:
     """Tag a version; an existing tag is never moved."""
-    location = context.table(given["table"])
-    pin = pin_of(location, given["ref"])
+    location, pin = context.to_read(given["table"], given["ref"])
     refs.create_tag(location, given["name"], RefSpec(branch=pin.branch, version=pin.version))
     yield {"name": given["name"], "branch": pin.branch or MAIN, "version": pin.version}
 
@@ -265,36 +109,6 @@ def _drop_tag(context: Context, given: Mapping[str, Any]) -> Rows:
     """Delete a tag."""
     refs.delete_tag(context.table(given["table"]), given["name"], given["force"])
     yield {"name": given["name"]}
-
-
-# --- Procedures for tags of the whole lake
-
-_LAKE_TAG_NAME = Parameter("name", "STRING", "the name of the tag of the whole lake", required=True)
-_LAKE_TAG_COLUMNS = table_of("name STRING, tables BIGINT, created_at TIMESTAMP, ready BOOLEAN")
-
-
-def _lake_tag_row(tag: LakeTag) -> dict[str, Any]:
-    return {name: getattr(tag, name) for name in _LAKE_TAG_COLUMNS.names}
-
-
-@procedure("create_lake_tag", _LAKE_TAG_COLUMNS, _LAKE_TAG_NAME)
-def _create_lake_tag(context: Context, given: Mapping[str, Any]) -> Rows:
-    """Tag the newest version of every table of the catalog under one name; every cleanup keeps them."""
-    catalog = context.need_catalog("create a tag of the lake")
-    yield _lake_tag_row(create_lake_tag(catalog, given["name"], datetime.now(timezone.utc)))
-
-
-@procedure("drop_lake_tag", "name STRING", _LAKE_TAG_NAME)
-def _drop_lake_tag(context: Context, given: Mapping[str, Any]) -> Rows:
-    """Delete a tag of the whole lake, also an incomplete one."""
-    delete_lake_tag(context.need_catalog("delete a tag of the lake"), given["name"])
-    yield {"name": given["name"]}
-
-
-@procedure("list_lake_tags", _LAKE_TAG_COLUMNS)
-def _list_lake_tags(context: Context, _given: Mapping[str, Any]) -> Rows:
-    """List the tags of the whole lake; one that is not ready is incomplete, and can only be deleted."""
-    yield from map(_lake_tag_row, list_lake_tags(context.need_catalog("list tags of the lake")))
 
 
 # --- Procedures that move changes between branches, or undo them
@@ -307,7 +121,7 @@ _COLUMNS = table_of(
     "notes ARRAY<STRING>"
 )
 _REPLAYING = parameters_of(MergeOptions, "message", "dry_run")
-_INTO = Parameter("into", "STRING", "the branch that gets the changes", default=MAIN)
+_INTO = Parameter("into", "STRING", f"the branch that gets the changes; {BY_DEFAULT}")
 
 
 def _row(result: MergeResult) -> dict[str, Any]:
@@ -325,10 +139,9 @@ def _row(result: MergeResult) -> dict[str, Any]:
 )
 def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
     """Merge a branch into another one, as one version."""
-    location = context.table(given["table"])
+    location, into = context.to_change(given["table"], given["into"])
     source = resolve(location, RefSpec(branch=branch_or_none(given["branch"])))
-    options = typed_at("sql", MergeOptions, given)
-    yield _row(merge.merge(location, source, branch_or_none(given["into"]), options, context.engine))
+    yield _row(merge.merge(location, source, into, typed_at("sql", MergeOptions, given), context.engine))
 
 
 @procedure(
@@ -341,9 +154,10 @@ def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
 )
 def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the changes of one version of another branch to a branch."""
-    location = context.table(given["table"])
-    into, picked = branch_or_none(given["into"]), pin_of(location, given["ref"])
-    done = merge.cherry_pick(location, picked, into, context.engine, given["message"], given["dry_run"])
+    location, into = context.to_change(given["table"], given["into"])
+    done = merge.cherry_pick(
+        location, pin_of(location, given["ref"]), into, context.engine, given["message"], given["dry_run"]
+    )
     yield _row(done)
 
 
@@ -352,12 +166,12 @@ def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
     _COLUMNS,
     TABLE,
     Parameter("version", "BIGINT", "the version to undo", required=True),
-    Parameter("branch", "STRING", "the branch it is on", default=MAIN),
+    Parameter("branch", "STRING", f"the branch it is on; {BY_DEFAULT}"),
     *_REPLAYING,
 )
 def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the inverse of one of a branch's versions to that branch."""
-    location, branch = context.table(given["table"]), branch_or_none(given["branch"])
+    location, branch = context.to_change(given["table"], given["branch"])
     pin = resolve(location, RefSpec(branch=branch, version=given["version"]))
     yield _row(merge.revert(location, pin, branch, context.engine, given["message"], given["dry_run"]))
 
@@ -373,8 +187,7 @@ def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
 )
 def _restore(context: Context, given: Mapping[str, Any]) -> Rows:
     """Make an older version the newest one of its branch again, as a new version."""
-    location = context.table(given["table"])
-    return restore_rows(location, pin_of(location, given["ref"]), context.engine)
+    return restore_rows(*context.to_read(given["table"], given["ref"]), context.engine)
 
 
 def restore_rows(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Rows:
@@ -406,7 +219,7 @@ def _settings(*names: str) -> tuple[Parameter, ...]:
     Parameter("column", "STRING", "the column", required=True),
     Parameter("kind", "STRING", "the kind, such as 'btree', 'inverted' or 'ivf_pq'", default="btree"),
     Parameter("name", "STRING", "the index's name; the column's with '_idx'"),
-    Parameter("branch", "STRING", "the branch", default=MAIN),
+    Parameter("branch", "STRING", f"the branch; {BY_DEFAULT}"),
     Parameter("replace", "BOOLEAN", "whether to rebuild an existing index", default=False),
     *_settings(*_FIRST_SETTINGS),
     Parameter("message", "STRING", "a message for the log"),
@@ -420,7 +233,7 @@ def _create_index(context: Context, given: Mapping[str, Any]) -> Rows:
         if given[name] is not None
     }
     request = IndexRequest(given["column"], given["kind"], given["name"], given["replace"], settings, given["message"])
-    made = create_index(context.table(given["table"]), branch_or_none(given["branch"]), request, context.engine)
+    made = create_index(*context.to_change(given["table"], given["branch"]), request, context.engine)
     yield {
         "name": made.name,
         "kind": made.kind,
@@ -473,13 +286,14 @@ def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engin
     "conflicts ARRAY<STRING>, indexes_rehomed ARRAY<STRING>, depth_before DOUBLE, "
     "depth_after DOUBLE, indexes_uncovered ARRAY<STRING>",
     TABLE,
-    Parameter("branch", "STRING", "the branch", default=MAIN),
+    Parameter("branch", "STRING", f"the branch; {BY_DEFAULT}"),
     *parameters_of(OptimizeOptions),
 )
 def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
     """Rewrite small fragments, and those with many deleted rows, into larger ones; no row changes."""
     options = typed_at("sql", OptimizeOptions, given)
-    yield optimize(context.table(given["table"]), branch_or_none(given["branch"]), options, context.engine).as_record()
+    location, branch = context.to_change(given["table"], given["branch"])
+    yield optimize(location, branch, options, context.engine).as_record()
 
 
 # --- The procedure that checks and repairs a table
@@ -587,30 +401,12 @@ _CLONE_COLUMNS = table_of(
     _CLONE_COLUMNS,
     TABLE,
     Parameter("target", "STRING", "the path or URI of the new dataset", required=True),
-    Parameter("ref", "STRING", f"the version that its branch starts with: {REFS}", default=MAIN),
+    Parameter("ref", "STRING", f"the version that its branch starts with: {REFS}; {BY_DEFAULT}"),
     *parameters_of(CloneOptions),
 )
 def _clone(context: Context, given: Mapping[str, Any]) -> Rows:
     """Create a dataset that follows a table, as its remote 'origin'."""
-    location = context.table(given["table"])
-    options = typed_at("sql", CloneOptions, given)
-    pin, target = pin_of(location, given["ref"]), context.place(given["target"])
+    location, pin = context.to_read(given["table"], given["ref"])
+    options, target = typed_at("sql", CloneOptions, given), context.place(given["target"])
     done = clone(Remote(ORIGIN, location), pin, target, context.engine, options)
     yield {name: getattr(done, name) for name in _CLONE_COLUMNS.names}
-
-
-# --- The procedure that migrates a V1 catalog to V2
-
-
-@procedure(
-    "migrate",
-    "table STRING, state STRING, reason STRING",
-    Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only show the planned changes", default=False),
-)
-def _migrate(context: Context, given: Mapping[str, Any]) -> Rows:
-    """Record all tables that are only directories (V1) in the catalog (V2), in one commit."""
-    done = migrate(context.need_catalog("migrate"), given["dry_run"])
-    for name in done.tables:
-        yield {"table": str(name), "state": done.state}
-    for skipped in done.skipped:
-        yield {"table": skipped.directory, "state": "skipped", "reason": skipped.why}

@@ -75,8 +75,17 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
 
 
 def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
-    """Raise Refused for a branch (None for main) that is protected. One that does not exist passes."""
-    if read_lifetime(refs.read_metadata(location, branch) or {}).protected:
+    """Raise Refused for a branch (None for main) that is protected, and Conflict for one that was deleted meanwhile.
+
+    pylance would commit to the files of a deleted branch, where nobody finds the rows.
+    """
+    metadata = refs.read_metadata(location, branch)
+    if metadata is None:
+        raise Conflict(
+            f"Branch '{branch}' of {location.uri} was deleted meanwhile. Nothing was changed.",
+            hint="Run it again, on a branch that exists.",
+        )
+    if read_lifetime(metadata).protected:
         name = branch or MAIN
         way = hints.of(
             "Write to another branch and merge it. To remove the protection: ", hints.unprotect_branch(name), "."

@@ -32,6 +32,7 @@ _NOT_ALLOWED = re.compile(
 _WHO_ARE_YOU = re.compile(
     r"SignatureDoesNot|InvalidAccessKey|ExpiredToken|InvalidToken|InvalidClientTokenId|unauthenticated", re.I
 )
+_SKEWED = re.compile(r"RequestTimeTooSkewed")
 _TOLD_BY_S3 = re.compile(r"not authorized to perform: (s3:\w+) on resource: \"?arn:[\w-]+:s3:::([^\s\"]+)")
 _BY_PYLANCE = re.compile(r"Error performing (\w+) (\S+) in ")
 _PATH_BY_PYLANCE = re.compile(r"for path (\S+?): ")
@@ -74,7 +75,7 @@ def denial(text: str, location: DatasetLocation, path: str | None = None) -> Den
     ``text`` contains no secrets. ``path`` is the requested file, relative to the location, if known.
     """
     words = _WORDS.get(_FAMILY.get(location.uri.partition("://")[0], ""))
-    if words is None or _WHO_ARE_YOU.search(text) or not _NOT_ALLOWED.search(text):
+    if words is None or _WHO_ARE_YOU.search(text) or _SKEWED.search(text) or not _NOT_ALLOWED.search(text):
         return None
     known = None if path is None else f"{location.uri}/{path}"
     if told := _TOLD_BY_S3.search(text):
@@ -238,6 +239,11 @@ def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None
 
 
 def _denied(text: str, where: str, missing: Denial | None) -> errors.PermissionDenied:
+    if _SKEWED.search(text):
+        return errors.PermissionDenied(
+            f"The store refused access to {where}, because this machine's clock and the store's differ: {text}",
+            hint="Set the clock of this machine; S3 refuses requests whose time is off by more than 15 minutes.",
+        )
     said = text if missing is None else f"{missing} is missing.{f' It said: {missing.said}.' if missing.said else ''}"
     problem = errors.PermissionDenied(
         f"The store denied access to {where}: {said}",

@@ -160,15 +160,17 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The answer for each of the items, in order.
+def each(
+    location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item], at_once: int = THREADS
+) -> list[_Result]:
+    """The answer for each of the items, in order; ``at_once`` are asked at the same time.
 
     One after the other on a local disk, where starting a thread takes longer than the answer.
     """
     requests = list(items)
     if location.is_local or len(requests) < 2:
         return [ask(request) for request in requests]
-    with ThreadPoolExecutor(min(THREADS, len(requests))) as pool:
+    with ThreadPoolExecutor(min(at_once, len(requests))) as pool:
         return list(pool.map(ask, requests))
 
 

@@ -290,7 +290,10 @@ def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | N
 
 
 def _own_files(location: DatasetLocation, name: str) -> list[str]:
-    """Manifests first: a version without its data must not be openable."""
+    """Manifests first: a version without its data must not be openable.
+
+    Before them goes the note of the newest version, with which a listing that lacks it looks incomplete to cleanups.
+    """
     from lance_spark.storage.listing import list_paths
 
     root = branch_root(name)
@@ -299,7 +302,8 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
         for path in list_paths(location, KeyRange.below(root.rstrip("/")))
         if path.startswith(root) and core_refs.is_dataset_directory(path[len(root) :].partition("/")[0])
     )
-    return sorted(own, key=lambda path: not path.startswith(f"{versions_directory(name)}/"))
+    versions = f"{versions_directory(name)}/"
+    return sorted(own, key=lambda path: (not path.startswith(versions), path.endswith(".manifest")))
 
 
 def _directories(path: str, top: str) -> Iterator[str]:
@@ -332,6 +336,29 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     Leftovers are one manifest and transactions, which hold nothing that the branch's parent lacks. Anything else might
     be data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
     """
+    root, own = branch_root(name), _old_files(location, name)
+    if own is None or any(path.partition("/")[0] not in (VERSIONS, "_transactions") for path in own):
+        return False
+    if sum(path.endswith(".manifest") for path in own) > 1:
+        return False
+    # The manifest goes first: without it, the rest does not look like a branch if this process is also killed.
+    files.delete(location, [root + path for path in sorted(own, reverse=True)])
+    return True
+
+
+def clear_deleted(location: DatasetLocation, name: str) -> bool:
+    """Remove what a killed deletion left of a branch without a ref file, rows included; False if it may be another one.
+
+    Only for branches that nobody restores. Anything younger than :data:`GRACE` may belong to a branch of another job.
+    """
+    if _old_files(location, name) is None or read_branch(location, name) is not None:
+        return False
+    drop_files(location, name)
+    return True
+
+
+def _old_files(location: DatasetLocation, name: str) -> list[str] | None:
+    """A branch's own files, relative to its directory; None if one is younger than :data:`GRACE`."""
     from lance_spark.storage.listing import list_range  # imports pyarrow, which commands do not wait for
 
     root = branch_root(name)
@@ -342,14 +369,8 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     own = [(path, moment) for path, moment in files_there if core_refs.is_dataset_directory(path.partition("/")[0])]
     oldest = (time.time() - GRACE) * 1_000_000
     if any(moment is None or moment > oldest for _, moment in own):
-        return False
-    if any(path.partition("/")[0] not in (VERSIONS, "_transactions") for path, _ in own):
-        return False
-    if sum(path.endswith(".manifest") for path, _ in own) > 1:
-        return False
-    # The manifest goes first: without it, the rest does not look like a branch if this process is also killed.
-    files.delete(location, [root + path for path, _ in sorted(own, reverse=True)])
-    return True
+        return None
+    return [path for path, _ in own]
 
 
 def drop_attempt(location: DatasetLocation, name: str, version: int) -> None:

@@ -293,8 +293,8 @@ class NamedTable:
     name: str
     mode: str | None = None
     """How to read the catalog, unchecked; None for its default."""
-    tag: str | None = None
-    """Name of the tag at which the whole catalog is read; None for its current state."""
+    ref: tuple[str, str] | None = None
+    """Kind (``branch``, ``tag`` or ``published``) and name of the ref of the whole catalog; None for main."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ def take_target(options: Mapping[str, str], call: str) -> Target:
     check_named(rest, call)
     table, rest = take_catalog(rest, call)
     if table is not None:
-        return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode, table.tag), rest)
+        return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode, table.ref), rest)
     path = rest.pop("path", None)
     if path is None:
         raise nothing_named(call)
@@ -352,6 +352,9 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
 
 def resolve(location: DatasetLocation, spec: core_refs.RefSpec) -> core_refs.PinnedVersion:
     """The version that the spec names now. Raises NotFound, with near matches, if it does not exist."""
+    if spec.begins is not None and not _has_begun(location, spec):
+        begins = spec.begins.version
+        return datasets.pin_version(location, None, begins) if begins else datasets.pin_latest(location, None)
     if spec.tag is not None:
         return resolve_tag(location, spec.tag)
     check_branch(location, spec.branch)
@@ -361,6 +364,10 @@ def resolve(location: DatasetLocation, spec: core_refs.RefSpec) -> core_refs.Pin
     if spec.version is not None:
         return datasets.pin_version(location, spec.branch, spec.version)
     return datasets.pin_latest(location, spec.branch)
+
+
+def _has_begun(location: DatasetLocation, spec: core_refs.RefSpec) -> bool:
+    return spec.branch is not None and refs.read_branch(location, spec.branch) is not None
 
 
 def resolve_tag(location: DatasetLocation, name: str) -> core_refs.PinnedVersion:

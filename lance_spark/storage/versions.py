@@ -74,6 +74,21 @@ def _versions(paths: Iterable[str]) -> Iterator[tuple[int, str]]:
             yield name.version, path
 
 
+def newest_manifest(location: DatasetLocation) -> tuple[int, int] | None:
+    """The newest version of main and the bytes of its manifest; None without data. One request on S3."""
+    from lance_spark.storage.listing import list_sizes  # imports pyarrow, which commands do not wait for
+
+    newest: tuple[int, int] | None = None
+    for path, size in list_sizes(location, layout.KeyRange.below(layout.VERSIONS)):
+        name = layout.read_manifest_name(path.rpartition("/")[2])
+        if name is None or name.detached:
+            continue
+        newest = max(newest or (0, 0), (name.version, size))
+        if location.uri.startswith("s3://") and layout.sorts_newest_first(path.rpartition("/")[2]):
+            break
+    return newest
+
+
 # --- Manifests, and transactions without the fragments
 
 _AT_ONCE = 16

@@ -12,6 +12,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lance_spark.core.table_options import split_stream_options
 from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import LanceSparkError
@@ -21,6 +22,7 @@ from lance_spark.streams.sink import StreamJob, commit_stream, give_up_stream, p
 from lance_spark.streams.source import StreamRead, StreamSource, stream_feed, stream_read
 from lance_spark.streams.source_rules import NO_LIMITS, Limits, StreamOffset, parse_offset, unbegun
 from lance_spark.streams.source_tasks import StreamTask, divide, read_task
+from lance_spark.tables.read import followed
 from lance_spark.write.pylance import write_rows
 
 
@@ -115,7 +117,8 @@ class _StreamReader(DataSourceStreamReader):
         self._source: StreamSource | None = None
         try:
             self._wire = wire_schema(schema)
-            self._source = self._made(stream_read(options, pinned()))
+            read = followed(split_stream_options(options)[1], pinned())
+            self._source = self._made(stream_read(options, read))
         except LanceSparkError as problem:
             self._problem = problem
 

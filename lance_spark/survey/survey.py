@@ -30,6 +30,7 @@ from lance_spark.core.refs import (
 )
 from lance_spark.core.repair_record import RECORD as REPAIR_RECORD
 from lance_spark.core.repair_record import Quarantine, read_record
+from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import Conflict, CorruptData, NotFound, Refused
 from lance_spark.format.metadata import BLOB, INDEX, Beside, FileRow, beside, data_directory
 from lance_spark.format.stream_notes import QUERY, Noted, decode_note, encode_note, joined, noted, updated
@@ -179,7 +180,7 @@ def recorded_clones(location: DatasetLocation) -> dict[str, str]:
 
 def _parse_record(name: str, content: bytes, dataset: str = "the dataset") -> str:
     try:
-        return str(json.loads(content)["uri"])
+        return str(decode_json(content)["uri"])
     except (ValueError, KeyError, TypeError):
         raise CorruptData(
             f"{CLONES}/{name}{RECORD} of {dataset} cannot be read, so its clone cannot be protected.",
@@ -256,7 +257,7 @@ def _hint(repository: DatasetLocation, directory: str) -> int:
         return 0
     content = files.read(repository, f"{directory}latest_version_hint.json")
     try:
-        return int(json.loads(content)["version"]) if content is not None else 0
+        return int(decode_json(content)["version"]) if content is not None else 0
     except (ValueError, KeyError, TypeError):
         return 0  # half written: such a hint promises nothing
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import TypedRef
+from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import ReadOptions, parse_read_options
 from lance_spark.scan.read import PinnedRead
 from lance_spark.storage.resolving import Target, resolve, settle, take_target
@@ -27,6 +28,26 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
     from lance_spark.catalog.lookup import open_table
 
     return PinnedRead(*open_table(catalog_of(place), place.name, parsed.ref), parsed)
+
+
+def followed(options: Mapping[str, str], read: PinnedRead) -> PinnedRead:
+    """What a stream follows: on a branch of the lake the table's own branch, which exists from now on, never main.
+
+    ``options`` are those of :func:`pin_read`. Raises Refused at a tag of the lake, and NotFound.
+    """
+    place = take_target(options, "load").place
+    if isinstance(place, DatasetLocation) or place.ref is None:
+        return read
+    from lance_spark.catalog.lake import begin_table_branch, catalog_of
+    from lance_spark.catalog.lookup import find_open_table
+    from lance_spark.catalog.manifest_pylance import check_may_change
+
+    catalog = catalog_of(place)
+    check_may_change(catalog.manifest, f"follow table '{place.name}'")
+    location, spec = find_open_table(catalog, place.name, read.options.ref)
+    if spec.begins is None:
+        return read
+    return replace(read, pin=resolve(location, RefSpec(branch=begin_table_branch(location, spec.begins))))
 
 
 def _at_ref(target: Target, options: ReadOptions) -> tuple[DatasetLocation, ReadOptions]:

@@ -45,6 +45,8 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     from lance_spark.catalog.tables import claim_table  # a write to a path does not wait for catalogs
 
     claim = claim_table(place, parsed)
+    if claim.branch is not None:
+        parsed = replace(parsed, branch=claim.branch)
     return _plan(claim.location, parsed, frame, overwrite, claim)
 
 
@@ -65,7 +67,8 @@ def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, Wri
 def _plan(
     location: DatasetLocation, options: WriteOptions, frame: pa.Schema, overwrite: bool, claim: Claim | None = None
 ) -> WritePlan:
-    start = _start(location, options)
+    own = None if claim is None else claim.start
+    start = own or _start(location, options)
     if start is None:
         rules.check_names(frame, new=True)
         schema = pylance.storage_schema(frame, options.files.data_storage_version)
@@ -93,7 +96,7 @@ def _plan(
         stored = pylance.storage_schema(frame, target.data_storage_version)
     else:
         stored = rules.same_schema(target.schema, frame)
-    return WritePlan(location, options, mode, stored, start, evolution=evolution)
+    return WritePlan(location, options, mode, stored, start, claim if own is not None else None, evolution)
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:
@@ -127,6 +130,8 @@ def begin(plan: WritePlan) -> WriteJob:
     From now on executors write to an existing branch or table. If several jobs create the same one, all but one fail
     here, before they write. Raises AlreadyExists, Conflict, NotFound; then nothing was changed.
     """
+    if plan.claim is not None and plan.start is not None:
+        return WriteJob(plan, plan.claim.begin_branch())
     if plan.claim is not None:
         return WriteJob(plan, None, plan.claim.take())
     if plan.start is None or not plan.creates_branch:

@@ -39,7 +39,17 @@ class WriteTarget:
 
 
 class Claim(Protocol):
-    """The name of a table in a catalog, which a write holds until the table has its first rows."""
+    """The name of a table in a catalog, which a write holds until the table has its first rows.
+
+    Or a table on a branch of the lake, whose first change creates the table's branch.
+    """
+
+    @property
+    def start(self) -> PinnedVersion | None:
+        """The version that a new branch of the table begins with; None if the write creates no branch in this way."""
+
+    def begin_branch(self) -> PinnedVersion:
+        """Create that branch; returns the version of it with which the write starts."""
 
     def take(self) -> Claim | None:
         """Begin: declare the table, unless it is already declared. None if nothing can be held."""
@@ -63,7 +73,7 @@ class WritePlan:
     start: PinnedVersion | None
     """The version that the write starts from; None if it creates the dataset."""
     claim: Claim | None = None
-    """The catalog table that gets its first rows; None for all other writes."""
+    """The catalog table that gets its first rows, or its branch on a branch of the lake; None for other writes."""
     evolution: Evolution | None = None
     """The columns that an append adds or widens; None if the dataset's columns already fit the rows."""
 
@@ -76,7 +86,9 @@ class WritePlan:
         """The steps, one per line."""
         branch = self.options.branch or MAIN
         steps = [f"create branch '{branch}' at {self.start}"] if self.creates_branch else []
-        steps += ["declare the table in its catalog"] if self.claim is not None else []
+        if self.claim is not None:
+            new_branch = f"create branch '{branch}', unless it exists"
+            steps.append("declare the table in its catalog" if self.claim.start is None else new_branch)
         steps += [f"{_STEPS[self.mode].format(branch)} {self.location.uri}"]
         if self.evolution is not None:
             steps.append("change columns " + ", ".join(shown(step.path) for step in self.evolution.steps))

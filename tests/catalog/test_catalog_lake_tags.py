@@ -14,8 +14,8 @@ from support.local_datasets import numbers
 
 from lance_spark.catalog import lake, manifest_pylance
 from lance_spark.catalog.entry_rules import RemoveTable
-from lance_spark.catalog.lake import at_tag, create_lake_tag, delete_lake_tag, list_lake_tags
-from lance_spark.catalog.lake_rules import KEY
+from lance_spark.catalog.lake import at_ref, create_ref, delete_ref, list_refs
+from lance_spark.catalog.lake_rules import KEY, TAG
 from lance_spark.catalog.lookup import (
     create_namespace,
     describe_namespace,
@@ -60,8 +60,8 @@ def catalog(tmp_path):
 
 @pytest.fixture
 def tagged(catalog):
-    create_lake_tag(catalog, "v1", NOW)
-    return at_tag(catalog, "v1")
+    create_ref(catalog, TAG, "v1", NOW)
+    return at_ref(catalog, TAG, "v1")
 
 
 def read(catalog, name):
@@ -85,7 +85,7 @@ def own_tags(catalog):
 
 
 def test_a_tag_has_one_version_of_each_table_whatever_happens_later(catalog, tagged):
-    assert (tagged.tag.name, tagged.tag.tables, tagged.tag.created_at) == ("v1", 3, NOW)
+    assert (tagged.ref.name, tagged.ref.tables, tagged.ref.created_at) == ("v1", 3, NOW)
     change_everything(catalog)
     assert tables(tagged, recursive=True) == ["ns.empty", "ns.t", "old", "t"]
     assert [read(tagged, name) for name in ("ns.t", "t", "old")] == [[10, 11, 12], [0, 1, 2], [0, 1, 2]]
@@ -96,14 +96,14 @@ def test_a_tag_has_one_version_of_each_table_whatever_happens_later(catalog, tag
         open_table(tagged, "ns.empty", RefSpec())
     with pytest.raises(NotFound, match="no such table"):
         open_table(tagged, "ns.new", RefSpec())
-    assert [tag.name for tag in list_lake_tags(catalog)] == ["v1"]
+    assert [tag.name for tag in list_refs(catalog, TAG)] == ["v1"]
 
 
 @pytest.mark.parametrize("mode", ["compatibility", "v2"])
 def test_other_readers_of_the_lake_see_nothing_of_it(catalog, mode):
     catalog = open_catalog(catalog.uri, mode=mode)
     before = rows(catalog), raw(catalog).version, pylance(catalog).list_tables(ListTablesRequest(id=[])).tables
-    create_lake_tag(catalog, "v1", NOW)
+    create_ref(catalog, TAG, "v1", NOW)
     assert (rows(catalog), raw(catalog).version) == before[:2]
     assert pylance(catalog).list_tables(ListTablesRequest(id=[])).tables == before[2]
     assert describe_table(catalog, "ns.t").properties == {"color": "red"}
@@ -115,16 +115,16 @@ def test_the_tag_of_a_table_is_as_pylance_writes_it(catalog, tagged):
     dataset = lance.dataset(uri)
     dataset.tags.create("its-own", 2)
     ours, its_own = (
-        json.loads(Path(f"{uri}/_refs/tags/{name}.json").read_text()) for name in (tagged.tag.pin_tag, "its-own")
+        json.loads(Path(f"{uri}/_refs/tags/{name}.json").read_text()) for name in (tagged.ref.pin_tag, "its-own")
     )
     times = ("createdAt", "updatedAt")
     assert {key: value for key, value in ours.items() if key not in times} == {
         key: value for key, value in its_own.items() if key not in times
     }
     assert ours.keys() == its_own.keys()
-    known = dataset.tags.list()[tagged.tag.pin_tag]
+    known = dataset.tags.list()[tagged.ref.pin_tag]
     assert known["created_at"] == NOW
-    assert lance.dataset(uri, version=tagged.tag.pin_tag).to_table()["id"].to_pylist() == [10, 11, 12]
+    assert lance.dataset(uri, version=tagged.ref.pin_tag).to_table()["id"].to_pylist() == [10, 11, 12]
 
 
 def test_every_cleanup_keeps_the_versions(catalog, tagged):
@@ -137,8 +137,8 @@ def test_every_cleanup_keeps_the_versions(catalog, tagged):
     assert report.complete
     assert [read(tagged, name) for name in ("ns.t", "t", "old")] == [[10, 11, 12], [0, 1, 2], [0, 1, 2]]
 
-    delete_lake_tag(catalog, "v1")
-    assert (own_tags(catalog), list_lake_tags(catalog)) == (set(), [])
+    delete_ref(catalog, TAG, "v1")
+    assert (own_tags(catalog), list_refs(catalog, TAG)) == (set(), [])
     assert not raw(catalog).branches.list()
     clean_lake(catalog, FleetOptions(EVERYTHING, True), RUNNER, datetime.now(timezone.utc) + timedelta(days=9))
     assert len(lance.dataset(describe_table(catalog, "ns.t").location.uri).versions()) == 1
@@ -175,53 +175,53 @@ def dying(monkeypatch, step, after, act):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_creation_leaves_nothing_or_what_can_be_deleted(catalog, monkeypatch, step, after):
     before = rows(catalog)
-    dying(monkeypatch, step, after, lambda: create_lake_tag(catalog, "v1", NOW))
+    dying(monkeypatch, step, after, lambda: create_ref(catalog, TAG, "v1", NOW))
     assert rows(catalog) == before
     done = (step, after) == ("_note 2", True)
     if (step, after) == ("create_branch_at", False):
-        assert list_lake_tags(catalog) == []
+        assert list_refs(catalog, TAG) == []
     else:
-        assert [tag.ready for tag in list_lake_tags(catalog)] == [done]
+        assert [tag.ready for tag in list_refs(catalog, TAG)] == [done]
         with pytest.raises(AlreadyExists):
-            create_lake_tag(catalog, "v1", NOW)
+            create_ref(catalog, TAG, "v1", NOW)
         if not done:
             with pytest.raises(NotFound, match="incomplete"):
-                at_tag(catalog, "v1")
-        delete_lake_tag(catalog, "v1")
+                at_ref(catalog, TAG, "v1")
+        delete_ref(catalog, TAG, "v1")
     assert own_tags(catalog) == set()
-    create_lake_tag(catalog, "v1", NOW)
-    assert read(at_tag(catalog, "v1"), "ns.t") == [10, 11, 12]
+    create_ref(catalog, TAG, "v1", NOW)
+    assert read(at_ref(catalog, TAG, "v1"), "ns.t") == [10, 11, 12]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["_note", "_unpin", "_unpin 2"])
 def test_a_killed_deletion_is_never_a_tag_without_its_versions(catalog, tagged, monkeypatch, step, after):
-    dying(monkeypatch, step, after, lambda: delete_lake_tag(catalog, "v1"))
+    dying(monkeypatch, step, after, lambda: delete_ref(catalog, TAG, "v1"))
     if (step, after) == ("_note", False):
         assert read(tagged, "ns.t") == [10, 11, 12]
     else:
         with pytest.raises(NotFound, match="was deleted"):
             open_table(tagged, "ns.t", RefSpec())
         with pytest.raises(NotFound, match="incomplete"):
-            at_tag(catalog, "v1")
-    delete_lake_tag(catalog, "v1")
-    assert (own_tags(catalog), list_lake_tags(catalog)) == (set(), [])
+            at_ref(catalog, TAG, "v1")
+    delete_ref(catalog, TAG, "v1")
+    assert (own_tags(catalog), list_refs(catalog, TAG)) == (set(), [])
 
 
 def test_a_failed_creation_leaves_nothing(catalog, monkeypatch):
     monkeypatch.setattr(lake, "newest_manifest", lambda _: (_ for _ in ()).throw(StorageFailure("503")))
     with pytest.raises(StorageFailure):
-        create_lake_tag(catalog, "v1", NOW)
-    assert (own_tags(catalog), list_lake_tags(catalog)) == (set(), [])
+        create_ref(catalog, TAG, "v1", NOW)
+    assert (own_tags(catalog), list_refs(catalog, TAG)) == (set(), [])
 
 
 def test_a_tag_that_was_deleted_and_created_again_is_another_one(catalog, tagged):
-    delete_lake_tag(catalog, "v1")
+    delete_ref(catalog, TAG, "v1")
     change_everything(catalog)
-    create_lake_tag(catalog, "v1", NOW)
+    create_ref(catalog, TAG, "v1", NOW)
     with pytest.raises(NotFound, match="was deleted since"):
         open_table(tagged, "ns.t", RefSpec())
-    assert read(at_tag(catalog, "v1"), "ns.t") == [90, 91, 92]
+    assert read(at_ref(catalog, TAG, "v1"), "ns.t") == [90, 91, 92]
 
 
 def test_a_pinned_table_is_dropped_or_moved_only_on_purpose(catalog, tagged):
@@ -237,7 +237,7 @@ def test_a_pinned_table_is_dropped_or_moved_only_on_purpose(catalog, tagged):
     drop_table(catalog, "ns.u", force=True)
     with pytest.raises(NotFound):
         open_table(tagged, "ns.t", RefSpec())
-    delete_lake_tag(catalog, "v1")
+    delete_ref(catalog, TAG, "v1")
 
 
 def test_directories_that_only_a_tag_names_are_kept(catalog, tagged):
@@ -249,7 +249,7 @@ def test_directories_that_only_a_tag_names_are_kept(catalog, tagged):
     assert plan_orphans(catalog, later, datasets=True).orphans == ()
     assert read(tagged, "ns.t") == [10, 11, 12]
     plan = plan_orphans(catalog, later, datasets=True)
-    delete_lake_tag(catalog, "v1")
+    delete_ref(catalog, TAG, "v1")
     assert plan.orphans == ()
     assert len(collect_orphans(plan_orphans(catalog, later, datasets=True)).deleted) == 1
     assert not Path(location.uri).exists()
@@ -275,8 +275,8 @@ def test_a_tag_that_cannot_be_read_stops_the_collection(catalog, tagged):
         lambda at: deregister_table(at, "old"),
         lambda at: alter_table(at, "ns.t", {"a": "b"}),
         lambda at: create_namespace(at, "other"),
-        lambda at: create_lake_tag(at, "v2", NOW),
-        lambda at: delete_lake_tag(at, "v1"),
+        lambda at: create_ref(at, TAG, "v2", NOW),
+        lambda at: delete_ref(at, TAG, "v1"),
         lambda at: read_name(at, "ns.t@main"),
         lambda at: read_name(at, "ns.t", TypedRef(version=1)),
         lambda at: open_table(at, "ns.t", RefSpec(version=1)),
@@ -298,23 +298,22 @@ def test_names_in_sql_are_those_of_the_tag(tagged):
 
 def test_what_cannot_be_had_is_refused(tmp_path, catalog):
     lance.write_dataset(numbers(3), str(tmp_path / "plain" / "t.lance"))
-    for mode in ("v1", "compatibility"):
-        with pytest.raises(Refused, match=r"has no __manifest\.\n.*migrate"):
-            create_lake_tag(open_catalog(str(tmp_path / "plain"), mode=mode), "v1", NOW)
+    with pytest.raises(Refused, match=r"has no __manifest\.\n.*migrate"):
+        create_ref(open_catalog(str(tmp_path / "plain")), TAG, "v1", NOW)
     plain = open_catalog(str(tmp_path / "plain"))
     migrate(plain)
-    create_lake_tag(plain, "v1", NOW)
-    assert read(at_tag(plain, "v1"), "t") == [0, 1, 2]
+    create_ref(plain, TAG, "v1", NOW)
+    assert read(at_ref(plain, TAG, "v1"), "t") == [0, 1, 2]
     for wrong in ("a/b", "", "é", "a..b"):
         with pytest.raises(InvalidName):
-            create_lake_tag(catalog, wrong, NOW)
+            create_ref(catalog, TAG, wrong, NOW)
     with pytest.raises(NotFound, match="no tag of the lake 'v2'"):
-        at_tag(catalog, "v2")
+        at_ref(catalog, TAG, "v2")
     with pytest.raises(NotFound):
-        delete_lake_tag(catalog, "v2")
+        delete_ref(catalog, TAG, "v2")
     with pytest.raises(InvalidOption, match="tags of a lake"):
         alter_table(catalog, "ns.t", {KEY: "{}"})
-    assert list_lake_tags(open_catalog(str(tmp_path / "plain"), mode="v1")) == []
+    assert list_refs(open_catalog(str(tmp_path / "plain"), mode="v1"), TAG) == []
 
 
 def test_the_tags_of_tables_are_not_in_anybodys_way(catalog, tagged):
@@ -322,11 +321,11 @@ def test_the_tags_of_tables_are_not_in_anybodys_way(catalog, tagged):
     location = describe_table(catalog, "ns.t").location
     overwrite(location.uri, 90)
     assert list_tags(location) == []
-    assert [tag.name for tag in list_tags(location, everything=True)] == [tagged.tag.pin_tag]
+    assert [tag.name for tag in list_tags(location, everything=True)] == [tagged.ref.pin_tag]
     for change in (
-        lambda: delete_tag(location, tagged.tag.pin_tag),
-        lambda: move_tag(location, tagged.tag.pin_tag, RefSpec(version=1)),
-        lambda: alter_tag(location, tagged.tag.pin_tag, {"expire_after": "1d"}),
+        lambda: delete_tag(location, tagged.ref.pin_tag),
+        lambda: move_tag(location, tagged.ref.pin_tag, RefSpec(version=1)),
+        lambda: alter_tag(location, tagged.ref.pin_tag, {"expire_after": "1d"}),
     ):
         with pytest.raises(Refused, match="of the lake"):
             change()

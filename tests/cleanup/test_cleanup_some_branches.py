@@ -32,7 +32,8 @@ from lance_spark.cleanup import cleanup, stored_plans
 from lance_spark.cleanup.rules import BY_POLICY, VersionRule
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused
-from lance_spark.sql.procedures import PROCEDURES, Context
+from lance_spark.sql.declaring import Context
+from lance_spark.sql.procedures import PROCEDURES
 from lance_spark.storage.datasets import locate
 
 BRANCHES = ("exp", "exp/deep", "other")

@@ -11,7 +11,7 @@ from support.cleanup_surveys import CLONE, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.reference_rules import MARKS
 from lance_spark.cleanup.sweep_rules import FILES
-from lance_spark.disk_usage.report import CatalogStorage, StorageReport, nothing_there, usage_row
+from lance_spark.disk_usage.report import CatalogStorage, StorageReport, lake_usage, nothing_there, usage_row
 from lance_spark.disk_usage.rules import Costs, attribute, holders_of, portions
 from lance_spark.errors import NotFound
 
@@ -248,3 +248,21 @@ def test_a_catalog_is_a_row_a_table_with_errors_as_rows():
     assert parsed["tables"][1]["report"] is None
     assert report.summary().endswith("1 table could not be looked at")
     assert "no answer" in str(report)
+    assert "ref of the lake" not in str(report)
+
+
+def test_a_ref_of_the_lake_is_the_sum_of_its_parts():
+    rows = [
+        {**nothing_there("a", "/a"), "lake_refs": [("01234567", 5), ("89abcdef", 1)]},
+        {**nothing_there("b", "/b"), "lake_refs": [("01234567", 3)]},
+    ]
+    names = {"01234567": ("branch", "etl/nightly"), "0000aaaa": ("tag", "v1")}
+    usages = lake_usage(rows, names)
+    assert [(each.kind, each.ref, each.tables, each.freed) for each in usages] == [
+        ("branch", "etl/nightly", 2, 8),
+        ("left behind", "89abcdef", 1, 1),
+        ("tag", "v1", 0, 0),
+    ]
+    report = CatalogStorage("/lake", rows, "local", usages)
+    assert "etl/nightly" in str(report)
+    assert json.loads(report.to_json())["lake_refs"][0]["freed"] == 8

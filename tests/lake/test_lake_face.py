@@ -1,5 +1,6 @@
 """``LanceCatalog.publish``: the branches of one name of many tables reach main together."""
 
+import re
 from datetime import timedelta
 
 import lance
@@ -7,8 +8,10 @@ import pytest
 from support.local_datasets import numbers
 
 from lance_spark import LanceCatalog
+from lance_spark.catalog import journal as journals
+from lance_spark.catalog.lake import table_branch
+from lance_spark.catalog.rules import identify_table
 from lance_spark.errors import Conflict, NotFound, Refused
-from lance_spark.lake import journal as journals
 from lance_spark.lake import publish as publishing
 
 
@@ -147,3 +150,56 @@ def test_cleanups_leave_the_journal(lake):
     lance.dataset(manifest.uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
     assert journals.sequences(manifest) == [1]
     assert lake.publishes()[0].state == "published"
+
+
+def test_an_audit_that_returns_nothing_says_so(lake):
+    with pytest.raises(Refused, match="returned None instead of True; nothing was published") as refused:
+        lake.publish("etl", audit=lambda _: None)
+    assert "Return True" in refused.value.hint
+    lake.branches.create("nightly")
+    lake.checkout(branch="nightly").create_namespace("stage")
+    with pytest.raises(Refused, match="returned None"):
+        lake.branches.merge("nightly", audit=lambda _: None)
+    with pytest.raises(Refused, match="The audit failed"):
+        lake.branches.merge("nightly", audit=lambda _: False)
+    assert lake.publishes() == []
+
+
+def test_a_branch_of_the_lake_shows_its_settings(lake):
+    made = lake.branches.create("nightly", expire_after="30d", owner="me")
+    assert str(made.lifetime) == "expires after 30d, owner me"
+    for shown in (made, lake.branches["nightly"], lake.branches, lake.checkout(branch="nightly").catalog.ref):
+        assert "expires after 30d, owner me" in str(shown)
+    with pytest.raises(NotFound, match="no branch of the lake 'nighly'") as missing:
+        lake.branches.alter("nighly", owner="you")
+    assert missing.value.hint == "Did you mean 'nightly'?"
+
+
+def test_a_dry_run_lists_what_clashes(lake):
+    lake.branches.create("nightly")
+    for each in (lake, lake.checkout(branch="nightly")):
+        each.create_namespace("stage")
+        lance.write_dataset(numbers(3), each.declare_table("stage.x").location.uri)
+    done = lake.branches.merge("nightly", dry_run=True)
+    assert done.state == "in conflict"
+    told = str(done)
+    assert re.search(r"^stage\.x +that name was taken on main$", told, re.M)
+    assert "note:" not in told
+
+
+def test_a_misspelled_table_gets_near_names(lake):
+    with pytest.raises(NotFound, match=r"no table or namespace 'air\.fligths'") as missing:
+        lake.branches.create("nightly", tables=["air.fligths"])
+    assert "air.flights" in missing.value.hint
+    assert "nightly" not in lake.branches
+
+
+def test_what_needs_a_branch_of_a_table_keeps_that_of_the_lake(lake):
+    lake.branches.create("nightly")
+    etl = lake.checkout(branch="nightly")
+    table_branch(etl.catalog, identify_table("carriers"), "change it")
+    etl.table("carriers").branches.create("exp")
+    with pytest.raises(Refused, match=r"Cannot delete branch 'nightly' of the lake: .*'exp'") as refused:
+        lake.branches.delete("nightly")
+    assert "carriers" in refused.value.message
+    assert refused.value.hint == "Delete 'exp' first."

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from lance_spark.catalog import journal
+from lance_spark.catalog.publish_rules import (
+    PUBLISHED,
+    TAKEN_BACK,
+    Journal,
+    PublishOutcome,
+    PublishVerdict,
+    journal_name,
+)
 from lance_spark.errors import CorruptData
-from lance_spark.lake import journal, rules
-from lance_spark.lake.rules import PUBLISHED, TAKEN_BACK, Journal, PublishOutcome, PublishVerdict
 from lance_spark.storage.datasets import locate
 
 
@@ -30,17 +37,26 @@ def test_one_of_several_publishers_gets_a_number(manifest):
         won = list(pool.map(lambda own: journal.write_journal(manifest, given(1, own)), map(str, range(8))))
     assert sum(won) == 1
     assert journal.read_journal(manifest, 1).id == str(won.index(True))
-    assert names(manifest) == [rules.journal_name(1)]
+    assert names(manifest) == [journal_name(1)]
 
 
 def test_publishes_are_listed_newest_first(manifest):
     assert journal.sequences(manifest) == []
-    for number in (1, 2, 10):
+    for number in range(1, 11):
         assert journal.write_journal(manifest, given(number))
-    journal.decide(manifest, 2, PublishVerdict("a1", PUBLISHED))
-    journal.write_outcome(manifest, PublishOutcome(2, "a1", PUBLISHED))
-    assert journal.sequences(manifest) == [10, 2, 1]
+        journal.decide(manifest, number, PublishVerdict("a1", PUBLISHED))
+        journal.write_outcome(manifest, PublishOutcome(number, "a1", PUBLISHED))
+    assert journal.sequences(manifest) == [*range(10, 0, -1)]
     assert journal.read_journal(manifest, 10) == given(10)
+
+
+def test_a_publish_begins_only_when_the_one_before_has_ended(manifest):
+    assert journal.write_journal(manifest, given(1))
+    assert not journal.write_journal(manifest, given(2))
+    journal.decide(manifest, 1, PublishVerdict("a1", TAKEN_BACK))
+    assert not journal.write_journal(manifest, given(2))
+    journal.write_outcome(manifest, PublishOutcome(1, "a1", TAKEN_BACK))
+    assert journal.write_journal(manifest, given(2))
 
 
 def test_the_first_verdict_and_outcome_count(manifest):
@@ -56,8 +72,21 @@ def test_the_first_verdict_and_outcome_count(manifest):
 
 def test_a_damaged_journal_stops(manifest):
     journal.write_journal(manifest, given(1))
-    Path(manifest.uri, journal.DIRECTORY, rules.journal_name(1)).write_bytes(b"{")
+    Path(manifest.uri, journal.DIRECTORY, journal_name(1)).write_bytes(b"{")
     with pytest.raises(CorruptData, match="cannot be read"):
         journal.read_journal(manifest, 1)
     with pytest.raises(CorruptData, match="cannot be found"):
         journal.read_journal(manifest, 2)
+
+
+def test_a_publisher_whose_answer_was_lost_has_its_number(manifest, monkeypatch):
+    """A client tries a conditional write again after a time-out, and finds the file of its own first try."""
+    real = journal._create
+
+    def twice(*arguments):
+        real(*arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(journal, "_create", twice)
+    assert journal.write_journal(manifest, given(1, "a1"))
+    assert not journal.write_journal(manifest, given(1, "b2"))

@@ -10,15 +10,18 @@ import pytest
 from support.catalogs import raw
 from support.lakes import OWN, Lake, main_rows
 
+from lance_spark.catalog import journal as journals
 from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog.publish_rules import PUBLISHED, TAKEN_BACK, TableOutcome, journal_name
 from lance_spark.core import layout
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, NotFound, Refused, StorageFailure
+from lance_spark.format.manifest import UnknownFormat
 from lance_spark.format.versions import PUBLISH_ID
-from lance_spark.lake import journal as journals
 from lance_spark.lake import publish as publishing
 from lance_spark.lake import rules
-from lance_spark.lake.rules import PUBLISHED, TAKEN_BACK, TableOutcome
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage import refs
 
 ENGINE = LocalRunner()
 BEFORE = {"a": [0, 1, 2], "b": [0, 1, 2], "c": [0, 1, 2]}
@@ -284,8 +287,51 @@ def other_branch(other):
     return other
 
 
+def test_a_publish_that_begins_while_another_one_looks_is_ended_first(lake, monkeypatch):
+    """A process that was between its look for unfinished publishes and its own left one behind for ever."""
+    real, looks = journals.sequences, count()
+
+    def list_then(manifest):
+        if next(looks) == 1:
+            begin(lake)  # another process, which dies
+        return real(manifest)
+
+    monkeypatch.setattr(journals, "sequences", list_then)
+    publish(lake)
+    assert all(outcome is not None for _, outcome in publishing.latest(lake.catalog, 9))
+    assert lake.state() == AFTER
+
+
+def test_a_late_helper_replaces_no_record_of_a_later_publish(lake):
+    publish(lake)
+    first = journals.read_journal(lake.catalog.manifest, 1)
+    lake.write("a", 20)
+    publish(lake)
+    location = lake.catalog.at(first.tables[0].location)
+    remembered = refs.read_branch(location, OWN).metadata
+    assert finish(lake, first).is_published
+    assert refs.read_branch(location, OWN).metadata == remembered
+
+
+def test_a_late_helper_does_not_bring_a_deleted_branch_back(lake, monkeypatch):
+    """pylance reads a ref, and writes it again a moment later, also if it was deleted in between."""
+    publish(lake)
+    place = Path(lake.uri("a"), "_refs", "branches")
+
+    def replace_metadata(location, branch, metadata):
+        found = {path: path.read_bytes() for path in place.iterdir()}
+        delete_branch(location, branch)
+        for path, content in found.items():
+            path.write_bytes(content)
+
+    monkeypatch.setattr(refs, "replace_metadata", replace_metadata)
+    finish(lake, journals.read_journal(lake.catalog.manifest, 1))
+    for branch in lake.head("a").branches.list():
+        assert lake.head("a", branch).count_rows()
+
+
 def test_a_damaged_journal_stops_every_publish(lake):
-    journals._create(lake.catalog.manifest, publishing.rules.journal_name(1), b"{")
+    journals._create(lake.catalog.manifest, journal_name(1), b"{")
     with pytest.raises(CorruptData, match="cannot be read"):
         publish(lake)
     assert lake.state() == BEFORE
@@ -369,3 +415,65 @@ def test_cleaned_up_evidence_does_not_block_the_next_publish(lake):
     assert lake.ids("c") == [0, 1, 2]
     assert lake.ids("a") == [0, 1, 2, 10, 50, 51]
     assert recover(lake) is None
+
+
+def test_a_table_whose_version_from_before_was_cleaned_up_does_not_block_the_lake(lake):
+    """It cannot be taken back: every later publish, and every deletion of a branch, failed at it."""
+    journal, prepared = begin(lake)
+    first = publishing._of_table(lake.catalog, journal, journal.tables[0])
+    publishing.publish_table(first, ENGINE, prepared.get(journal.tables[0].location))
+    lake.declare_main("new")
+    for name in layout.manifest_paths(None, first.since):
+        Path(first.location.uri, name).unlink(missing_ok=True)
+    outcome = recover(lake)
+    assert outcome.outcome == TAKEN_BACK
+    assert [each.name for each in outcome.conflicts if "could not be taken back" in each.reason] == ["a"]
+    assert (lake.ids("a"), lake.ids("c")) == ([0, 1, 2, 10], [0, 1, 2])
+    assert recover(lake) is None
+
+
+@pytest.mark.parametrize("error", [Refused, CorruptData])
+def test_an_error_that_comes_again_each_time_takes_the_publish_back(lake, monkeypatch, error):
+    begin(lake)
+    real = publishing.publish_table
+
+    def fail(given, *arguments):
+        if given.location.uri == lake.uri("c"):
+            raise error("broken")
+        return real(given, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "publish_table", fail)
+        assert recover(lake).outcome == TAKEN_BACK
+    assert lake.state() == BEFORE
+    publish(lake)
+    assert lake.state() == AFTER
+
+
+def test_a_release_that_is_too_old_leaves_a_publish_to_a_newer_one(lake, monkeypatch):
+    begin(lake)
+
+    def fail(*_):
+        raise UnknownFormat("an unknown flag")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "publish_table", fail)
+        with pytest.raises(UnknownFormat):
+            recover(lake)
+    assert recover(lake).is_published
+    assert lake.state() == AFTER
+
+
+def test_a_publish_to_a_table_without_rows_is_taken_back_for_good(tmp_path):
+    lake = Lake.make(f"{tmp_path}/lake")
+    lance.write_dataset(lake.head("a").schema.empty_table(), lake.uri("a"), mode="overwrite")
+    changed(lake.fork())
+    journal, prepared = begin(lake)
+    lake.declare_main("new")
+    assert not finish(lake, journal).is_published
+    for table in journal.tables:
+        with pytest.raises(Conflict):
+            publishing.publish_table(
+                publishing._of_table(lake.catalog, journal, table), ENGINE, prepared.get(table.location)
+            )
+    assert (lake.ids("a"), lake.ids("c")) == ([], [0, 1, 2])

@@ -6,15 +6,15 @@ import lance
 import pytest
 from support.local_datasets import numbers
 
+from lance_spark.catalog import journal as journals
 from lance_spark.catalog import manifest_pylance
-from lance_spark.catalog.entry_rules import Entry
+from lance_spark.catalog.entry_rules import Entry, RowFilter
+from lance_spark.catalog.lake_rules import KEY
 from lance_spark.catalog.lookup import locate_table, open_catalog
 from lance_spark.catalog.tables import declare_table
 from lance_spark.engine.local import LocalRunner
-from lance_spark.lake import journal as journals
 from lance_spark.lake import publish as publishing
-from lance_spark.lake.publish import LakeBranch, RowFilter
-from lance_spark.lake.rules import KEY
+from lance_spark.lake.rules import BranchRows
 
 pytestmark = pytest.mark.s3
 ENGINE = LocalRunner()
@@ -38,11 +38,21 @@ def branch_of(catalog, names, storage):
         Entry(row.object_id, "table", row.location, f'{{"{KEY}":"{{\\"version\\":1,\\"branch\\":\\"etl\\"}}"}}')
         for row in rows
     ]
-    return LakeBranch("etl", rows, tuple(pinned))
+    return BranchRows("etl", rows, tuple(pinned))
 
 
 def ids(catalog, name, storage):
     return sorted(lance.dataset(locate_table(catalog, name).uri, storage_options=storage).to_table()["id"].to_pylist())
+
+
+def test_one_of_several_publishers_gets_a_number(catalog, storage):
+    names = ["a", "b", "c"]
+    plan = publishing.plan_publish(catalog, branch_of(catalog, names, storage), ENGINE)
+    several = [publishing.replace(plan.journal, sequence=1, id=f"0000000{number}") for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        won = list(pool.map(lambda each: journals.write_journal(catalog.manifest, each), several))
+    assert sum(won) == 1
+    assert journals.read_journal(catalog.manifest, 1) == several[won.index(True)]
 
 
 def test_helpers_at_the_same_time_publish_once(catalog, storage):
@@ -50,9 +60,10 @@ def test_helpers_at_the_same_time_publish_once(catalog, storage):
     branch = branch_of(catalog, names, storage)
     plan = publishing.plan_publish(catalog, branch, ENGINE)
     journal = publishing.replace(plan.journal, sequence=1)
+    assert journals.write_journal(catalog.manifest, journal)
+    others = [publishing.replace(journal, id=f"0000000{number}") for number in range(2)]
     with ThreadPoolExecutor(3) as pool:
-        won = list(pool.map(lambda _: journals.write_journal(catalog.manifest, journal), range(3)))
-        assert sum(won) == 1
+        assert not any(pool.map(lambda other: journals.write_journal(catalog.manifest, other), others))
         outcomes = list(pool.map(lambda own: publishing.finish(catalog, journal, ENGINE, own), [plan.prepared, {}, {}]))
     assert len(set(outcomes)) == 1
     assert outcomes[0].is_published

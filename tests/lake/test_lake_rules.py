@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.catalog.entry_rules import SCHEMA, Entry, Rows, new_rows
-from lance_spark.errors import Conflict, CorruptData
-from lance_spark.lake import rules
-from lance_spark.lake.rules import (
+from lance_spark.catalog.lake_rules import KEY, Pin
+from lance_spark.catalog.publish_rules import (
     PUBLISHED,
     TAKEN_BACK,
     EntryChange,
@@ -17,12 +16,19 @@ from lance_spark.lake.rules import (
     JournalTable,
     LakeConflict,
     PublishOutcome,
-    PublishRows,
     PublishVerdict,
     TableOutcome,
-    decide,
-    row_changes,
+    decode_journal,
+    decode_outcome,
+    decode_verdict,
+    journal_name,
+    outcome_name,
+    sequence_of,
+    verdict_name,
 )
+from lance_spark.errors import Conflict, CorruptData
+from lance_spark.lake import rules
+from lance_spark.lake.rules import PublishRows, decide, row_changes
 
 pytestmark = pytest.mark.pure
 
@@ -32,7 +38,7 @@ def table(name, location=None, **properties):
 
 
 def pinned(name, location=None, **properties):
-    return table(name, location, **properties, **{rules.KEY: '{"version":1}'})
+    return table(name, location, **properties, **{KEY: '{"version":1}'})
 
 
 def space(name, **properties):
@@ -61,7 +67,7 @@ DONE = [
     ("nothing", BASE, BASE, BASE),
     ("only main changed", BASE, [A, NS, table("z")], [A, NS, table("z")]),
     ("new", [*BASE, table("n")], [*BASE, table("z")], [*BASE, table("z"), table("n")]),
-    ("new, marked", [*BASE, table("n", **{rules.KEY: '{"new":true}'})], BASE, [*BASE, table("n")]),
+    ("new, marked", [*BASE, table("n", **{KEY: '{"new":true}'})], BASE, [*BASE, table("n")]),
     ("new in a new namespace", [*BASE, space("s"), table("s$n")], BASE, [*BASE, space("s"), table("s$n")]),
     ("dropped", BASE[1:], BASE, BASE[1:]),
     ("dropped on both", BASE[1:], BASE[1:], BASE[1:]),
@@ -219,14 +225,14 @@ OUTCOME = PublishOutcome(
 
 
 def test_what_is_written_is_read():
-    assert rules.decode_journal(JOURNAL.encode(), "x") == JOURNAL
-    assert rules.decode_outcome(OUTCOME.encode(), "x") == OUTCOME
+    assert decode_journal(JOURNAL.encode(), "x") == JOURNAL
+    assert decode_outcome(OUTCOME.encode(), "x") == OUTCOME
     plain = replace(OUTCOME, manifest=None, conflicts=(), outcome=PUBLISHED)
-    assert rules.decode_outcome(plain.encode(), "x") == plain
+    assert decode_outcome(plain.encode(), "x") == plain
     assert plain.is_published
     assert not OUTCOME.is_published
     verdict = PublishVerdict("a1", TAKEN_BACK, (LakeConflict("a", "b"),))
-    assert rules.decode_verdict(verdict.encode(), "x") == verdict
+    assert decode_verdict(verdict.encode(), "x") == verdict
     assert JOURNAL.tables[0].name == "ns.c"
 
 
@@ -234,7 +240,7 @@ def test_what_is_written_is_read():
     "content", [b"", b"{", b"[]", b"null", b"{}", b'{"outcome": "maybe", "id": "", "conflicts": []}', b"\xff"]
 )
 def test_what_cannot_be_read_is_damage(content):
-    for decode in (rules.decode_journal, rules.decode_outcome, rules.decode_verdict):
+    for decode in (decode_journal, decode_outcome, decode_verdict):
         with pytest.raises(CorruptData, match=r"0017\.json"):
             decode(content, "0017.json")
 
@@ -250,17 +256,17 @@ def test_what_was_taken_back_is_an_error():
 
 
 def test_names_sort_newest_first():
-    names = [rules.journal_name(number) for number in (1, 2, 10, 1000)]
+    names = [journal_name(number) for number in (1, 2, 10, 1000)]
     assert names == sorted(names, reverse=True)
-    assert [rules.sequence_of(name) for name in names] == [1, 2, 10, 1000]
-    for other in (rules.verdict_name(1), rules.outcome_name(1), "x.json", "1.json", ".tmp"):
-        assert rules.sequence_of(other) is None
+    assert [sequence_of(name) for name in names] == [1, 2, 10, 1000]
+    for other in (verdict_name(1), outcome_name(1), "x.json", "1.json", ".tmp"):
+        assert sequence_of(other) is None
 
 
 def test_a_row_names_the_branch_of_its_table():
-    text = json.dumps({rules.KEY: json.dumps({"version": 3, "branch": "lake/x-1"})})
-    assert rules.own_branch(Entry("a", "table", "d", text)) == (3, "lake/x-1")
-    assert rules.own_branch(A) == (0, None)
+    text = json.dumps({KEY: json.dumps({"version": 3, "branch": "lake/x-1"})})
+    assert Entry("a", "table", "d", text).pin == Pin(3, "lake/x-1")
+    assert A.pin is None
     for broken in ("{", "[]", "7", '{"version":"x"}', '{"branch":1}'):
         with pytest.raises(CorruptData, match="'a'"):
-            rules.own_branch(table("a", **{rules.KEY: broken}))
+            assert table("a", **{KEY: broken}).pin

@@ -4,9 +4,10 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.core.refs import Branch, RefTable, Tag
+from lance_spark.core.refs import Branch, RefTable, Tag, may_be_meant
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.hints import said
+from lance_spark.log.listing_rules import listed_branches
 from lance_spark.refs.rules import (
     check_create_branch,
     check_create_tag,
@@ -14,6 +15,7 @@ from lance_spark.refs.rules import (
     check_delete_tag,
     check_existing_tag,
     check_move_tag,
+    check_no_lake_ref,
     frozen_set_of,
 )
 
@@ -99,7 +101,7 @@ FROZEN = table({"frozen/s": None}, {"s": None, "frozen-s": "frozen/s", "frozen-o
 NEEDED = {
     "clone-0123456789abcdef": "protects what a clone needs of main@4",
     "clone-0123456789abcdef-main-4": "protects what a clone needs of main@4",
-    "lake-monday-01234567": "tag 'monday' of the lake pins this version",
+    "lake-monday-01234567": "tag or branch 'monday' of the lake pins",
     "merged-0123456789abcdef": "since a merge by reference, another branch reads",
     "stream-3f0c": "a streaming query continues from it",
     "reader-orders-exp": "a streaming query continues from it",
@@ -150,3 +152,35 @@ def test_any_other_tag_is_deleted_and_moved_freely(name):
     check_move_tag(refs, name)
     with pytest.raises(NotFound):
         check_delete_tag(refs, "nope", force=True)
+
+
+def test_a_branch_of_the_lake_is_deleted_as_such_or_by_force():
+    name = "lake/etl/nightly-01234567"
+    with pytest.raises(Refused, match="changes that branch 'etl/nightly' of the lake made") as caught:
+        check_delete_branch(table({name: None}), name)
+    assert "lake.branches.delete('etl/nightly')" in caught.value.hint
+    assert f"t.branches.delete('{name}', force=True)" in caught.value.hint
+    assert "lance-catalog branch -d etl/nightly" in said(caught.value.hint, "shell")
+    check_delete_branch(table({name: None}), name, force=True)
+    with pytest.raises(Refused, match="'sub' was created from it"):
+        check_delete_branch(table({name: None, "sub": name}), name, force=True)
+    for other in ("lake", "lake/x", "lake/x-0123456", "lakes/x-01234567"):
+        check_delete_branch(table({other: None}), other)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("etl", "lake.branches.delete('etl')"), ("tags/v1", "tags.delete('v1')")])
+def test_branches_of_a_catalogs_own_table_are_refs_of_the_lake(name, hint):
+    with pytest.raises(Refused, match="of the lake") as caught:
+        check_no_lake_ref("s3://b/lake/__manifest", name, "deleted")
+    assert hint in caught.value.hint
+    check_no_lake_ref("s3://b/lake/flights", name, "deleted")
+
+
+def test_lists_and_hints_leave_out_branches_of_the_lake():
+    names = ["exp", "lake/etl-01234567", "lake/mine"]
+    branches = table(dict.fromkeys(names)).branches
+    assert [branch.name for branch in listed_branches(branches, (), False)] == ["exp", "lake/mine"]
+    assert [branch.name for branch in listed_branches(branches, (), True)] == names
+    assert "1 more of frozen sets and the lake" in str(listed_branches(branches, (), False))
+    assert may_be_meant("ex", names) == ["exp", "lake/mine"]
+    assert may_be_meant("lake/", names) == names

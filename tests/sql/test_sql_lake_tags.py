@@ -18,7 +18,7 @@ def tagged(spark, lake, lake_flights):
     assert lake.tags.create("v1").tables == 1
     lake_flights.delete("id < 8")
     lake.write_table(spark.range(3), "ns1.new")
-    return lake.checkout("v1")
+    return lake.checkout(tag="v1")
 
 
 def test_a_join_of_two_moments_of_the_lake(spark, lake, tagged):
@@ -107,6 +107,6 @@ def test_tags_are_a_collection(lake, tagged):
 
 def test_without_a_session(lake, tagged):
     """Commands and executors have none."""
-    at = LanceCatalog(lake.catalog.uri).checkout("v1")
+    at = LanceCatalog(lake.catalog.uri).checkout(tag="v1")
     assert isinstance(at.table("ns1.flights"), LanceTable)
     assert at.describe_table("ns1.flights").declared is False

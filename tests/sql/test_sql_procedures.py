@@ -2,7 +2,6 @@
 
 import os
 import time
-from dataclasses import replace
 from datetime import timedelta
 
 import lance
@@ -12,14 +11,12 @@ from support.catalogs import make_table, tables
 from support.local_datasets import contents, numbers, written_since
 
 from lance_spark import LanceTable
-from lance_spark.catalog.lake import at_tag
-from lance_spark.catalog.lookup import create_namespace, open_catalog, open_table
-from lance_spark.core.refs import RefSpec
+from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.hints import said
 from lance_spark.refs.refs import alter_branch, alter_tag
-from lance_spark.sql.procedures import PROCEDURES, Context, find_procedure
+from lance_spark.sql.declaring import Context, find_procedure
+from lance_spark.sql.procedures import PROCEDURES
 
 
 @pytest.fixture
@@ -178,32 +175,6 @@ def test_migrating(lake, tmp_path):
     assert tables(lake.catalog) == ["old", "older"]
     with pytest.raises(Refused, match="in no catalog"):
         procedure.call(Context(LocalRunner(2)), {})
-
-
-def test_tags_of_the_whole_lake(lake, uri):
-    def called(name, where=lake, /, **arguments):
-        return find_procedure(name).call(where, arguments).to_pylist()
-
-    (made,) = called("create_lake_tag", name="monday")
-    assert (made["name"], made["tables"], made["ready"]) == ("monday", 1, True)
-    append(uri, numbers(1, 10))
-    assert called("list_lake_tags") == [made]
-    at = replace(lake, catalog=at_tag(lake.catalog, "monday"))
-    assert called("list_lake_tags", at) == [made]
-    assert open_table(at.catalog, "ns.t", RefSpec())[1].version == 1
-    for name in ("create_lake_tag", "drop_lake_tag"):
-        with pytest.raises(Refused, match="read at tag 'monday'"):
-            called(name, at, name="tuesday")
-        with pytest.raises(Refused, match="in no catalog"):
-            called(name, Context(LocalRunner(2)), name="tuesday")
-    with pytest.raises(AlreadyExists) as raised:
-        called("create_lake_tag", name="monday")
-    assert "CALL lake.system.drop_lake_tag(name => 'monday')" in said(raised.value.hint, "sql", "lake")
-    with pytest.raises(NotFound, match="tag of the lake 'tuesday'"):
-        called("drop_lake_tag", name="tuesday")
-    assert called("drop_lake_tag", name="monday") == [{"name": "monday"}]
-    assert called("list_lake_tags") == []
-    assert lance.dataset(uri).tags.list() == {}
 
 
 def test_tables_named_by_their_paths(uri):

@@ -21,14 +21,24 @@ SETTINGS = {"day", "night", "newest", "oldest", "spark"}
 def leave_out(items: list[pytest.Item]) -> None:
     """Deselects the tests that their marks ``when`` leave to the other Spark or to the night."""
     kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
     for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
         every = list(group)
         chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK}]
-        if not NIGHT:
-            chosen = _by_day(chosen)
-        kept += chosen
-        left_out += [case for case in every if case not in chosen]
+        kept += chosen if NIGHT else _by_day(chosen)
+    _keep(items, kept)
+
+
+def take_share(items: list[pytest.Item], share: str) -> None:
+    """Deselects all but every Nth test, from the Kth on, for a share K/N: the shares together have each test once."""
+    number, _, count = share.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise pytest.UsageError(f"--share takes K/N, with K from 1 to N; not {share!r}.")
+    _keep(items, items[int(number) - 1 :: int(count)])
+
+
+def _keep(items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    chosen = set(kept)
+    left_out = [item for item in items if item not in chosen]
     if left_out:
         left_out[0].config.hook.pytest_deselected(items=left_out)
         items[:] = kept

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.entry_rules import Entry, RowFilter, decode_metadata, encode_properties
+from lance_spark.catalog.lake_rules import KEY
 from lance_spark.catalog.rules import Catalog, Mode
 from lance_spark.catalog.tables import declare_table
-from lance_spark.lake.publish import LakeBranch
-from lance_spark.lake.rules import KEY
+from lance_spark.lake.rules import BranchRows
 from lance_spark.storage.datasets import locate
 from support.catalogs import make_table
 from support.cleanup_datasets import place
@@ -55,8 +55,8 @@ class Lake:
         return self
 
     @property
-    def branch(self) -> LakeBranch:
-        return LakeBranch("etl", tuple(self.base), tuple(self.rows))
+    def branch(self) -> BranchRows:
+        return BranchRows("etl", tuple(self.base), tuple(self.rows))
 
     def uri(self, name: str) -> str:
         """Where a table of the branch or of main is."""

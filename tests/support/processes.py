@@ -38,6 +38,7 @@ def processes() -> ForkServerContext:
             "lance_spark.cleanup.cleanup",
             "lance_spark.merge.merge",
             "lance_spark.catalog.doctor",
+            "lance_spark.spark.catalog",
         ]
     )
     return context

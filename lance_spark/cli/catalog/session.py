@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,12 +12,14 @@ import click
 
 from lance_spark.cli.output import Output
 from lance_spark.cli.program import AnyCallable, CommandCall
+from lance_spark.core.refs import MAIN
 from lance_spark.core.workspace import check_uri
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, Refused
 
 if TYPE_CHECKING:
     from lance_spark.catalog.overview import Item
     from lance_spark.catalog.rules import Catalog, Identifier, Mode, Removed
+    from lance_spark.cli.catalog.checkout import Checkout
 
 
 @dataclass(frozen=True)
@@ -30,59 +33,122 @@ class CatalogSession(CommandCall):
     """How the command was called, up to the verb, for hints on what to type next."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
-    tag: str | None = None
-    """``--tag``: the tag of the whole lake at which a verb looks at the catalog."""
+    asked: tuple[str, str] | None = None
+    """``--branch`` or ``--tag``: kind and name of the ref of the whole lake."""
+    on_refs: bool = False
+    """Whether the verb can act on a branch of the lake; otherwise it is about main."""
+
+    @cached_property
+    def remembered(self) -> Checkout | None:
+        """What the current directory remembers, unless another catalog was named. Raises as ``read_checkout``."""
+        from lance_spark.catalog.lookup import open_catalog
+        from lance_spark.cli.catalog.checkout import read_checkout
+
+        found = read_checkout(os.curdir)
+        if found is None or self.root is None:
+            return found
+        check_uri(self.root)
+        return found if open_catalog(self.root).uri == open_catalog(found.catalog).uri else None
+
+    @property
+    def ref(self) -> tuple[str, str] | None:
+        """The branch or the tag of the lake that the verb is about: the one that was named, or is checked out.
+
+        None for main. Raises Refused if a branch is checked out, and the verb cannot act on one.
+        """
+        named = self.asked
+        if named is None and self.remembered is not None:
+            named = ("branch", self.remembered.branch)
+            if named[1] != MAIN and not self.on_refs:
+                raise Refused(
+                    f"Branch '{named[1]}' of the lake is checked out here, and this verb is about main.",
+                    hint=f"Check out main first: {self.typed} checkout main.",
+                )
+        return None if named is None or named == ("branch", MAIN) else named
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, at the tag if one was given.
+        """The catalog on the branch, or at the tag, that the verb is about.
 
-        Raises InvalidOption if none was named, and NotFound for a missing tag or local directory. Without a tag, sends
-        no request to other stores: there, a directory exists once something is in it.
+        Raises InvalidOption if none was named, NotFound for a missing ref or local directory, and Refused as
+        :attr:`ref`. On main, sends no request to other stores: there, a directory exists once something is in it.
         """
-        from lance_spark.catalog.lake import at_tag  # these pull in pyarrow, for which --help does not wait
+        from lance_spark.catalog.lake import at_ref  # these pull in pyarrow, for which --help does not wait
         from lance_spark.catalog.lookup import check_root
 
-        check_root(self.new_catalog)
-        return self.new_catalog if self.tag is None else at_tag(self.new_catalog, self.tag)
+        ref = self.ref
+        check_root(self.whole)
+        return self.whole if ref is None else at_ref(self.whole, *ref)
+
+    @property
+    def new_catalog(self) -> Catalog:
+        """The same, but the directory may be created."""
+        return self.whole if self.ref is None else self.catalog
 
     @cached_property
-    def new_catalog(self) -> Catalog:
-        """The catalog, whose directory may be created. Raises InvalidOption if none was named."""
+    def whole(self) -> Catalog:
+        """The whole lake, whichever branch is checked out. Raises InvalidOption if none was named."""
         from lance_spark.catalog.lookup import open_catalog
 
-        if not self.root:
+        root = self.root or (self.remembered.catalog if self.remembered is not None else None)
+        if not root:
             raise InvalidOption(
                 "No catalog was named.", hint="Use lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."
             )
-        check_uri(self.root)
-        return open_catalog(self.root, self.storage, cast("Mode", self.mode))
+        check_uri(root)
+        return open_catalog(root, self.storage, cast("Mode", self.mode))
+
+    @property
+    def lake(self) -> Catalog:
+        """The whole lake, whose directory must exist. Raises InvalidOption, NotFound."""
+        from lance_spark.catalog.lookup import check_root
+
+        check_root(self.whole)
+        return self.whole
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
-        """Print the result; JSON also names the catalog, and the tag if one was given."""
-        tag = {} if self.tag is None else {"tag": self.tag}
-        self.output.show({"catalog": self.new_catalog.uri, **tag, **data}, text)
+        """Print the result; JSON also names the catalog, and the branch or the tag of the lake."""
+        self.output.show({"catalog": self.whole.uri, **dict([self._shown] if self._shown else []), **data}, text)
+
+    @property
+    def _shown(self) -> tuple[str, str] | None:
+        return self.ref if self.on_refs else None
 
     @property
     def place(self) -> str:
-        """The catalog's root and, if one was given, the tag."""
-        return self.new_catalog.uri + self.at_tag
+        """The catalog's root, and the branch or the tag."""
+        return self.whole.uri + self.at_ref
 
     @property
-    def at_tag(self) -> str:
-        """For titles: `` at tag '2026-11-23'``, or nothing."""
-        return "" if self.tag is None else f" at tag '{self.tag}'"
+    def at_ref(self) -> str:
+        """For titles: `` on branch 'etl/nightly'``, `` at tag '2026-11-23'``, or nothing."""
+        if self._shown is None:
+            return ""
+        kind, name = self._shown
+        return f" {'on' if kind == 'branch' else 'at'} {kind} '{name}'"
 
 
-def _look_at_tag(context: click.Context, _: click.Parameter, name: str | None) -> None:
-    if name is not None and isinstance(context.obj, CatalogSession):
-        context.obj = replace(context.obj, tag=name)
+def _look_at(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    if not isinstance(context.obj, CatalogSession):
+        return
+    context.obj = replace(context.obj, on_refs=True)
+    if name is not None and parameter.name is not None:
+        if context.obj.asked is not None:
+            raise InvalidOption("--branch and --tag cannot be combined.", hint="Give one of them.")
+        context.obj = replace(context.obj, asked=(parameter.name, name))
+
+
+def branch_option(function: AnyCallable) -> AnyCallable:
+    """``--branch``, of verbs that also act on a branch of the lake."""
+    return click.option(
+        "--branch", metavar="BRANCH", expose_value=False, callback=_look_at, help="The catalog on a branch of the lake."
+    )(function)
 
 
 def tag_option(function: AnyCallable) -> AnyCallable:
     """``--tag``, of verbs that only look."""
     return click.option(
-        "--tag", metavar="TAG", expose_value=False, callback=_look_at_tag, help="The catalog as it was at a tag."
+        "--tag", metavar="TAG", expose_value=False, callback=_look_at, help="The catalog as it was at a tag."
     )(function)
 
 

@@ -20,7 +20,6 @@ from lance_spark.core.tracking import Follows, read_follows
 from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.refs import refs
 from lance_spark.refs.reflog import find_restorable, restore_branch
-from lance_spark.refs.rules import check_delete_branch
 from lance_spark.storage.commits import follower_refused, unchanged
 from lance_spark.storage.datasets import list_version_numbers
 from lance_spark.storage.refs import read_refs
@@ -203,7 +202,7 @@ def _delete(session: Session, asked: BranchArguments) -> None:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
     core_refs.check_branch_name(name)
     table = read_refs(session.location)
-    check_delete_branch(table, name)
+    refs.check_branch_to_delete(session.location, table, name, force=False)
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
     branch = table.branches[name]

@@ -19,7 +19,13 @@ GROUPS = {
         "deregister": "changing.deregister",
         "migrate": "changing.migrate",
     },
-    "Keep a state of the whole catalog": {
+    "Branch the whole catalog, and keep states of it": {
+        "branch": "branch.branch",
+        "checkout": "branch.checkout",
+        "diff": "publishing.diff",
+        "merge": "publishing.merge",
+        "log": "publishing.log",
+        "recover": "publishing.recover",
         "tag": "tag.tag",
     },
     "Keep the catalog in order": {

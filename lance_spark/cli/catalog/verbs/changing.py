@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.cli.catalog.session import CatalogSession, location_of, name_json, removed_json
+from lance_spark.cli.catalog.session import CatalogSession, branch_option, location_of, name_json, removed_json
 from lance_spark.cli.output import confirm
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.core.options import pairs_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("-t", "--table", is_flag=True, help="Declare a table without data: the first write brings its columns.")
 @click.option("--parents", is_flag=True, help="Also create the namespaces above; no error if it exists.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property (repeatable).")
+@branch_option
 @dry_run_option
 @click.pass_obj
 def create(
@@ -98,6 +99,7 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
 @click.argument("name")
 @click.option("-p", "--property", "put", multiple=True, metavar="KEY=VALUE", help="Set a property (repeatable).")
 @click.option("-u", "--unset", multiple=True, metavar="KEY", help="Remove a property (repeatable).")
+@branch_option
 @dry_run_option
 @click.pass_obj
 def alter(session: CatalogSession, name: str, put: tuple[str, ...], unset: tuple[str, ...], dry_run: bool) -> None:
@@ -133,6 +135,7 @@ def alter(session: CatalogSession, name: str, put: tuple[str, ...], unset: tuple
 @verb("rename")
 @click.argument("old")
 @click.argument("new")
+@branch_option
 @dry_run_option
 @click.pass_obj
 def rename(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
@@ -157,6 +160,7 @@ def rename(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
 @click.argument("name")
 @click.option("--cascade", is_flag=True, help="Drop a namespace with everything in it.")
 @click.option("--force", is_flag=True, help="Also drop tables that a clone reads or a tag of the lake pins.")
+@branch_option
 @dry_run_option
 @yes_option
 @click.pass_obj

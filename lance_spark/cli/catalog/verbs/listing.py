@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.catalog.session import CatalogSession, item_json, item_place, item_text, name_json, tag_option
+from lance_spark.cli.catalog.session import (
+    CatalogSession,
+    branch_option,
+    item_json,
+    item_place,
+    item_text,
+    name_json,
+    tag_option,
+)
 from lance_spark.cli.output import Output, stamp
 from lance_spark.cli.program import verb
 from lance_spark.core.show import counted
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="[NAMESPACE]", default="")
 @click.option("-r", "--recursive", is_flag=True, help="Include the namespaces below.")
 @click.option("-l", "--long", is_flag=True, help="With kind and directory.")
+@branch_option
 @tag_option
 @click.pass_obj
 def ls(session: CatalogSession, name: str, recursive: bool, long: bool) -> None:
@@ -57,6 +66,7 @@ def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item
 
 @verb("tree")
 @click.argument("name", metavar="[NAMESPACE]", default="")
+@branch_option
 @tag_option
 @click.pass_obj
 def tree(session: CatalogSession, name: str) -> None:
@@ -71,7 +81,7 @@ def tree(session: CatalogSession, name: str) -> None:
         below.setdefault(item.identifier.parent, []).append(item)
     tables = sum(item.kind == "table" for item in items)
     lines = [
-        session.output.paint((f"{name}." if name else session.catalog.uri) + session.at_tag, bold=True),
+        session.output.paint((f"{name}." if name else session.catalog.uri) + session.at_ref, bold=True),
         *_branches(session.output, below, within, ""),
         "",
         f"{counted(len(items) - tables, 'namespace')}, {counted(tables, 'table')}",
@@ -111,13 +121,14 @@ Rows = Iterator[tuple[str, str]]
 
 @verb("describe")
 @click.argument("name", metavar="[NAME]", default="")
+@branch_option
 @tag_option
 @click.pass_obj
 def describe(session: CatalogSession, name: str) -> None:
     """Describe a table or a namespace.
 
-    Shows where a table is, its newest version, columns, branches and properties. With --tag, the version that the tag
-    pins. Without NAME, the root namespace.
+    Shows where a table is, its newest version, columns, branches and properties. With --branch or --tag, the version
+    that it has there. Without NAME, the root namespace.
     """
     from lance_spark.catalog.lookup import describe_namespace, describe_table
     from lance_spark.catalog.overview import kind_of
@@ -132,7 +143,7 @@ def describe(session: CatalogSession, name: str) -> None:
 def _show_namespace(session: CatalogSession, namespace: NamespaceInfo) -> None:
     named = namespace.identifier.parts
     title = f"namespace {namespace.identifier}" if named else f"root namespace of {session.catalog.uri}"
-    title += session.at_tag
+    title += session.at_ref
     session.show(
         {"kind": "namespace", **name_json(namespace.identifier), "properties": namespace.properties},
         _lines(session, title, _properties(namespace.properties)),
@@ -155,7 +166,7 @@ def _show_table(session: CatalogSession, table: TableInfo) -> None:
             "newest": None if inside is None else _newest_json(inside.newest),
             "branches": [] if inside is None else list(inside.branches),
         },
-        _lines(session, f"table {table.identifier}{session.at_tag}", _rows(session, table, inside)),
+        _lines(session, f"table {table.identifier}{session.at_ref}", _rows(session, table, inside)),
     )
 
 
@@ -178,8 +189,7 @@ def _rows(session: CatalogSession, table: TableInfo, inside: TableContents | Non
     if session.catalog.reads_manifest and not table.registered:
         yield "registered", "no: it is only a directory; lance-catalog migrate gives it a row"
     if inside is None:
-        then = "none: the table had no data when the tag was created"
-        yield "version", "none yet: the table is only declared" if session.tag is None else then
+        yield "version", _why_none(session)
     else:
         detail = inside.newest
         rows = "" if detail.entry.total_rows is None else f", {counted(detail.entry.total_rows, 'row')}"
@@ -189,6 +199,14 @@ def _rows(session: CatalogSession, table: TableInfo, inside: TableContents | Non
     if inside is not None and inside.branches:
         yield "branches", ", ".join(inside.branches)
     yield from _properties(table.properties)
+
+
+def _why_none(session: CatalogSession) -> str:
+    if session.ref is None:
+        return "none yet: the table is only declared"
+    if session.ref[0] == "branch":
+        return "none: the table has no data on the branch"
+    return "none: the table had no data when the tag was created"
 
 
 def _properties(properties: dict[str, str]) -> Rows:
@@ -212,7 +230,7 @@ def du(session: CatalogSession, namespace: str) -> int:
     from lance_spark.disk_usage.disk_usage import catalog_storage
 
     report = catalog_storage(session.catalog, session.engine, namespace)
-    grid = report.grid().text()
-    text = "\n\n".join(part for part in (grid, report.summary()) if part)
+    parts = (report.grid().text(), report.lake_grid().text(), report.summary())
+    text = "\n\n".join(part for part in parts if part)
     session.output.show(json.loads(report.to_json()), text)
     return report.exit_code

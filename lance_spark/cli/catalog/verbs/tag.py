@@ -16,7 +16,7 @@ from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.core.show import counted
 
 if TYPE_CHECKING:
-    from lance_spark.catalog.lake_rules import LakeTag
+    from lance_spark.catalog.lake_rules import LakeRef
 
 
 @dataclass(frozen=True)
@@ -29,46 +29,49 @@ class LakeTagArguments:
 
 
 def _list(session: CatalogSession, asked: LakeTagArguments) -> None:
-    from lance_spark.catalog.lake import list_lake_tags
+    from lance_spark.catalog.lake import list_refs
+    from lance_spark.catalog.lake_rules import TAG
 
     pattern = (*asked.names, "*")[0]
-    tags = [tag for tag in list_lake_tags(session.catalog) if fnmatchcase(tag.name, pattern)]
+    tags = [tag for tag in list_refs(session.lake, TAG) if fnmatchcase(tag.name, pattern)]
     rows = [(tag.name, f"{tag.tables:,}" if tag.ready else "incomplete", age(tag.created_at)) for tag in tags]
     text = session.output.table(("name", "tables", "made"), rows) if rows else ""
     session.show({"tags": [_json(tag) for tag in tags]}, text)
 
 
-def _json(tag: LakeTag) -> dict[str, Any]:
+def _json(tag: LakeRef) -> dict[str, Any]:
     return {"name": tag.name, "tables": tag.tables, "created_at": stamp(tag.created_at), "ready": tag.ready}
 
 
 def _create(session: CatalogSession, asked: LakeTagArguments) -> None:
-    from lance_spark.catalog.lake import check_may_create, create_lake_tag
+    from lance_spark.catalog.lake import check_may_create, create_ref
+    from lance_spark.catalog.lake_rules import TAG
 
     (name,) = asked.names
     if asked.dry_run:
-        check_may_create(session.catalog, name)
+        check_may_create(session.lake, TAG, name)
         said = f"Tag '{name}' would be put on the newest version of every table."
         session.did("create", True, said, name=name, tables=None, created_at=None)
         return
-    tag = create_lake_tag(session.catalog, name, datetime.now(timezone.utc))
+    tag = create_ref(session.lake, TAG, name, datetime.now(timezone.utc))
     said = f"Tag '{name}' was put on the newest version of {counted(tag.tables, 'table')}."
     session.did("create", False, said, name=name, tables=tag.tables, created_at=stamp(tag.created_at))
     session.output.note(f"{session.typed} ls -r --tag {name} shows them.")
 
 
 def _delete(session: CatalogSession, asked: LakeTagArguments) -> None:
-    from lance_spark.catalog.lake import delete_lake_tag, find_to_delete
+    from lance_spark.catalog.lake import delete_ref, find_to_delete
+    from lance_spark.catalog.lake_rules import TAG
 
     (name,) = asked.names
-    tag = find_to_delete(session.catalog, name)
+    tag = find_to_delete(session.lake, TAG, name)
     ready = tag is not None and tag.ready
     tables = tag.tables if tag is not None and ready else None
     which = f"Tag '{name}'" + (", which is incomplete," if tables is None else f" of {counted(tables, 'table')}")
     if not asked.dry_run:
         kept = "cleanups may then remove the versions that only it keeps, and it cannot be restored"
         confirm(f"{which} will be deleted: {kept}.", asked.yes)
-        delete_lake_tag(session.catalog, name)
+        delete_ref(session.lake, TAG, name)
     said = f"{which} {'would be' if asked.dry_run else 'was'} deleted."
     session.did("delete", asked.dry_run, said, name=name, tables=tables, was_ready=ready)
 

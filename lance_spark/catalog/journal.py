@@ -7,9 +7,20 @@ from contextlib import suppress
 from uuid import uuid4
 
 from lance_spark.catalog.directories import put_new
+from lance_spark.catalog.publish_rules import (
+    Journal,
+    PublishOutcome,
+    PublishVerdict,
+    decode_journal,
+    decode_outcome,
+    decode_verdict,
+    journal_name,
+    outcome_name,
+    sequence_of,
+    verdict_name,
+)
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData
-from lance_spark.lake import rules
 from lance_spark.storage import files
 from lance_spark.storage.small_files import write_below
 
@@ -18,51 +29,61 @@ DIRECTORY = "_lake/publishes"
 
 def sequences(manifest: DatasetLocation) -> list[int]:
     """The sequence numbers of all publishes, newest first. One listing."""
-    numbers = map(rules.sequence_of, files.list_names(manifest, DIRECTORY))
+    numbers = map(sequence_of, files.list_names(manifest, DIRECTORY))
     return sorted((number for number in numbers if number is not None), reverse=True)
 
 
-def read_journal(manifest: DatasetLocation, sequence: int) -> rules.Journal:
+def read_journal(manifest: DatasetLocation, sequence: int) -> Journal:
     """The journal of a publish. Raises CorruptData."""
-    name = rules.journal_name(sequence)
+    name = journal_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
     if content is None:
         raise CorruptData(f"The file {name} of a publish was listed, but cannot be found.")
-    return rules.decode_journal(content, name)
+    return decode_journal(content, name)
 
 
-def read_verdict(manifest: DatasetLocation, sequence: int) -> rules.PublishVerdict | None:
+def read_verdict(manifest: DatasetLocation, sequence: int) -> PublishVerdict | None:
     """Whether a publish goes forward or back; None if that is undecided. Raises CorruptData."""
-    name = rules.verdict_name(sequence)
+    name = verdict_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
-    return None if content is None else rules.decode_verdict(content, name)
+    return None if content is None else decode_verdict(content, name)
 
 
-def read_outcome(manifest: DatasetLocation, sequence: int) -> rules.PublishOutcome | None:
+def read_outcome(manifest: DatasetLocation, sequence: int) -> PublishOutcome | None:
     """The outcome of a publish; None if it is unfinished. Raises CorruptData."""
-    name = rules.outcome_name(sequence)
+    name = outcome_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
-    return None if content is None else rules.decode_outcome(content, name)
+    return None if content is None else decode_outcome(content, name)
 
 
-def write_journal(manifest: DatasetLocation, journal: rules.Journal) -> bool:
-    """Write a journal; False if another publish has its sequence number."""
-    return _create(manifest, rules.journal_name(journal.sequence), journal.encode())
+def write_journal(manifest: DatasetLocation, journal: Journal) -> bool:
+    """Write a journal; False if another publish has its sequence number, or the one before has no outcome yet.
+
+    Whoever looks for an unfinished publish looks at the last one only: one before it would never be ended.
+    """
+    before = journal.sequence - 1
+    if before and read_outcome(manifest, before) is None:
+        return False
+    content = journal.encode()
+    if _create(manifest, journal_name(journal.sequence), content):
+        return True
+    # A client whose first try arrived, but not the answer, tries again and finds the file: its own.
+    return files.read(manifest, f"{DIRECTORY}/{journal_name(journal.sequence)}") == content
 
 
-def decide(manifest: DatasetLocation, sequence: int, verdict: rules.PublishVerdict) -> rules.PublishVerdict:
+def decide(manifest: DatasetLocation, sequence: int, verdict: PublishVerdict) -> PublishVerdict:
     """Decide a publish; returns the verdict that counts, which is the first one."""
-    if _create(manifest, rules.verdict_name(sequence), verdict.encode()):
+    if _create(manifest, verdict_name(sequence), verdict.encode()):
         return verdict
     found = read_verdict(manifest, sequence)
     if found is None:
-        raise CorruptData(f"The file {rules.verdict_name(sequence)} of a publish exists, but cannot be found.")
+        raise CorruptData(f"The file {verdict_name(sequence)} of a publish exists, but cannot be found.")
     return found
 
 
-def write_outcome(manifest: DatasetLocation, outcome: rules.PublishOutcome) -> rules.PublishOutcome:
+def write_outcome(manifest: DatasetLocation, outcome: PublishOutcome) -> PublishOutcome:
     """Write an outcome; returns the one that is stored, which is that of the first process."""
-    if _create(manifest, rules.outcome_name(outcome.sequence), outcome.encode()):
+    if _create(manifest, outcome_name(outcome.sequence), outcome.encode()):
         return outcome
     return read_outcome(manifest, outcome.sequence) or outcome
 

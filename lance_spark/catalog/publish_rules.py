@@ -1,0 +1,288 @@
+"""A publish of a lake, as it is stored: the journal, the verdict, the outcome. Pure.
+
+Files that are created once and never changed. Their names sort newest first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from lance_spark.catalog.entry_rules import Entry
+from lance_spark.catalog.rules import MANIFEST, from_object_id
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.stored_json import decode_json
+from lance_spark.errors import CorruptData
+
+_DIGITS = 20
+_LAST = 2**64 - 1
+_NAME = re.compile(r"([0-9]{20})\.json")
+PUBLISHED, TAKEN_BACK = "published", "taken back"
+
+
+class EntryChange(NamedTuple):
+    """One row that a branch of the lake changed; None where there is none."""
+
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def inverse(self) -> EntryChange:
+        """The change that undoes it."""
+        return EntryChange(self.after, self.before)
+
+    @property
+    def known(self) -> Entry:
+        """The row as it was, or the new one."""
+        found = self.before or self.after
+        assert found is not None
+        return found
+
+
+class LakeConflict(NamedTuple):
+    """What prevents a publish."""
+
+    name: str
+    """The table or namespace."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class JournalTable:
+    """One table of a publish."""
+
+    object_id: str
+    location: str
+    """Its directory, relative to the catalog's root."""
+    branch: str
+    """The branch of the table that main takes in, up to ``version``."""
+    version: int
+    since: int
+    """Main's newest version when the publish was decided."""
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        return str(from_object_id(self.object_id))
+
+    @property
+    def source(self) -> PinnedVersion:
+        """What main takes in."""
+        return PinnedVersion(self.branch, self.version)
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A publish that was decided."""
+
+    sequence: int
+    id: str
+    branch: str
+    """The branch of the lake."""
+    made: str
+    """Time of the decision, UTC, ISO 8601."""
+    tables: tuple[JournalTable, ...]
+    rows: tuple[EntryChange, ...] = ()
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Directories of dropped tables, with the version of main that their users saw."""
+    manifest_since: int = 0
+    """Newest version of ``__manifest`` when the publish was decided."""
+    message: str = ""
+    branch_id: str = ""
+    """Distinguishes the branch of the lake from an earlier one of that name; empty for branches of tables only."""
+    branch_version: int = 0
+    """The version of its rows; the next publish begins with them."""
+
+    @property
+    def moment(self) -> datetime:
+        """The time of the decision."""
+        return datetime.fromisoformat(self.made)
+
+    @property
+    def subject(self) -> str:
+        """What it publishes, in a few words."""
+        return f"branch '{self.branch}' of the lake ({self.id})"
+
+    @property
+    def forwards(self) -> str:
+        """Completes "Cannot ..."; and the message of the commit that changes main's rows."""
+        return f"publish {self.subject}"
+
+    @property
+    def written(self) -> dict[str, str]:
+        """Directories of its tables, with their names."""
+        return {table.location: table.name for table in self.tables}
+
+    def encode(self) -> bytes:
+        """The content of its file."""
+        rows = [[None if row is None else asdict(row) for row in change] for change in self.rows]
+        return _encoded({**asdict(self), "rows": rows})
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """What became of one table."""
+
+    location: str
+    before: int
+    """Main's version before the publish."""
+    after: int
+    """Main's version with the changes, or the one that excludes them; ``before`` if there was nothing to change."""
+
+
+@dataclass(frozen=True)
+class PublishOutcome:
+    """The end of a publish."""
+
+    sequence: int
+    id: str
+    outcome: str
+    """``published`` or ``taken back``."""
+    tables: tuple[TableOutcome, ...] = ()
+    manifest: TableOutcome | None = None
+    conflicts: tuple[LakeConflict, ...] = ()
+    """Why it was taken back; and what could not be taken back, as later commits changed it."""
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all tables have the changes."""
+        return self.outcome == PUBLISHED
+
+    def encode(self) -> bytes:
+        """The content of its file."""
+        return _encoded(asdict(self))
+
+
+@dataclass(frozen=True)
+class PublishVerdict:
+    """Whether a publish goes forward or back: the first one that is written counts."""
+
+    id: str
+    outcome: str
+    conflicts: tuple[LakeConflict, ...] = ()
+
+    def encode(self) -> bytes:
+        """The content of its file."""
+        return _encoded(asdict(self))
+
+
+def journal_name(sequence: int) -> str:
+    """The name of a journal's file."""
+    return f"{_LAST - sequence:0{_DIGITS}}.json"
+
+
+def verdict_name(sequence: int) -> str:
+    """The name of the file with its verdict."""
+    return journal_name(sequence).replace(".json", ".verdict.json")
+
+
+def outcome_name(sequence: int) -> str:
+    """The name of the file with its outcome."""
+    return journal_name(sequence).replace(".json", ".done.json")
+
+
+def sequence_of(name: str) -> int | None:
+    """The sequence number of a journal's file; None for other files."""
+    match = _NAME.fullmatch(name)
+    return _LAST - int(match[1]) if match else None
+
+
+def _encoded(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, indent=1).encode()
+
+
+def decode_journal(content: bytes, name: str) -> Journal:
+    """The journal in a file. Raises CorruptData."""
+
+    def build(given: dict[str, Any]) -> Journal:
+        tables = tuple(JournalTable(**table) for table in given.pop("tables"))
+        rows = tuple(
+            EntryChange(*(None if row is None else Entry(**row) for row in change)) for change in given.pop("rows")
+        )
+        return Journal(tables=tables, rows=rows, **given)
+
+    return _decoded(content, name, build)
+
+
+def decode_outcome(content: bytes, name: str) -> PublishOutcome:
+    """The outcome in a file. Raises CorruptData."""
+
+    def build(given: dict[str, Any]) -> PublishOutcome:
+        tables, manifest = tuple(TableOutcome(**table) for table in given.pop("tables")), given.pop("manifest")
+        conflicts = _conflicts(given)
+        return PublishOutcome(
+            tables=tables, manifest=None if manifest is None else TableOutcome(**manifest), conflicts=conflicts, **given
+        )
+
+    return _decoded(content, name, build)
+
+
+def decode_verdict(content: bytes, name: str) -> PublishVerdict:
+    """The verdict in a file. Raises CorruptData."""
+    return _decoded(content, name, lambda given: PublishVerdict(conflicts=_conflicts(given), **given))
+
+
+def _conflicts(given: dict[str, Any]) -> tuple[LakeConflict, ...]:
+    return tuple(LakeConflict(*conflict) for conflict in given.pop("conflicts"))
+
+
+_File = TypeVar("_File", Journal, PublishOutcome, PublishVerdict)
+
+
+def _decoded(content: bytes, name: str, build: Callable[[dict[str, Any]], _File]) -> _File:
+    try:
+        found = build(decode_json(content))
+        if getattr(found, "outcome", PUBLISHED) not in (PUBLISHED, TAKEN_BACK):
+            raise ValueError("an unknown outcome")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CorruptData(
+            f"The file {name} of a publish of the lake cannot be read: {content[:100]!r}.",
+            hint="Restore it. Until then nothing is published: what it decided is unknown.",
+        ) from None
+    return found
+
+
+# --- What a reader of complete publishes sees: of everything that a later publish changes, the version before it
+
+
+def last_complete(names: Iterable[str]) -> int:
+    """The sequence number of the last publish that has an outcome; 0 if there is none.
+
+    Only the newest publish can be unfinished: the next one begins when it has its outcome.
+    """
+    known = {*names}
+    newest = max((number for name in known if (number := sequence_of(name)) is not None), default=0)
+    return newest if not newest or outcome_name(newest) in known else newest - 1
+
+
+def later_publishes(names: Iterable[str], sequence: int) -> dict[int, bool]:
+    """The sequence numbers of the publishes after one, in order, and whether each has an outcome."""
+    known = {*names}
+    numbers = sorted(number for name in known if (number := sequence_of(name)) is not None and number > sequence)
+    return {number: outcome_name(number) in known for number in numbers}
+
+
+def since(journal: Journal, location: str) -> int | None:
+    """Main's version when a publish was decided, of a table or of ``__manifest``; None if it does not change that."""
+    if location == MANIFEST:
+        return journal.manifest_since if journal.rows else None
+    return next((table.since for table in journal.tables if table.location == location), None)
+
+
+def before(outcome: PublishOutcome, location: str) -> int | None:
+    """Main's version before a publish; None if that changed nothing there, or was taken back."""
+    done = (*outcome.tables, *(() if outcome.manifest is None else (outcome.manifest,)))
+    changed = (each for each in done if each.location == location and each.before < each.after)
+    return next((each.before for each in changed), None) if outcome.is_published else None
+
+
+def version_seen(newest: int, befores: Iterable[int | None]) -> int:
+    """What a reader sees of main, whose newest version was known before the later publishes were listed."""
+    return min([newest, *(version for version in befores if version is not None)])

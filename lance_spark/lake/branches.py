@@ -1,0 +1,119 @@
+"""Branches of a lake from beginning to end, for Python, SQL and the shell: create, publish and delete one.
+
+In: a catalog, and what to do. Out: the branch, or a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from lance_spark.catalog import lake
+from lance_spark.catalog.lake_rules import BRANCH, LakeRef
+from lance_spark.catalog.publish_rules import Journal
+from lance_spark.catalog.rules import Catalog, Name
+from lance_spark.core.refs import BranchSettings, Lifetime
+from lance_spark.engine.local import Engine
+from lance_spark.lake import publish as publishing
+from lance_spark.lake.audit import merged_lake
+from lance_spark.lake.report import UP_TO_DATE, Publish, report, report_plan
+from lance_spark.lake.rules import BranchRows
+from lance_spark.refs.refs import alter_branch as alter_table_branch
+from lance_spark.refs.refs import check_settings
+from lance_spark.storage.commits import unchanged
+
+
+def create_branch(
+    catalog: Catalog, name: str, tables: Collection[Name] | None = None, settings: BranchSettings | None = None
+) -> LakeRef:
+    """Raises InvalidName, AlreadyExists, NotFound for an unknown table, InvalidOption, and Refused."""
+    wanted = settings or {}
+    check_settings(wanted)
+    made = lake.create_ref(catalog, BRANCH, name, datetime.now(timezone.utc), tables)
+    return replace(made, lifetime=alter_branch(catalog, name, wanted)) if wanted else made
+
+
+def alter_branch(
+    catalog: Catalog, name: str, settings: BranchSettings, unset: str | Collection[str] = (), dry_run: bool = False
+) -> Lifetime:
+    """Change a branch's lifetime, owner and protection; returns its settings. Raises InvalidOption and NotFound."""
+    lake.check_whole(catalog, f"alter branch '{name}' of the lake")
+    publishing.check_manifest(catalog)
+    lake.at_ref(catalog, BRANCH, name)
+    with unchanged():
+        gone = unset if isinstance(unset, str) else [*unset]
+        return alter_table_branch(catalog.manifest, name, settings, gone, dry_run)
+
+
+def delete_branch(catalog: Catalog, name: str, engine: Engine, purge: bool = False) -> None:
+    """An unfinished publish is ended first. Raises NotFound, and Refused for a protected branch."""
+    lake.check_whole(catalog, f"delete branch '{name}' of the lake")
+    if catalog.reads_manifest:
+        publishing.recover(catalog, engine)
+    lake.delete_ref(catalog, BRANCH, name, purge)
+
+
+@dataclass(frozen=True)
+class PublishOptions:
+    """How to publish."""
+
+    message: str | None = None
+    dry_run: bool = False
+
+
+class PublishReport(NamedTuple):
+    """The report, and the directories of the tables that main has changes of."""
+
+    report: Publish
+    changed: tuple[str, ...] = ()
+
+
+def merge_branch(
+    catalog: Catalog,
+    name: str,
+    engine: Engine,
+    options: PublishOptions,
+    audit: Callable[[Catalog], bool] | None = None,
+) -> PublishReport:
+    """Merge a branch into main. ``audit`` gets the whole lake as it will be. Raises Conflict, Refused, NotFound."""
+
+    def check(journal: Journal) -> bool:
+        if audit is None:
+            return True
+        with merged_lake(catalog, journal, publishing.rows_change(catalog, journal), engine) as merged:
+            return audit(merged)
+
+    return publish(catalog, name, lambda: publishing.branch_in_lake(catalog, name), (engine, check), options)
+
+
+def publish(
+    catalog: Catalog,
+    branch: str,
+    look: Callable[[], BranchRows],
+    execution: tuple[Engine, Callable[[Journal], bool]],
+    options: PublishOptions,
+) -> PublishReport:
+    """Publish what ``look`` reads; ``execution`` has the engine and the audit. Raises Conflict, Refused, NotFound."""
+    lake.check_whole(catalog, "publish a branch")
+    (engine, audit), message = execution, options.message or ""
+    if options.dry_run:
+        plan = publishing.plan_publish(catalog, look(), engine, message, dry_run=True)
+        return PublishReport(
+            Publish(branch, UP_TO_DATE) if plan.is_empty else report_plan(plan.journal, plan.conflicts)
+        )
+    found = publishing.publish(catalog, look, engine, lambda plan: audit(plan.journal), message)
+    return PublishReport(Publish(branch, UP_TO_DATE)) if found is None else finished(found)
+
+
+def recover(catalog: Catalog, engine: Engine) -> PublishReport | None:
+    """End a publish whose process died; None if there is none. Raises CorruptData and the errors of the store."""
+    lake.check_whole(catalog, "recover")
+    found = publishing.recover(catalog, engine)
+    return None if found is None else finished(found)
+
+
+def finished(found: publishing.Finished) -> PublishReport:
+    """The report of a publish that has ended."""
+    return PublishReport(report(*found), tuple(table.location for table in found.journal.tables))

@@ -1,0 +1,97 @@
+"""What keeps a branch of the lake whole: nobody deletes, renames or expires a part of it by mistake."""
+
+from datetime import datetime, timedelta, timezone
+
+import lance
+import pytest
+from support.local_datasets import numbers
+
+from lance_spark import LanceCatalog, LanceTable
+from lance_spark.catalog.lake import table_branch
+from lance_spark.catalog.rules import identify_table
+from lance_spark.errors import Refused
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import DELETED, NEEDED, ExpiryOptions
+from lance_spark.refs.refs import rename_branch
+
+LATER = datetime.now(timezone.utc) + timedelta(days=400)
+AT_ONCE = ExpiryOptions(warn=timedelta(0))
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Two tables, and a branch of the lake with a change of one of them."""
+    lake = LanceCatalog(f"{tmp_path}/lake")
+    for name in ("a", "b"):
+        lance.write_dataset(numbers(3), lake.declare_table(name).location.uri)
+    lake.branches.create("etl")
+    change(lake, "a")
+    return lake
+
+
+def change(lake, name, branch="etl"):
+    there = lake.checkout(branch=branch)
+    own = table_branch(there.catalog, identify_table(name), "change it")
+    lance.write_dataset(numbers(1, 10), f"{lake.table(name).location.uri}/tree/{own}", mode="append")
+
+
+def own_branch(lake, name="a"):
+    (branch,) = [each.name for each in lake.table(name).branches.list(all=True)]
+    return branch
+
+
+def ids(lake, name):
+    at = lake.table(name)
+    return sorted(lance.dataset(at.location.uri).to_table()["id"].to_pylist())
+
+
+def test_the_branch_of_a_table_goes_with_the_branch_of_the_lake(lake):
+    table, own = lake.table("a"), own_branch(lake)
+    assert list(table.branches) == []
+    for delete in (table.branches.delete, lambda name: table.branches.delete(name, purge=True)):
+        with pytest.raises(Refused, match="changes that branch 'etl' of the lake made"):
+            delete(own)
+    with pytest.raises(Refused, match="cannot be renamed"):
+        rename_branch(table.location, own, "mine")
+    assert lake.branches.merge("etl").state == "published"
+    assert ids(lake, "a") == [0, 1, 2, 10]
+    lake.branches.delete("etl")
+    assert table.branches.list(all=True) == []
+
+
+def test_force_deletes_what_a_branch_of_the_lake_left_behind(lake):
+    own = own_branch(lake)
+    lake.table("a").branches.delete(own, force=True)
+    assert lake.table("a").branches.list(all=True) == []
+    lake.branches.delete("etl")
+    assert list(lake.branches) == []
+
+
+def test_expiry_leaves_the_parts_of_refs_of_the_lake_alone(lake):
+    lake.tags.create("v1")
+    lake.branches.alter("etl", expire_after="1d")
+    table, itself = lake.table("a"), LanceTable.for_path(lake.catalog.manifest.uri)
+    table.branches.alter(own_branch(lake), expire_after="1d")
+    for location, names in ((table.location, {own_branch(lake)}), (itself.location, {"etl"})):
+        plan = plan_expiry(location, LATER, AT_ONCE)
+        due = [entry for entry in plan.entries if entry.record.expires_at]
+        assert {(entry.record.name, entry.state) for entry in due} == {(name, NEEDED) for name in names}
+        assert carry_out(location, plan, LATER).of(DELETED) == ()
+    assert ids(lake, "a") == [0, 1, 2]
+    lake.branches.merge("etl")
+    assert ids(lake, "a") == [0, 1, 2, 10]
+
+
+@pytest.mark.parametrize(("branch", "hint"), [("etl", "lake.branches.delete('etl')"), ("tags/v1", "tags.delete('v1')")])
+def test_a_branch_of_the_catalogs_own_table_is_deleted_as_a_ref_of_the_lake(lake, branch, hint):
+    lake.tags.create("v1")
+    itself = LanceTable.for_path(lake.catalog.manifest.uri)
+    for change_it in (
+        lambda: itself.branches.delete(branch),
+        lambda: itself.branches.delete(branch, purge=True, force=True),
+        lambda: rename_branch(itself.location, branch, "other"),
+    ):
+        with pytest.raises(Refused, match="in a catalog's own table") as told:
+            change_it()
+        assert hint in told.value.hint
+    assert [ref.name for ref in (*lake.branches, *lake.tags)] == ["etl", "v1"]

@@ -1,0 +1,317 @@
+"""The race on a lake from outside: it is started, publishers are killed, and pylance reads what came of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from lance_spark.catalog import journal as journals
+from lance_spark.catalog.publish_rules import Journal, PublishOutcome
+from lance_spark.core.location import DatasetLocation
+from lance_spark.errors import Conflict, LanceSparkError
+from lance_spark.lake.rules import LEFT
+from lance_spark.merge.conflict_rules import TAKEN_BEFORE
+from support.lake_race import (
+    COLD,
+    HOT,
+    PUBLISHERS,
+    ROWS,
+    RUN,
+    SAME,
+    SHARED,
+    TABLES,
+    WORKERS,
+    catalog_of,
+    ids_of_run,
+    locations,
+    make_lake,
+    opened,
+    publish,
+    told,
+    warm_up,
+    work,
+)
+from support.processes import PATIENCE, Job, Team, processes
+from support.storm import Place, value_of
+from support.storm_log import OK, UNKNOWN, Entry, read_logs, summary
+
+FIRST_RUN = PUBLISHERS[0] * 1_000_000_000
+
+
+def run_race(place: Place, team: Team, longest: float) -> int:
+    """Let all loose until the time is over, and kill publishers meanwhile; returns how many.
+
+    ``longest`` is how many seconds after the beginning of a publish one is killed, at the most.
+    """
+    Path(place.notes, "jobs").mkdir(parents=True)
+    make_lake(place)
+    team.prepare([Job(work, (place, run, name, 1 + at), warm_up) for at, (run, name) in enumerate(WORKERS)])
+    team.go()
+    began = time.time()
+    killed = _kill_publishers(place, longest)
+    team.outcomes()
+    print(f"{time.time() - began:.1f} s, {killed} killed")
+    return killed
+
+
+def _kill_publishers(place: Place, longest: float) -> int:
+    chance, end = random.Random(place.seed), time.time() + place.seconds
+    generations = dict.fromkeys(PUBLISHERS, 0)
+    running = {number: _start(place, number, 0, end) for number in PUBLISHERS}
+    killed = 0
+    while not killed or time.time() < end:
+        number = chance.choice(PUBLISHERS)
+        time.sleep(chance.uniform(0, longest))
+        _wait_for_publish(place, number)
+        time.sleep(chance.uniform(0, longest))
+        process = running[number]
+        if killed and chance.random() < 0.3:  # one that stands still may go on when others have ended its publish
+            _signal(process, signal.SIGSTOP)
+            time.sleep(chance.uniform(0, longest))
+            _signal(process, signal.SIGCONT)
+            continue
+        process.kill()
+        process.join(PATIENCE)
+        if process.exitcode != -signal.SIGKILL:  # it had done all it was to do
+            break
+        killed += 1
+        time.sleep(chance.choice([0, longest / 2]))  # another one may find what this one left
+        generations[number] += 1
+        running[number] = _start(place, number, generations[number], end)
+    for process in running.values():
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+    return killed
+
+
+def _signal(process: BaseProcess, what: signal.Signals) -> None:
+    if process.is_alive() and process.pid is not None:
+        os.kill(process.pid, what)
+
+
+def _start(place: Place, number: int, generation: int, end: float) -> BaseProcess:
+    process = processes().Process(target=publish, args=(place, number, generation, end), daemon=True)
+    process.start()
+    return process
+
+
+def _wait_for_publish(place: Place, number: int) -> None:
+    note, end = Path(place.notes, "jobs", f"publisher-{number}"), time.time() + 5
+    while not note.exists() and time.time() < end:
+        time.sleep(0.005)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """What there is at the end."""
+
+    place: Place
+    entries: tuple[Entry, ...]
+    publishes: tuple[tuple[Journal, PublishOutcome | None], ...]
+    tables: dict[str, DatasetLocation]
+    rows: dict[str, dict[int, int]]
+    """Of main, by table: the value beside each id."""
+    listed: frozenset[str]
+    """The tables of the catalog."""
+
+
+def account(place: Place) -> None:
+    """Ends what is unfinished; then every row is where it must be, and every publish wholly there or not at all."""
+    lake = catalog_of(place)
+    while lake.recover() is not None:
+        continue
+    wrong: list[str] = []
+    tables = locations(place)
+    rows = {name: _read(location, name, wrong) for name, location in tables.items()}
+    manifest = lake.catalog.manifest
+    numbers = sorted(journals.sequences(manifest))
+    publishes = [(journals.read_journal(manifest, each), journals.read_outcome(manifest, each)) for each in numbers]
+    entries = tuple(read_logs(place.notes))
+    found = Lake(place, entries, tuple(publishes), tables, rows, frozenset(lake.list_tables(recursive=True)))
+    outcomes = Counter("unfinished" if outcome is None else outcome.outcome for _, outcome in publishes)
+    helped = sum(bool(entry.facts) for entry in told(entries, "recover"))
+    print(f"{summary(entries)}\npublishes: {dict(outcomes)}, ended by others: {helped}")
+    wrong += [f"publishes {numbers} are stored"] if numbers != [*range(1, len(numbers) + 1)] else []
+    for check in (_outcomes, _appended, _runs, _claims, _shared, _hot, _tags, _unexpected):
+        wrong += check(found)
+    assert not wrong, "\n".join([*wrong, "", summary(entries)])
+    _use(found)
+
+
+def _read(location: DatasetLocation, name: str, wrong: list[str]) -> dict[int, int]:
+    """The rows of main's newest version; every listed version of every branch can be read, and is whole."""
+    rows: dict[int, int] = {}
+    for branch in [*opened(location).branches.list(), None]:
+        for version in sorted(entry["version"] for entry in opened(location, branch).versions()):
+            where = f"{name}, {branch or 'main'}@{version}"
+            try:
+                table = opened(location, branch, version).to_table()
+            except (OSError, ValueError, RuntimeError) as problem:
+                wrong.append(f"{where} cannot be read: {problem}")
+                continue
+            ids, values = table["id"].to_pylist(), table["v"].to_pylist()
+            rows = dict(zip(ids, values, strict=True))
+            if len(rows) < len(ids):
+                wrong.append(f"{where} has rows twice: {[key for key, n in Counter(ids).items() if n > 1][:10]}")
+            if any(value != value_of(key) for key, value in rows.items() if key not in HOT):
+                wrong.append(f"{where} has values that nobody wrote")
+            halves = [first for first, count in _runs_in(rows).items() if count != ROWS]
+            if halves or not {*HOT, *COLD} <= set(rows):
+                wrong.append(f"{where} has half of the runs {halves}, or lacks rows of the beginning")
+    return rows
+
+
+def _runs_in(rows: dict[int, int]) -> Counter[int]:
+    """How many rows there are of each run."""
+    return Counter(key // RUN * RUN for key in rows if key >= FIRST_RUN)
+
+
+def _outcomes(lake: Lake) -> Iterator[str]:
+    for journal, outcome in lake.publishes:
+        if outcome is None:
+            yield f"{journal.subject} has no outcome"
+            continue
+        if outcome.is_published and outcome.conflicts:
+            yield f"{journal.subject} was not ended whole: {outcome.conflicts}"
+        if outcome.id != journal.id or len(outcome.tables) != len(journal.tables):
+            yield f"{journal.subject} has another outcome: {outcome}"
+
+
+def _appended(lake: Lake) -> Iterator[str]:
+    """What was appended to main is there once, in that table; what nobody wrote is not."""
+    appends = told(lake.entries, "append", "append to shared")
+    known = {(entry.facts.get("table"), key) for entry in appends for key in entry.added}
+    maybe = {key for entry in appends if entry.outcome == UNKNOWN for key in entry.added}
+    for name, rows in lake.rows.items():
+        foreign = (key for key in rows if COLD[-1] < key < FIRST_RUN and (name, key) not in known)
+        strange = sorted(set(foreign) - maybe)
+        if strange:
+            yield f"{name} has rows that nobody wrote to it: {strange[:10]}"
+    for entry in told(lake.entries, "append"):
+        rows = lake.rows.get(entry.facts.get("table", ""), {})
+        if entry.outcome == OK and not set(entry.added) <= set(rows):
+            yield f"lost: {entry}"
+
+
+def _left(journal: Journal, outcome: PublishOutcome | None) -> set[str]:
+    """Tables in which rows of a publish were changed before it was taken back: it says that they could not be."""
+    if outcome is None or outcome.is_published or journal.branch == SHARED:
+        return set()
+    return {conflict.name for conflict in outcome.conflicts if conflict.reason.startswith(LEFT)}
+
+
+def _runs(lake: Lake) -> Iterator[str]:
+    """A run is in all tables of its publish if that was published, and in none if it was not, or never decided."""
+    seen: set[int] = set()
+    taken = {entry.facts.get("taken") for entry in told(lake.entries, "take name")}
+    for journal, outcome in lake.publishes:
+        if journal.branch == SHARED:
+            continue
+        first = int(journal.message)
+        if outcome is not None and outcome.is_published:
+            if first in seen:
+                yield f"{journal.subject}, run {first}, was published twice"
+            seen.add(first)
+            names = {table.name for table in journal.tables}
+            there = {name for name, rows in lake.rows.items() if set(ids_of_run(first, name)) <= set(rows)}
+            if there != names:
+                yield f"{journal.subject}, run {first}, was published to {sorted(names)}, and is in {sorted(there)}"
+        for change in journal.rows:
+            name = str(change.known.identifier)
+            published = outcome is not None and outcome.is_published
+            if name != SAME and (name in lake.listed) != (published or name in taken):
+                yield f"{journal.subject}, {outcome.outcome if outcome else None}: new table {name} is wrong"
+    for name, rows in lake.rows.items():
+        left = {int(journal.message) for journal, outcome in lake.publishes if name in _left(journal, outcome)}
+        strange = set(_runs_in(rows)) - seen - left
+        if strange:
+            yield f"{name} has the runs {sorted(strange)}, which were not published"
+
+
+def _claims(lake: Lake) -> Iterator[str]:
+    """What publishers were told is so."""
+    published = {int(journal.message) for journal, outcome in lake.publishes if _counts(journal, outcome)}
+    for entry in told(lake.entries, "publish"):
+        if entry.outcome == OK and (entry.facts.get("state") != "published" or entry.facts["first"] not in published):
+            yield f"not so: {entry}"
+    ids = {journal.id: outcome for journal, outcome in lake.publishes}
+    for entry in told(lake.entries, "publish", "publish shared", "recover"):
+        outcome = ids.get(entry.facts.get("id") or "")
+        if entry.outcome == OK and entry.facts.get("id") and (not outcome or outcome.outcome != entry.facts["state"]):
+            yield f"not so: {entry}, but {outcome}"
+
+
+def _counts(journal: Journal, outcome: PublishOutcome | None) -> bool:
+    return journal.branch != SHARED and outcome is not None and outcome.is_published
+
+
+def _shared(lake: Lake) -> Iterator[str]:
+    """Of the shared branch, main has what it had at its last published version, and no later row."""
+    for name, rows in lake.rows.items():
+        published = [journal for journal, outcome in lake.publishes if _of_shared(journal, outcome)]
+        upto = max((_version_of(journal, name) for journal in published), default=0)
+        for entry in told(lake.entries, "append to shared"):
+            if entry.facts.get("table") != name or entry.outcome != OK:
+                continue
+            expected = set(entry.added) if entry.facts["version"] <= upto else set()
+            if set(entry.added) & set(rows) != expected:
+                yield f"{name} takes part in the shared branch up to version {upto}, but: {entry}"
+
+
+def _of_shared(journal: Journal, outcome: PublishOutcome | None) -> bool:
+    return journal.branch == SHARED and outcome is not None and outcome.is_published
+
+
+def _version_of(journal: Journal, name: str) -> int:
+    return max((table.source.version for table in journal.tables if table.name == name), default=0)
+
+
+def _hot(lake: Lake) -> Iterator[str]:
+    """Rows that several processes update have a value that one of them wrote, and no publish that was taken back."""
+    published = {int(journal.message) for journal, outcome in lake.publishes if _counts(journal, outcome)}
+    wrote = {entry.facts["stamp"] for entry in told(lake.entries, "update") if entry.outcome == OK}
+    for name, rows in lake.rows.items():
+        left = {int(journal.message) for journal, outcome in lake.publishes if name in _left(journal, outcome)}
+        for key in HOT:
+            if rows.get(key) not in {value_of(key), *published, *wrote, *left}:
+                yield f"{name} has {rows.get(key)} in row {key}, which no publish and no update brought"
+
+
+def _tags(lake: Lake) -> Iterator[str]:
+    """Tags of the lake can be read."""
+    there = catalog_of(lake.place)
+    for tag in there.tags.list():
+        for name in TABLES:
+            try:
+                table = there.checkout(tag=tag.name).table(name)
+                opened(table.location, None, table.ref.version).to_table()
+            except (LanceSparkError, OSError, ValueError, RuntimeError) as problem:
+                yield f"tag {tag.name}, {name}: {problem}"
+
+
+def _unexpected(lake: Lake) -> list[str]:
+    return [str(entry) for entry in lake.entries if entry.outcome == UNKNOWN][:20]
+
+
+def _use(lake: Lake) -> None:
+    """The lake can be used: what is left of the shared branch is published, and then it has all its rows."""
+    try:
+        catalog_of(lake.place).publish(SHARED)
+    except Conflict as clash:
+        if TAKEN_BEFORE not in clash.message:
+            raise
+        return  # the branch is older than a publish that was taken back, and cleanups removed the versions since
+    for name, location in lake.tables.items():
+        shared = [entry for entry in told(lake.entries, "append to shared") if entry.outcome == OK]
+        added = {key for entry in shared if entry.facts["table"] == name for key in entry.added}
+        ids = opened(location).to_table(columns=["id"])["id"].to_pylist()
+        assert added <= set(ids)
+        assert len(set(ids)) == len(ids)
+    assert catalog_of(lake.place).publish(SHARED).state == "up to date"
