@@ -19,7 +19,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 import pytest
 from hypothesis import HealthCheck, settings
 from support.command_line import make_flights
-from support.kinds import give_way, leave_out, take_turns
+from support.kinds import give_way, leave_out, take_share, take_turns
 
 settings.register_profile(
     "default",
@@ -37,9 +37,14 @@ JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -
 pytest_plugins = ["support.s3_fixtures", "support.spark_fixtures"]
 
 
+def pytest_addoption(parser):
+    parser.addoption("--share", default="1/1", help="runs every Nth test only, from the Kth on: K/N")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     leave_out(items)
+    take_share(items, config.getoption("share"))
     take_turns(items)
 
 

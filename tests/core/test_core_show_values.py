@@ -186,7 +186,8 @@ def test_of_many_refs_some_are_shown():
     assert branches_card("Branches", "/t", RefNames(()), ()).line()
     plans = RefNames.of_branches(["exp", "frozen/s", "frozen/mine"], ["s", "frozen-s"])
     assert plans.shown == ("exp", "frozen/mine")
-    assert branches_card("Branches", "/t", plans, [EXP]).summary == "main and 2 branches, and 1 of frozen sets"
+    summary = branches_card("Branches", "/t", plans, [EXP]).summary
+    assert summary == "main and 2 branches, and 1 of frozen sets and the lake"
     assert branches_card("Branches", "/t", RefNames(()), ()).line() == "<Branches of /t: main only>"
 
 
@@ -286,7 +287,7 @@ def test_lists_say_what_they_leave_out_and_have_it_when_asked():
     )
     assert [branch.name for branch in branches] == ["exp", "frozen/mine", f"transaction-{'0' * 32}"]
     assert [tag.name for tag in tags] == ["s", "v1"]
-    assert str(branches).endswith("note: 1 more of frozen sets: list(all=True) has them")
+    assert str(branches).endswith("note: 1 more of frozen sets and the lake: list(all=True) has them")
     assert str(tags).endswith(
         "note: 4 more of clones, merges, streams, frozen sets and the lake: list(all=True) has them"
     )
