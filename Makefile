@@ -19,7 +19,7 @@ in_venv = $(call with_python,$(1)) $(1)/bin/python
 # The test files with a mark: to collect all others takes longer than the pure tests.
 marked = $$(grep -rl 'pytest.mark.$(1)' --include='test_*.py' tests)
 
-.PHONY: help demo check unit test test-nightly test-oldest lint docs dist bench bench-cleanup bench-merge bench-catalog bench-growth bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest venv-docs clean
+.PHONY: help demo check unit test test-nightly test-oldest lint docs dist bench bench-cleanup bench-merge bench-catalog bench-growth bench-lake bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest venv-docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 23
@@ -94,6 +94,9 @@ bench-streams-source: venv ## the benchmark of streams out of a table, beside a 
 
 bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only local --tables 1000")
 	@$(call in_venv,$(VENV)) -m benchmarks.catalog $(ARGS)
+
+bench-lake: venv ## the benchmark of branches of a whole lake (ARGS="--only s3 --tables 1000")
+	@$(call in_venv,$(VENV)) -m benchmarks.lake $(ARGS)
 
 bench-growth: venv ## how verbs grow with files, versions, branches, tables, rows (ARGS="--only fsck --limit 60")
 	@$(call in_venv,$(VENV)) -m benchmarks.growth $(ARGS)

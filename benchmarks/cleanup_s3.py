@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from typing import Any
 
 import boto3
 
+from benchmarks.memory_store import COMMITS, LOAD
 from benchmarks.slow_store import COUNTS
 
 DELAY = 0.03
@@ -98,6 +99,39 @@ def slow_store(modified: float, delay: float = DELAY) -> Iterator[Store]:
         _wait_for(f"{direct}/moto-api/")
         store._client().create_bucket(Bucket=_BUCKET)
         yield store
+
+
+@dataclass(frozen=True)
+class MemoryStore:
+    """An object store in memory, empty at first; ``slow`` is the way to it that waits and counts."""
+
+    slow: str
+    direct: str
+
+    def load(self, directory: str, prefixes: Sequence[str]) -> None:
+        """Copy the files of a local directory below each of the prefixes of the bucket."""
+        body = json.dumps({"directory": directory, "prefixes": prefixes}).encode()
+        urllib.request.urlopen(urllib.request.Request(self.direct + LOAD, body, method="POST")).close()
+
+    def requests(self) -> dict[str, int]:
+        """Requests on the slow way since the last time, by type."""
+        return dict(sorted(self._asked(COUNTS).items()))
+
+    def commits(self) -> list[tuple[float, str]]:
+        """Manifests that were written since the last time: when (in seconds), and their keys."""
+        return [(moment, key) for moment, key in self._asked(COMMITS)]
+
+    def _asked(self, path: str) -> Any:
+        with urllib.request.urlopen(self.direct + path) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def memory_store(delay: float = DELAY) -> Iterator[MemoryStore]:
+    """A running store, ``delay`` seconds away, which keeps up with thousands of requests a second."""
+    with _process("benchmarks.memory_store", str(delay)) as store:
+        assert store.stdout is not None
+        yield MemoryStore(*(f"http://127.0.0.1:{port}" for port in store.stdout.readline().split()))
 
 
 @contextmanager

@@ -56,13 +56,14 @@ def _append(uri: str) -> Run:
     return append_commit(uri, batches(2 * DELTA_ROWS, _FRAGMENT_ROWS, _FRAGMENT_ROWS))
 
 
-def append_commit(uri: str, rows: object) -> Callable[[], None]:
+def append_commit(uri: str, rows: object, storage: dict[str, str] | None = None) -> Callable[[], None]:
     """pylance's commit of rows that are written already."""
-    files = write_fragments(rows, uri, mode="append")
+    files = write_fragments(rows, uri, mode="append", storage_options=storage)
 
     def run() -> None:
-        dataset = lance.dataset(uri)
-        lance.LanceDataset.commit(dataset, lance.LanceOperation.Append(files), read_version=dataset.version)
+        dataset = lance.dataset(uri, storage_options=storage)
+        append = lance.LanceOperation.Append(files)
+        lance.LanceDataset.commit(dataset, append, read_version=dataset.version, storage_options=storage)
 
     return run
 
