@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +49,16 @@ from lance_spark.storage.failures import OPENING, translated
 if TYPE_CHECKING:
     import lance
 
+
+class _Turn:
+    """Who may change one ``__manifest`` now, of the threads of this process."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+
+
+_TURNS: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+_TURNS_LOCK = Lock()
 _ATTEMPTS = 60
 _LONGEST_PAUSE = 0.5
 """Seconds."""
@@ -71,6 +83,20 @@ def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], 
     Raises the change's errors if it is not possible, and Conflict if others keep committing.
     """
     check_may_change(manifest, change.doing)
+    with _in_turn(manifest):
+        return _apply(manifest, change, check)
+
+
+@contextmanager
+def _in_turn(manifest: DatasetLocation) -> Iterator[None]:
+    """Threads of one process take turns: thirty that change thirty tables would use up each other's attempts."""
+    with _TURNS_LOCK:
+        turn = _TURNS.setdefault(manifest.uri, _Turn())
+    with turn.lock:
+        yield
+
+
+def _apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], None] | None) -> Edit:
     for attempt in range(_ATTEMPTS):
         snapshot = newest(manifest)
         try:

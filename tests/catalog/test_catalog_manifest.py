@@ -3,6 +3,7 @@
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import lance
@@ -219,6 +220,14 @@ def test_two_that_make_the_table_at_once_both_succeed(tmp_path):
             thread.join()
         assert errors == []
         assert namespaces(catalog) == ["n0", "n1", "n2", "n3"]
+
+
+def test_threads_of_one_process_take_turns_and_need_no_second_attempt(catalog, monkeypatch):
+    monkeypatch.setattr(manifest_pylance, "_ATTEMPTS", 1)
+    filled(catalog)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: create_namespace(catalog, f"own{number:02}"), range(32)))
+    assert [name for name in namespaces(catalog) if name.startswith("own")] == [f"own{n:02}" for n in range(32)]
 
 
 def test_a_table_with_unknown_columns_keeps_them_through_every_kind_of_write(catalog, monkeypatch):
