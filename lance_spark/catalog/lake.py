@@ -52,7 +52,7 @@ from lance_spark.catalog.lake_rules import (
     name_of,
     ref_class,
 )
-from lance_spark.catalog.lookup import list_tables
+from lance_spark.catalog.lookup import check_same_table, list_tables
 from lance_spark.catalog.manifest_pylance import CatalogVersion, newest
 from lance_spark.catalog.marks import hide
 from lance_spark.catalog.published import at_published
@@ -343,7 +343,9 @@ def table_branch(catalog: Catalog, identifier: Identifier, doing: str) -> str:
     path = entry.location or ""
     check_inside(path)
     location = catalog.at(path)
-    if not pin.version:
+    if pin.version:
+        check_same_table(catalog, ref, path, doing)
+    else:
         pin = _joined(catalog, identifier, location, entry, doing)
         if pin.branch is not None:
             return pin.branch

@@ -82,7 +82,7 @@ class LakeRef(Shown):
     @property
     def pin_tag(self) -> str:
         """The tag of each table that keeps the pinned version."""
-        return f"lake-{self.name.replace('/', '.')}-{self.id}"
+        return pin_tag_of(self.name, self.id)
 
     @property
     def table_branch(self) -> str:
@@ -146,6 +146,11 @@ def ref_class(kind: str) -> type[LakeRef]:
 def branch_of(kind: str, name: str) -> str:
     """The branch of ``__manifest`` that a ref of the lake is."""
     return TAGS + name if kind == TAG else name
+
+
+def pin_tag_of(name: str, id: str) -> str:
+    """The tag of each table that keeps what a ref of the lake pins."""
+    return f"lake-{name.replace('/', '.')}-{id}"
 
 
 def name_of(kind: str, branch: str) -> str | None:

@@ -73,7 +73,7 @@ from lance_spark.errors import (
     NotFound,
     Refused,
 )
-from lance_spark.storage import files
+from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import find_latest, locate_typed, pin_version
 from lance_spark.storage.resolving import Candidate, choose, find_spec, is_directory, resolve
 
@@ -549,11 +549,32 @@ def spec_at(catalog: Catalog, ref: LakeRef, table: FoundTable, without_ref: bool
         return RefSpec()
     if not (moves if pin is None else pin.has_data):
         raise refusal(NotFound, doing, f"it had no data when {ref.kind} '{ref.name}' of the lake was created")
+    if pin is not None and pin.version and not ref.temporary:
+        check_same_table(catalog, ref, table.path or "", doing)
     if pin is not None and (not moves or pin.branch is not None):
         return RefSpec(pin.branch, version=None if moves else pin.version)
     version = 0 if pin is None else pin.version
     begins = Beginning(version, catalog.uri, ref.name, ref.id, table.identifier.parts)
     return RefSpec(ref.table_branch, begins=begins)
+
+
+def check_same_table(catalog: Catalog, ref: LakeRef, directory: str, doing: str) -> None:
+    """Raise NotFound for a table that was dropped by force and created again since a ref of the lake pinned it.
+
+    Only a table of the root can get its directory again. Without this check, the ref would read the new table.
+    """
+    if is_replaced(catalog, ref.pin_tag, directory):
+        raise refusal(
+            NotFound,
+            doing,
+            f"what {ref.called} of the lake pinned was dropped by force, and another table is in its directory now",
+            hint=hints.of("If you need nothing else of it: ", hints.delete_lake_ref(ref.kind, ref.name), "."),
+        )
+
+
+def is_replaced(catalog: Catalog, pin_tag: str, directory: str) -> bool:
+    """Whether a table's directory has lost the tag by which a ref of the lake pins it."""
+    return v1_name(directory) is not None and refs.read_tag(catalog.at(directory), pin_tag) is None
 
 
 def _published(catalog: Catalog, reader: LakePublished, table: FoundTable) -> RefSpec:

@@ -20,7 +20,8 @@ from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog.entry_rules import SUFFIX, Entry, RowFilter, refusal, v1_directory
 from lance_spark.catalog.lake import at_ref, base_of, set_base, table_branch
-from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin
+from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin, pin_tag_of
+from lance_spark.catalog.lookup import is_replaced
 from lance_spark.catalog.marks import hide, is_named
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.publish_rules import (
@@ -317,13 +318,16 @@ def _unlisted(catalog: Catalog, journal: Journal) -> list[str]:
 
 
 def _moved(catalog: Catalog, journal: Journal) -> list[str]:
-    """Directories of dropped tables that main wrote to since."""
+    """Directories of dropped tables that main wrote to since, or that belong to other tables now."""
+    tag = pin_tag_of(journal.branch, journal.branch_id)
 
-    def look(place: str) -> PinnedVersion | None:
-        return find_latest(catalog.at(place), None)
+    def look(dropped: tuple[str, int]) -> bool:
+        place, pinned = dropped
+        head = find_latest(catalog.at(place), None)
+        return head is not None and (head.version > pinned or is_replaced(catalog, tag, place))
 
-    heads = zip(journal.dropped.items(), _each(look, list(journal.dropped)), strict=True)
-    return [place for (place, pinned), head in heads if head is not None and head.version > pinned]
+    found = zip(journal.dropped, _each(look, list(journal.dropped.items())), strict=True)
+    return [place for place, moved in found if moved]
 
 
 def _each(ask: Callable[[_Given], _Found], items: Sequence[_Given]) -> list[_Found]:

@@ -4,12 +4,13 @@ from datetime import datetime, timedelta, timezone
 
 import lance
 import pytest
+from support.branched_lakes import ids, make_lake, write
 from support.local_datasets import numbers
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog.lake import table_branch
 from lance_spark.catalog.rules import identify_table
-from lance_spark.errors import Refused
+from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import DELETED, NEEDED, ExpiryOptions
 from lance_spark.refs.refs import rename_branch
@@ -38,11 +39,6 @@ def change(lake, name, branch="etl"):
 def own_branch(lake, name="a"):
     (branch,) = [each.name for each in lake.table(name).branches.list(all=True)]
     return branch
-
-
-def ids(lake, name):
-    at = lake.table(name)
-    return sorted(lance.dataset(at.location.uri).to_table()["id"].to_pylist())
 
 
 def test_the_branch_of_a_table_goes_with_the_branch_of_the_lake(lake):
@@ -95,3 +91,35 @@ def test_a_branch_of_the_catalogs_own_table_is_deleted_as_a_ref_of_the_lake(lake
             change_it()
         assert hint in told.value.hint
     assert [ref.name for ref in (*lake.branches, *lake.tags)] == ["etl", "v1"]
+
+
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_a_table_in_the_directory_of_one_that_was_dropped_is_another_one(tmp_path, kind):
+    lake = make_lake(f"{tmp_path}/lake", ("a", "b"))
+    (lake.branches if kind == "branch" else lake.tags).create("x")
+    lake.drop_table("a", force=True)
+    for row in (7, 8, 9):
+        write(lake, "a", row)
+    pinned = lake.checkout(**{kind: "x"})
+    assert ids(pinned, "b") == ids(lake, "b")
+    for read in (lambda: ids(pinned, "a"), lambda: pinned.table("a")):
+        with pytest.raises(NotFound, match="was dropped by force, and another table is in its directory now"):
+            read()
+    if kind == "branch":
+        with pytest.raises(NotFound, match="another table"):
+            write(pinned, "a", 10)
+        assert [*lake.table("a").branches] == []
+    assert ids(lake, "a") == [7, 8, 9]
+
+
+def test_a_merge_does_not_drop_a_table_in_the_directory_of_the_one_that_the_branch_dropped(tmp_path):
+    make_lake(f"{tmp_path}/lake", ("a",))
+    lake = LanceCatalog(f"{tmp_path}/lake", mode="v2")
+    lake.branches.create("x")
+    lake.checkout(branch="x").drop_table("a")
+    lake.drop_table("a", force=True)
+    LanceCatalog(f"{tmp_path}/lake").declare_table("a")
+    write(LanceCatalog(f"{tmp_path}/lake"), "a", 7)
+    with pytest.raises(Conflict, match="a"):
+        lake.branches.merge("x")
+    assert ids(lake, "a") == [7]
