@@ -22,7 +22,7 @@ from lance_spark.catalog.publish_rules import (
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData
 from lance_spark.storage import files
-from lance_spark.storage.small_files import write_below
+from lance_spark.storage.small_files import sync_directory, write_below
 
 DIRECTORY = "_lake/publishes"
 
@@ -92,7 +92,8 @@ def _create(manifest: DatasetLocation, name: str, content: bytes) -> bool:
     path = f"{DIRECTORY}/{name}"
     if not manifest.is_local:
         return put_new(manifest, path, content)
-    # A process that dies must not leave half a file under that name: it could never be replaced.
+    # A process that dies must not leave half a file under that name: it could never be replaced. A file system without
+    # hard links raises; pylance cannot commit to one either.
     passing = f"{DIRECTORY}/.{uuid4().hex}"
     write_below(manifest, passing, content)
     with files.reachable(manifest):
@@ -101,9 +102,8 @@ def _create(manifest: DatasetLocation, name: str, content: bytes) -> bool:
             os.link(files.whole_path(manifest, passing), whole)
         except FileExistsError:
             return False
-        except OSError:  # a file system without hard links
-            return put_new(manifest, path, content)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(files.whole_path(manifest, passing))
+        sync_directory(os.path.dirname(whole))
     return True

@@ -123,6 +123,17 @@ def is_frame(value: object) -> bool:
     return hasattr(type(value), "sparkSession") and hasattr(type(value), "columns")
 
 
+FRAME_HINT = "df = spark.createDataFrame(...) makes one."
+
+
+def check_frame(verb: str, df: object) -> None:
+    """Raise InvalidOption for anything but a DataFrame of Spark."""
+    if not is_frame(df):
+        kind = type(df)
+        what = f"{kind.__name__} of {kind.__module__.partition('.')[0]}"
+        raise InvalidOption(f"{verb} takes a DataFrame of Spark, not a {what}.", hint=FRAME_HINT)
+
+
 def path_segments(path: str) -> tuple[str, ...]:
     """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',); double a backtick inside quotes."""
     return tuple(

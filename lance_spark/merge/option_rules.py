@@ -35,5 +35,18 @@ def check_audit(answer: object) -> None:
             "The audit returned None instead of True; nothing was published.",
             hint="Return True from it if the changes may be published.",
         )
+    kind = type(answer)
+    if kind is not bool and (kind.__module__, kind.__name__) not in _NUMPY_BOOLS:
+        raise Refused(
+            f"The audit returned {_named(kind)} instead of True or False; nothing was published.",
+            hint="Return a comparison from it, such as df.count() == 0.",
+        )
     if not answer:
         raise Refused("The audit failed; nothing was published.")
+
+
+_NUMPY_BOOLS = (("numpy", "bool"), ("numpy", "bool_"))
+
+
+def _named(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'aeiouAEIOU' else 'a'} {kind.__name__}"

@@ -36,7 +36,7 @@ from lance_spark.refs import refs
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.session.caches import refresh
 from lance_spark.sql import rules
-from lance_spark.sql.procedures import PROCEDURES, cleanup_rows, restore_rows
+from lance_spark.sql.procedures import PROCEDURES, check_version_of, cleanup_rows, restore_rows
 from lance_spark.sql.rules import Args
 from lance_spark.storage.resolving import resolve
 
@@ -184,13 +184,7 @@ class _Work:
     def _restore(self, given: rules.Restore) -> Rows:
         travel = parse_moment(self._micros(given)) if given.version is None else parse_version_text(given.version)
         pin, place = self._pin(travel), self.place
-        branch = place.branch_to_change("restore it")
-        if pin.branch != branch:
-            raise Refused(
-                f"{pin} is a version of branch '{pin.branch or MAIN}', not an older one of '{branch or MAIN}'.",
-                hint="Restore a version of the branch itself, or name the other branch: RESTORE TABLE "
-                f"`table{MARK}{pin.branch or MAIN}` TO VERSION AS OF {pin.version}.",
-            )
+        check_version_of(pin, place.branch_to_change("restore it"))
         return restore_rows(place.location, pin, self._engine)
 
     def _micros(self, given: rules.Restore) -> int:

@@ -31,7 +31,7 @@ from lance_spark.catalog.rules import (
     quoted_view,
     view_names,
 )
-from lance_spark.core.options import OWN_NAME, PREFIX
+from lance_spark.core.options import OWN_NAME, PREFIX, check_frame
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.words import OF_CATALOGS, Hinting
@@ -227,6 +227,7 @@ class LanceCatalog(Shown, Hinting):
         """
         from lance_spark.datasource.datasource import register
 
+        check_frame("write_table", frame)
         catalog, table = self.catalog, identify_table(name)
         if mode not in get_args(SaveMode):
             raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")

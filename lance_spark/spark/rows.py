@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
 from lance_spark.changes.rules import FeedOptions, Images
-from lance_spark.core.options import OWN_NAME, PREFIX, is_frame, names_of
+from lance_spark.core.options import FRAME_HINT, OWN_NAME, PREFIX, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
 from lance_spark.engine.session_spark import START_ONE, SparkRunner, needed_session, with_metadata
@@ -82,7 +82,7 @@ class RowVerbs(Handle):
         """
         if not is_frame(source):
             branch = getattr(source, "branch", source)
-            hint = f"A branch: t.branches.merge({branch!r})." if isinstance(branch, str) else _FRAME
+            hint = f"A branch: t.branches.merge({branch!r})." if isinstance(branch, str) else FRAME_HINT
             raise InvalidOption("t.merge merges the rows of a DataFrame of Spark.", hint=hint)
         if isinstance(on, str | list | tuple) and not on:
             raise InvalidOption("The merge has no key.", hint="Name the column that both have: t.merge(df, on='id').")
@@ -99,7 +99,7 @@ class RowVerbs(Handle):
         """
         from lance_spark.datasource.datasource import register
 
-        _check_frame("write", df)
+        check_frame("t.write", df)
         answer_replace_where(options)
         branch = self._moving_branch("write to")
         register(df.sparkSession, OWN_NAME)
@@ -118,7 +118,7 @@ class RowVerbs(Handle):
         Raises InvalidOption for an empty condition, SchemaMismatch, NotFound, Refused and Conflict; then nothing was
         changed.
         """
-        _check_frame("overwrite", df)
+        check_frame("t.overwrite", df)
         from lance_spark.rows.spark import change_rows, replacement
 
         branch = self._moving_branch("write to")
@@ -131,16 +131,6 @@ class RowVerbs(Handle):
         spark = needed_session(self.spark, _NEEDED)
         register_handle(spark)
         return spark, branch
-
-
-_FRAME = "df = spark.createDataFrame(...) makes one."
-
-
-def _check_frame(verb: str, df: object) -> None:
-    if not is_frame(df):
-        kind = type(df)
-        what = f"{kind.__name__} of {kind.__module__.partition('.')[0]}"
-        raise InvalidOption(f"t.{verb} takes a DataFrame of Spark, not a {what}.", hint=_FRAME)
 
 
 def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:

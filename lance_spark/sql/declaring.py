@@ -57,6 +57,11 @@ class Context:
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def is_at_lake_ref(self) -> bool:
+        """Whether the catalog is on a branch or at a tag of the lake."""
+        return self.catalog is not None and self.catalog.ref is not None
+
     def table(self, name: str) -> DatasetLocation:
         """The location of a whole table, with all its branches. Raises NotFound, InvalidName, InvalidOption.
 
@@ -90,11 +95,16 @@ class Context:
         return location, pin_of(location, ref or MAIN) if spec is None else resolve(location, spec)
 
     def _on_lake(self, name: str, ref: str | None) -> tuple[DatasetLocation, RefSpec | None]:
-        """A table; on a branch of the lake also what that has of it. Raises Refused if another ref was named."""
+        """A table; on a branch of the lake also what that has of it, or a version of that.
+
+        Raises Refused if another ref was named.
+        """
         if self.catalog is None or self.catalog.ref is None:
             return self.table(name), None
         check_may_change(self.catalog.manifest, f"call a procedure for table '{name}'")
-        return find_open_table(self.catalog, name, RefSpec(branch=ref))
+        version = None if ref is None else parse_version_text(ref).version
+        spec = RefSpec(branch=ref) if version is None else RefSpec(version=version)
+        return find_open_table(self.catalog, name, spec)
 
     def place(self, uri: str) -> DatasetLocation:
         """The location for a new dataset, by path or URI, in the same store or with credentials of the process."""

@@ -13,10 +13,12 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
 from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import MARK
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.disk_usage.report import USAGE
 from lance_spark.engine.local import Engine
+from lance_spark.errors import Refused
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
@@ -187,7 +189,20 @@ def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
 )
 def _restore(context: Context, given: Mapping[str, Any]) -> Rows:
     """Make an older version the newest one of its branch again, as a new version."""
-    return restore_rows(*context.to_read(given["table"], given["ref"]), context.engine)
+    location, pin = context.to_read(given["table"], given["ref"])
+    if context.is_at_lake_ref:
+        check_version_of(pin, context.to_change(given["table"], None)[1])
+    return restore_rows(location, pin, context.engine)
+
+
+def check_version_of(pin: PinnedVersion, branch: str | None) -> None:
+    """Raise Refused for a version of another branch than the one to restore."""
+    if pin.branch != branch:
+        raise Refused(
+            f"{pin} is a version of branch '{pin.branch or MAIN}', not an older one of '{branch or MAIN}'.",
+            hint="Restore a version of the branch itself, or name the other branch: RESTORE TABLE "
+            f"`table{MARK}{pin.branch or MAIN}` TO VERSION AS OF {pin.version}.",
+        )
 
 
 def restore_rows(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Rows:

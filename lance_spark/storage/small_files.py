@@ -59,8 +59,15 @@ def _write_durably(path: str, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    directory = os.open(os.path.dirname(path), os.O_RDONLY)
+    sync_directory(os.path.dirname(path))
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a local directory safe: a power cut can lose that of a file whose content is safe."""
+    import os
+
+    directory = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(directory)  # otherwise a power cut can lose the name of a file whose content is safe
+        os.fsync(directory)
     finally:
         os.close(directory)

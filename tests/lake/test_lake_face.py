@@ -4,6 +4,8 @@ import re
 from datetime import timedelta
 
 import lance
+import numpy as np
+import pyarrow as pa
 import pytest
 from support.local_datasets import numbers
 
@@ -11,7 +13,7 @@ from lance_spark import LanceCatalog
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog.lake import table_branch
 from lance_spark.catalog.rules import identify_table
-from lance_spark.errors import Conflict, NotFound, Refused
+from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.lake import publish as publishing
 
 
@@ -163,6 +165,23 @@ def test_an_audit_that_returns_nothing_says_so(lake):
     with pytest.raises(Refused, match="The audit failed"):
         lake.branches.merge("nightly", audit=lambda _: False)
     assert lake.publishes() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(1, "an int"), ("ok", "a str"), (pa.table({"id": [1]}), "a Table"), (np.int64(1), "an int64")]
+)
+def test_an_audit_answers_with_a_bool(lake, answer, said):
+    with pytest.raises(Refused, match=f"The audit returned {said} instead of True or False; nothing was published"):
+        lake.publish("etl", audit=lambda _: answer)
+    assert ids(lake, "carriers") == [0, 1, 2]
+    assert lake.publish("etl", audit=lambda _: np.bool_(True)).tables
+
+
+@pytest.mark.parametrize("rows", [pa.table({"id": [1]}), [{"id": 1}]])
+def test_a_table_is_written_from_a_dataframe_of_spark(lake, rows):
+    with pytest.raises(InvalidOption, match="write_table takes a DataFrame of Spark, not a") as refused:
+        lake.write_table(rows, "b")
+    assert "spark.createDataFrame" in refused.value.hint
 
 
 def test_a_branch_of_the_lake_shows_its_settings(lake):

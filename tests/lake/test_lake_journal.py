@@ -1,5 +1,7 @@
 """The files of publishes: each is created once, by one process, and read whole."""
 
+import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from lance_spark.catalog.publish_rules import (
     PublishVerdict,
     journal_name,
 )
-from lance_spark.errors import CorruptData
+from lance_spark.errors import CorruptData, StorageFailure
 from lance_spark.storage.datasets import locate
 
 
@@ -90,3 +92,15 @@ def test_a_publisher_whose_answer_was_lost_has_its_number(manifest, monkeypatch)
     monkeypatch.setattr(journal, "_create", twice)
     assert journal.write_journal(manifest, given(1, "a1"))
     assert not journal.write_journal(manifest, given(1, "b2"))
+
+
+def test_without_hard_links_no_journal_is_written(manifest, monkeypatch):
+    """Any other way to create a file could leave half of one, which would stop all publishes."""
+
+    def refuse(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageFailure):
+        journal.write_journal(manifest, given(1))
+    assert names(manifest) == []

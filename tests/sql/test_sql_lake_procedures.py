@@ -194,3 +194,21 @@ def test_tables_that_are_named_by_their_paths_have_no_lake(call, name):
     needed = {parameter.name: "x" for parameter in PROCEDURES[name].parameters if parameter.required}
     with pytest.raises(Refused, match="in no catalog"):
         call(name, Context(LocalRunner(2)), **needed)
+
+
+def test_a_table_is_restored_to_its_versions_on_the_branch(lake, call):
+    call("create_lake_branch", name="etl")
+    etl = on(lake)
+    append(lake, "ns.t", 10, etl)
+    first = lance.dataset(locate_table(lake.catalog, "ns.t").uri).checkout_version(
+        (etl.to_change("ns.t", None)[1], None)
+    )
+    append(lake, "ns.t", 11, etl)
+    (told,) = call("restore", etl, table="ns.t", ref=str(first.version))
+    assert (told["restored_version"], told["version"]) == (first.version, first.version + 2)
+    assert ids(etl, "ns.t") == [0, 1, 2, 10]
+    assert ids(lake, "ns.t") == [0, 1, 2]
+    with pytest.raises(Refused, match="is a version of branch 'main', not an older one of 'lake/etl-"):
+        call("restore", etl, table="ns.u", ref="1")
+    with pytest.raises(Refused, match="which has one branch of each table"):
+        call("restore", etl, table="ns.t", ref="main")
