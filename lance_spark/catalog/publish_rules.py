@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from lance_spark.catalog.entry_rules import Entry
-from lance_spark.catalog.rules import MANIFEST, from_object_id
+from lance_spark.catalog.rules import MANIFEST, Mode, from_object_id
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData
@@ -99,6 +99,8 @@ class Journal:
     """Distinguishes the branch of the lake from an earlier one of that name; empty for branches of tables only."""
     branch_version: int = 0
     """The version of its rows; the next publish begins with them."""
+    mode: Mode = "compatibility"
+    """That of the catalog: it says whether directories without a row are tables, for helpers of another mode as well."""
 
     @property
     def moment(self) -> datetime:
@@ -206,7 +208,10 @@ def decode_journal(content: bytes, name: str) -> Journal:
         rows = tuple(
             EntryChange(*(None if row is None else Entry(**row) for row in change)) for change in given.pop("rows")
         )
-        return Journal(tables=tables, rows=rows, **given)
+        journal = Journal(tables=tables, rows=rows, **given)
+        if journal.mode not in get_args(Mode):
+            raise ValueError("an unknown mode")
+        return journal
 
     return _decoded(content, name, build)
 

@@ -212,6 +212,7 @@ def plan_publish(
         dropped=_dropped(catalog, branch, changes),
         manifest_since=0 if head is None else head.version,
         message=message,
+        mode=catalog.mode,
     )
     rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
     unlisted, moved = _unlisted(catalog, journal), _moved(catalog, journal)
@@ -398,6 +399,7 @@ def finish(
     catalog: Catalog, journal: Journal, engine: Engine, prepared: Mapping[str, PreparedReplay] | None = None
 ) -> PublishOutcome:
     """Bring a publish forward, or take it back, to its outcome."""
+    catalog = replace(catalog, mode=journal.mode)
     verdict = journals.read_verdict(catalog.manifest, journal.sequence)
     done = _Done()
     if verdict is None:

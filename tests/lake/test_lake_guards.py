@@ -11,6 +11,7 @@ from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog.lake import table_branch
 from lance_spark.catalog.rules import identify_table
 from lance_spark.errors import Conflict, NotFound, Refused
+from lance_spark.lake import publish as publishing
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import DELETED, NEEDED, ExpiryOptions
 from lance_spark.refs.refs import rename_branch
@@ -123,3 +124,19 @@ def test_a_merge_does_not_drop_a_table_in_the_directory_of_the_one_that_the_bran
     with pytest.raises(Conflict, match="a"):
         lake.branches.merge("x")
     assert ids(lake, "a") == [7]
+
+
+def test_a_helper_that_reads_no_directories_ends_the_publish_of_one_that_does(tmp_path, monkeypatch):
+    lake = make_lake(f"{tmp_path}/lake", ("a",))
+    lance.write_dataset(numbers(3), f"{tmp_path}/lake/by_name.lance")  # without a row
+    lake.branches.create("x")
+    there = lake.checkout(branch="x")
+    there.alter_table("by_name", {"owner": "me"})
+    write(there, "a", 10)
+    with monkeypatch.context() as dying:
+        dying.setattr(publishing, "finish", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            lake.branches.merge("x")
+    assert LanceCatalog(f"{tmp_path}/lake", mode="v2").recover().state == "published"
+    assert lake.describe_table("by_name").properties == {"owner": "me"}
+    assert ids(lake, "a") == [0, 1, 2, 10]
