@@ -100,7 +100,7 @@ class Journal:
     branch_version: int = 0
     """The version of its rows; the next publish begins with them."""
     mode: Mode = "compatibility"
-    """That of the catalog: it says whether directories without a row are tables, for helpers of another mode as well."""
+    """That of the catalog. It says, also to helpers of another mode, whether directories without a row are tables."""
 
     @property
     def moment(self) -> datetime:

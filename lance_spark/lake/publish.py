@@ -117,7 +117,8 @@ def branch_in_lake(catalog: Catalog, name: str) -> rules.BranchRows:
     Raises NotFound, and Refused for a new table without data.
     """
     check_manifest(catalog)
-    there, branch = at_ref(catalog, BRANCH, name), read_branch(catalog, name)
+    there = at_ref(catalog, BRANCH, name)
+    branch = _branch_rows(catalog, there)
     doing = f"publish branch '{name}' of the lake"
     if there.ref is not None:
         set_base(catalog, there.ref, branch.base_version)  # so that no cleanup removes it
@@ -131,40 +132,52 @@ def branch_in_lake(catalog: Catalog, name: str) -> rules.BranchRows:
                 hint="A job is writing it, or was killed at it: wait, or drop the table on the branch.",
             )
         table_branch(there, row.identifier, doing)
-    return read_branch(catalog, name) if new else branch
+    return _branch_rows(catalog, there) if new else branch
 
 
 def read_branch(catalog: Catalog, name: str) -> rules.BranchRows:
     """A branch of the lake, as it is now. Raises NotFound."""
     check_manifest(catalog)
-    there = at_ref(catalog, BRANCH, name)
+    return _branch_rows(catalog, at_ref(catalog, BRANCH, name))
+
+
+def _branch_rows(catalog: Catalog, there: Catalog) -> rules.BranchRows:
+    """The branch that a catalog is at."""
     assert there.ref is not None
-    begins = _base(catalog, there.ref)
+    own = _own_journals(catalog, there.ref)
+    begins = _base(catalog, there.ref, own)
     base = manifest_pylance.rows_at(there.manifest, begins).entries
     version, rows = manifest_pylance.newest_rows(there.manifest)
-    return rules.BranchRows(name, base, rows.entries, there.ref.id, version, begins)
+    publishes = frozenset(journal.id for journal in own)
+    return rules.BranchRows(there.ref.name, base, rows.entries, there.ref.id, version, begins, publishes)
 
 
-def _base(catalog: Catalog, ref: LakeRef) -> int:
-    """The version of a branch's rows from which changes count.
-
-    A helper that slept between two requests may have set the tag back behind a later publish: the journals know better.
-    With the tag alone, the next publish would make the changes of that later one again, whatever main did since.
-    """
-    begun = ref.created_at - _SKEW
-    version = base_of(catalog, ref).version
+def _own_journals(catalog: Catalog, ref: LakeRef) -> list[Journal]:
+    """The journals of a branch's publishes, newest first."""
+    begun, own = ref.created_at - _SKEW, []
     known = journals.sequences(catalog.manifest)
     for start in range(0, len(known), _THREADS):
         read = _each(
             lambda sequence: journals.read_journal(catalog.manifest, sequence), known[start : start + _THREADS]
         )
-        for journal in read:
-            if journal.branch_id == ref.id and journal.branch_version > version:
-                outcome = journals.read_outcome(catalog.manifest, journal.sequence)
-                if outcome is not None and outcome.is_published:
-                    return journal.branch_version
+        own += [journal for journal in read if journal.branch_id == ref.id]
         if read[-1].moment < begun:
             break
+    return own
+
+
+def _base(catalog: Catalog, ref: LakeRef, own: Sequence[Journal]) -> int:
+    """The version of a branch's rows from which changes count.
+
+    A helper that slept between two requests may have set the tag back behind a later publish: the journals know better.
+    With the tag alone, the next publish would make the changes of that later one again, whatever main did since.
+    """
+    version = base_of(catalog, ref).version
+    for journal in own:
+        if journal.branch_version > version:
+            outcome = journals.read_outcome(catalog.manifest, journal.sequence)
+            if outcome is not None and outcome.is_published:
+                return journal.branch_version
     return version
 
 
@@ -289,12 +302,7 @@ def _dropped(catalog: Catalog, branch: rules.BranchRows, changes: Sequence[Entry
     """Main's versions of dropped tables that the users of the branch knew, by directory."""
     gone = {change.known.object_id for change in changes if change.after is None}
     pins = {row.location: row.pin for row in branch.base if row.object_id in gone and row.pin is not None}
-    own: set[str] = set()
-    if branch.id and any(pin.branch for pin in pins.values()):
-        journals_read = _each(
-            lambda sequence: journals.read_journal(catalog.manifest, sequence), journals.sequences(catalog.manifest)
-        )
-        own = {journal.id for journal in journals_read if journal.branch_id == branch.id}
+    own = branch.publishes if any(pin.branch for pin in pins.values()) else ()
     return {place: _known(catalog.at(place), pin.version, own) for place, pin in pins.items() if place}
 
 
@@ -320,12 +328,14 @@ def _unlisted(catalog: Catalog, journal: Journal) -> list[str]:
 
 def _moved(catalog: Catalog, journal: Journal) -> list[str]:
     """Directories of dropped tables that main wrote to since, or that belong to other tables now."""
-    tag = pin_tag_of(journal.branch, journal.branch_id)
+    tag = pin_tag_of(journal.branch, journal.branch_id) if journal.branch_id else None
 
     def look(dropped: tuple[str, int]) -> bool:
         place, pinned = dropped
         head = find_latest(catalog.at(place), None)
-        return head is not None and (head.version > pinned or is_replaced(catalog, tag, place))
+        if head is None:
+            return False
+        return head.version > pinned or (tag is not None and is_replaced(catalog, tag, place))
 
     found = zip(journal.dropped, _each(look, list(journal.dropped.items())), strict=True)
     return [place for place, moved in found if moved]

@@ -62,6 +62,8 @@ class BranchRows:
     """The version of its newest rows."""
     base_version: int = 0
     """The version of the rows in ``base``."""
+    publishes: frozenset[str] = frozenset()
+    """The ids of its publishes so far."""
 
     @property
     def changes(self) -> tuple[EntryChange, ...]:
