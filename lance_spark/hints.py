@@ -104,6 +104,15 @@ def delete_lake_ref(kind: str, name: str) -> Hint:
     )
 
 
+def restore_lake_ref(kind: str, name: str) -> Hint:
+    """Restore a deleted branch or tag of a whole lake."""
+    python = f"lake.{'tags' if kind == 'tag' else 'branches'}.restore({name!r})"
+    return Hint(python, f"{python} in Python", quoted("lance-catalog", kind, "--restore", name))
+
+
+LAKE_REFLOG = Hint("lake.reflog()", "lake.reflog() in Python", "lance-catalog reflog")
+
+
 def unprotect_lake_branch(name: str) -> Hint:
     """Remove the protection of a branch of a whole lake."""
     python = f"lake.branches.alter({name!r}, protected=False)"

@@ -69,8 +69,9 @@ from lance_spark.catalog.rules import (
 )
 from lance_spark.core import refs as core_refs
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, kept_branches
 from lance_spark.core.refs import Beginning, Branch, PinnedVersion
-from lance_spark.refs.refs import check_may_remove, create_branch_at, remove_branch
+from lance_spark.refs.refs import check_may_remove, create_branch_at, keep_aside, remove_branch
 from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import find_latest, locate_typed, pin_latest
 from lance_spark.storage.failures import translated
@@ -106,18 +107,23 @@ def at_ref(catalog: Catalog, kind: str, name: str) -> Catalog:
         raise errors.NotFound(
             f"{kind.capitalize()} '{name}' of the lake {catalog.uri} is incomplete: it is being created or deleted, or "
             "that was killed.",
-            hint=hints.of(
-                "If no job is at it, delete it: ", hints.delete_lake_ref(kind, name), ". Then create it again."
-            ),
+            hint=_way_out(ref),
         )
     return replace(catalog, ref=ref)
+
+
+def _way_out(ref: LakeRef) -> hints.Hint:
+    delete, restore = hints.delete_lake_ref(ref.kind, ref.name), hints.restore_lake_ref(ref.kind, ref.name)
+    if ref.base:
+        return hints.of("If no job is at it, delete it again: ", delete, ". To have it back: ", restore, ".")
+    return hints.of("If no job is at it, delete it: ", delete, ". Then create it again.")
 
 
 def _find(catalog: Catalog, kind: str, name: str) -> LakeRef | None:
     if not catalog.reads_manifest:
         return lake_v1.find_on_tables(catalog, kind, name)
     made = refs.read_branch(catalog.manifest, branch_of(kind, name))
-    return None if made is None else _read(catalog, kind, name, made)
+    return None if made is None else read_ref(catalog, kind, name, made)
 
 
 def _missing(catalog: Catalog, kind: str, name: str) -> errors.NotFound:
@@ -136,7 +142,7 @@ def list_refs(catalog: Catalog, kind: str, temporary: bool = False) -> list[Lake
     if not catalog.reads_manifest:
         return [] if temporary else lake_v1.list_on_tables(catalog, kind)
     names = [name for name in _names(catalog, kind) if is_audit_name(name) == temporary]
-    found = files.each(catalog.manifest, partial(_read, catalog, kind), names)
+    found = files.each(catalog.manifest, partial(read_ref, catalog, kind), names)
     return [ref for ref in found if ref is not None]
 
 
@@ -223,26 +229,28 @@ def find_to_delete(catalog: Catalog, kind: str, name: str) -> LakeRef | None:
             f"its directory also holds that of '{nested[0]}'",
             hint=hints.of("Delete that first: ", hints.delete_lake_ref(kind, nested[0]), "."),
         )
-    return _read(catalog, kind, name)
+    return read_ref(catalog, kind, name)
 
 
 def delete_ref(catalog: Catalog, kind: str, name: str, purge: bool = False) -> None:
     """Delete a branch or tag; versions that only it kept are up to the next cleanup. Safe to repeat after a failure.
 
-    The branches of tables that have its changes are kept for a while, or deleted at once with ``purge``. Tables that
-    only it has are collected as orphans. Raises InvalidName, NotFound, and Refused for a catalog that is itself read at
-    a ref, and for a protected branch.
+    Its rows and the branches of tables that have its changes are kept for a while, so that it can be restored; with
+    ``purge`` they are deleted at once. Tables that only it has are collected as orphans after that time. Raises
+    InvalidName, NotFound, and Refused for a catalog that is itself read at a ref, and for a protected branch.
     """
     ref = find_to_delete(catalog, kind, name)
     if not catalog.reads_manifest:
         lake_v1.delete_on_tables(catalog, kind, name, purge)
         return
+    base = 0
     if ref is not None and ref.id:
         entries = _ever_known(catalog, ref)
         changed = {entry.location or "" for entry in entries if entry.pin and entry.pin.branch}
         _check_may_go(catalog, ref, changed)
+        base = ref.base or (_base_to_note(catalog, ref) if ref.ready and not ref.temporary else 0)
         # First of all it becomes incomplete: a reader must not find it once its versions are no longer kept.
-        _note(catalog, replace(ref, ready=False))
+        _note(catalog, replace(ref, ready=False, base=base))
         pinned = set(changed)
         if not (ref.temporary and ref.ready):  # then it pins nothing: an audit is short
             pinned |= {entry.location for entry in entries if entry.location} | _directories_in_root(catalog, ref)
@@ -250,7 +258,17 @@ def delete_ref(catalog: Catalog, kind: str, name: str, purge: bool = False) -> N
         files.each(catalog.root, unpin, sorted(pinned), _AT_ONCE)
         _leave_new_tables(catalog, ref, entries)
         files.delete(catalog.manifest, [core_refs.ref_file(core_refs.TAGS, ref.pin_tag)])
-    refs.drop_branch(catalog.manifest, branch_of(kind, name))
+    if purge or not base:
+        refs.drop_branch(catalog.manifest, branch_of(kind, name))
+    else:
+        keep_aside(catalog.manifest, branch_of(kind, name))
+
+
+def _base_to_note(catalog: Catalog, ref: LakeRef) -> int:
+    """What a restore needs once the tag that says it is gone."""
+    if ref.kind == TAG:
+        return pin_latest(catalog.manifest, ref.branch).version
+    return base_of(catalog, ref).version
 
 
 def _ever_known(catalog: Catalog, ref: LakeRef) -> list[Entry]:
@@ -363,16 +381,16 @@ def _joined(catalog: Catalog, identifier: Identifier, location: DatasetLocation,
     ref = catalog.ref
     assert ref is not None
     newest_main = _newest_of(location, entry, doing)
-    _keep(location, ref.pin_tag, newest_main)
+    keep(location, ref.pin_tag, newest_main)
     new = entry.pin is not None and entry.pin.new
     note = NotePin(identifier, entry.location or "", Pin(newest_main.version, None, new), doing)
     manifest_pylance.apply(catalog.manifest, note)
     pin = find_table(manifest_pylance.read_rows(catalog.manifest, note.needs), identifier, doing).pin or note.pin
-    _keep(location, ref.pin_tag, PinnedVersion(None, pin.version))
+    keep(location, ref.pin_tag, PinnedVersion(None, pin.version))
     return pin
 
 
-def _keep(location: DatasetLocation, tag: str, version: PinnedVersion) -> None:
+def keep(location: DatasetLocation, tag: str, version: PinnedVersion) -> None:
     """Keep a version from every cleanup. A tag at another one is of a process that lost, or that was killed."""
     known = refs.read_tag(location, tag)
     with suppress(errors.AlreadyExists, errors.Conflict):
@@ -471,14 +489,32 @@ def _pinning(catalog: Catalog, directories: Iterable[str | None]) -> list[tuple[
 def directories_of_refs(catalog: Catalog, besides: str | None = None) -> frozenset[str]:
     """All directories that rows of branches and tags name; ``besides`` is a branch of ``__manifest`` to leave out.
 
-    Raises if one cannot be read: its tables must not look unneeded.
+    Those of deleted ones count for as long as they can be restored. Raises if one cannot be read: its tables must not
+    look unneeded.
     """
     whole = replace(catalog, ref=None)
-    known = [each for each in _all_names(whole) if branch_of(*each) != besides]
-    found = files.each(
-        catalog.root, lambda each: _directories(_rows_of(whole, *each, RowFilter(everything=True))), known
-    )
+    kept = [(change.name, True) for change in set_aside(whole)]
+    branches = [(branch_of(*each), False) for each in _all_names(whole)] + kept
+
+    def look(each: tuple[str, bool]) -> frozenset[str]:
+        branch, deleted = each
+        at = DatasetLocation(whole.manifest.branch_uri(branch), whole.manifest.options)
+        if deleted and newest(at) is None:
+            return frozenset()
+        return _directories(manifest_pylance.read_rows(at, RowFilter(everything=True)))
+
+    found = files.each(catalog.root, look, [each for each in branches if each[0] != besides])
     return frozenset().union(*found)
+
+
+def set_aside(catalog: Catalog) -> list[RefChange]:
+    """The deletions of branches and tags of the lake that can still be undone, as far as their records tell."""
+    if not catalog.reads_manifest:
+        return []
+    changes = refs.read_changes(catalog.manifest)
+    there = refs.list_ref_names(catalog.manifest, core_refs.BRANCHES) if changes else []
+    now = time.time_ns()
+    return [change for change in kept_branches(changes, there) if change.keeps(now, DEFAULT_UNDO_WINDOW)]
 
 
 def _directories(rows: Rows) -> frozenset[str]:
@@ -520,7 +556,7 @@ def _at(catalog: Catalog, kind: str, name: str) -> DatasetLocation:
     return DatasetLocation(manifest.branch_uri(branch_of(kind, name)), manifest.options)
 
 
-def _read(catalog: Catalog, kind: str, name: str, made: Branch | None = None) -> LakeRef | None:
+def read_ref(catalog: Catalog, kind: str, name: str, made: Branch | None = None) -> LakeRef | None:
     """A ref of the list; None if it vanished. One without a note was killed at the beginning of its creation.
 
     A branch of ``__manifest`` that another tool made has no note either: it counts as one of those. ``made`` has the
@@ -541,6 +577,11 @@ def _read(catalog: Catalog, kind: str, name: str, made: Branch | None = None) ->
 
 def _rows(catalog: Catalog, ref: LakeRef, needed: RowFilter) -> Rows:
     return _rows_of(catalog, ref.kind, ref.name, needed)
+
+
+def rows_of_ref(catalog: Catalog, kind: str, name: str) -> Rows:
+    """All rows of a ref, also of one that is incomplete, or deleted with its rows kept."""
+    return _rows_of(catalog, kind, name, RowFilter(everything=True))
 
 
 def _rows_of(catalog: Catalog, kind: str, name: str, needed: RowFilter) -> Rows:

@@ -56,6 +56,8 @@ class LakeRef(Shown):
     """Whether it is complete. One that is not was, or is being, created or deleted; it can only be deleted."""
     temporary: bool = False
     """Whether a job made it for itself: it is not listed, and nobody else changes it."""
+    base: int = 0
+    """Of one that was complete and is being deleted: the version of its rows from which its changes count."""
     lifetime: Lifetime = field(default=Lifetime(), compare=False)
     """When a branch expires, who is responsible for it, and whether it is protected."""
 
@@ -93,7 +95,8 @@ class LakeRef(Shown):
         """The value of :data:`KEY` in the metadata of the table."""
         made = self.created_at.isoformat()
         values = {"name": self.name, "id": self.id, "created": made, "tables": self.tables, "ready": self.ready}
-        return json.dumps({**values, "temporary": True} if self.temporary else values)
+        extra: dict[str, object] = {"temporary": True} if self.temporary else {}
+        return json.dumps({**values, **extra, **({"base": self.base} if self.base else {})})
 
     def _card(self) -> Card:
         state = counted(self.tables, "table") if self.ready else "incomplete: delete it"
@@ -194,7 +197,7 @@ def decode_ref(kind: str, text: str | None, name: str) -> LakeRef | None:
     with suppress(ValueError, KeyError, TypeError, OverflowError):
         found = decode_json(text)
         made = datetime.fromisoformat(found["created"]).astimezone(timezone.utc)
-        state = (found["ready"] is True, found.get("temporary") is True)
+        state = (found["ready"] is True, found.get("temporary") is True, int(found.get("base", 0)))
         ref = ref_class(kind)(name, str(found["id"]), made, int(found["tables"]), *state)
         if found["name"] == name and _ID.fullmatch(ref.id):
             return ref

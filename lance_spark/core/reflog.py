@@ -233,8 +233,7 @@ class RefLog(Shown):
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """When, which ref, which change, version now, version before: newest first."""
         rows = [
-            (change.at, f"{change.kind} {change.name}", _said(change), change.now, change.was)
-            for change in self.changes
+            (change.at, f"{change.kind} {change.name}", said(change), change.now, change.was) for change in self.changes
         ]
         for number, (version, when, what) in enumerate(self.versions):
             before = self.versions[number + 1][0] if number + 1 < len(self.versions) else ""
@@ -255,7 +254,8 @@ class RefLog(Shown):
         return Card(type(self).__name__, self.uri, counted(len(self.rows), "change"), grids=(self.grid(),))
 
 
-def _said(change: RefChange) -> str:
+def said(change: RefChange) -> str:
+    """What happened, and whether it was finished."""
     ended = {BEGUN: " (not finished)", FORGOTTEN: " for good"}
     return f"{change.action}{ended.get(change.state, '')}"
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Literal
 
 from lance_spark.catalog.lake import delete_ref, list_refs
+from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef
 from lance_spark.catalog.rules import Catalog
 from lance_spark.cleanup.report import Upkeep
@@ -44,13 +46,18 @@ def end_publish(catalog: Catalog, engine: Engine, execute: bool) -> list[Upkeep]
 
 
 def remove_leftovers(catalog: Catalog, now: datetime, execute: bool) -> list[Upkeep]:
-    """Remove what killed audits left behind."""
+    """Remove what killed audits left behind, and what is kept of branches and tags that were deleted long ago."""
+    state: Literal["done", "would"] = "done" if execute else "would"
 
     def remove() -> list[Upkeep]:
         names = (sweep if execute else leftovers)(catalog, now)
-        return [Upkeep(AUDIT, name, "done" if execute else "would", what="its process died") for name in names]
+        return [Upkeep(AUDIT, name, state, what="its process died") for name in names]
 
-    return _or_why(AUDIT, remove) if catalog.reads_manifest else []
+    def forget() -> list[Upkeep]:
+        names = forget_old(catalog, now, execute)
+        return [Upkeep(LAKE_BRANCH, name, state, what="was deleted; its rows are removed for good") for name in names]
+
+    return _or_why(AUDIT, remove) + _or_why(LAKE_BRANCH, forget) if catalog.reads_manifest else []
 
 
 def expire_branches(

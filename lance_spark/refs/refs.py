@@ -5,7 +5,7 @@ A ref comes in by name. What comes out is a value that describes it, or a refusa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -193,11 +193,21 @@ def set_aside_branch(location: DatasetLocation, name: str, force: bool = False) 
     core_refs.check_branch_name(name)
     table = refs.read_refs(location)
     check_branch_to_delete(location, table, name, force)
+    if not keep_aside(location, name, partial(check_unneeded, location, table.branches[name], force)):
+        raise core_refs.missing("branch", name, table.branches)
+
+
+def keep_aside(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> bool:
+    """Remove a branch's ref file and record it, with what restores it; False without a ref file.
+
+    ``check`` is called as by :func:`drop_ref`. The caller has decided that the branch can go.
+    """
     content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
     if content is None:
-        raise core_refs.missing("branch", name, table.branches)
+        return False
     with recorded(location, keep_deleted(location, name, content.decode())):
-        drop_ref(location, name, partial(check_unneeded, location, table.branches[name], force))
+        drop_ref(location, name, check)
+    return True
 
 
 def check_unneeded(location: DatasetLocation, branch: core_refs.Branch, force: bool = False) -> None:

@@ -43,6 +43,7 @@ from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.lake import branches
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.clone import clone_lake
+from lance_spark.lake.reflog import lake_reflog
 from lance_spark.lake.report import Publish, report
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
 from lance_spark.spark.lake import LakeBranches, LakeTags, published
@@ -52,6 +53,8 @@ from lance_spark.spark.table import LanceTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lance_spark.core.reflog import RefLog
 
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
@@ -364,6 +367,14 @@ class LanceCatalog(Shown, Hinting):
         """
         found = branches.recover(self.catalog, engine_of(self._spark, run_on))
         return None if found is None else published(self, found)
+
+    def reflog(self, ref: str | None = None) -> RefLog:
+        """What happened to the branches and tags of the lake, or to those of one name, newest first.
+
+        When they were created, merged, deleted and restored. Deletions are known for as long as they can be undone.
+        Raises NotFound for a name that none has or had, and Refused on a branch or at a tag.
+        """
+        return lake_reflog(self.catalog, ref)
 
     def publishes(self, limit: int = 20) -> list[Publish]:
         """The latest publishes, newest first."""

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from lance_spark.catalog import lake as lake_actions
+from lance_spark.catalog.lake_deleted import restore_ref
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.rules import Catalog, Name
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
@@ -69,6 +70,14 @@ class LakeTags(Shown, Collection[LakeRef]):
     def delete(self, name: str) -> None:
         """Delete a tag. The next cleanup of a table removes a version that nothing else keeps. Raises NotFound."""
         lake_actions.delete_ref(self.catalog, TAG, name)
+
+    def restore(self, name: str) -> LakeRef:
+        """Restore a tag that was deleted within the last week, if all its versions still exist.
+
+        Raises NotFound if none can be restored, AlreadyExists, and Refused with the tables of which a version is gone;
+        then nothing was changed.
+        """
+        return restore_ref(self.catalog, TAG, name)
 
     def _named(self) -> Mapping[str, LakeRef]:
         return {tag.name: tag for tag in self.list()}
@@ -141,10 +150,18 @@ class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
     def delete(self, name: str, purge: bool = False) -> None:
         """Delete a branch, with its changes that were not merged. Raises NotFound, and Refused if it is protected.
 
-        The branches of tables that have its changes are kept for a week, as ``t.branches.delete`` does; with ``purge``
-        they are deleted at once. An unfinished publish is ended first.
+        Its rows and the branches of tables that have its changes are kept for a week, in which :meth:`restore` restores
+        it; with ``purge`` they are deleted at once. An unfinished publish is ended first.
         """
         branches.delete_branch(self.lake.catalog, name, engine_of(self.lake._spark), purge)
+
+    def restore(self, name: str) -> LakeRef:
+        """Restore a branch that was deleted within the last week, with its changes.
+
+        Versions of main that only it kept are up to cleanups since then. Raises NotFound if none can be restored,
+        AlreadyExists, and Refused with the tables of which something is gone; then nothing was changed.
+        """
+        return restore_ref(self.lake.catalog, BRANCH, name)
 
     def _named(self) -> Mapping[str, LakeRef]:
         return {branch.name: branch for branch in self.list()}

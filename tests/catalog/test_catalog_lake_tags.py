@@ -249,7 +249,7 @@ def test_directories_that_only_a_tag_names_are_kept(catalog, tagged):
     assert plan_orphans(catalog, later, datasets=True).orphans == ()
     assert read(tagged, "ns.t") == [10, 11, 12]
     plan = plan_orphans(catalog, later, datasets=True)
-    delete_ref(catalog, TAG, "v1")
+    delete_ref(catalog, TAG, "v1", purge=True)
     assert plan.orphans == ()
     assert len(collect_orphans(plan_orphans(catalog, later, datasets=True)).deleted) == 1
     assert not Path(location.uri).exists()

@@ -7,6 +7,7 @@ from support.branched_lakes import ids, later, make_lake, state, write
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog import lake as lake_actions
 from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.removing import collect_orphans, plan_orphans
 from lance_spark.errors import Conflict
 from lance_spark.storage import refs
@@ -110,4 +111,6 @@ def test_a_table_that_a_ref_pins_while_it_is_dropped_keeps_its_files(tmp_path, m
         assert state(lake.checkout(tag="v1")) == {"ns.a": OLD, "b": OLD}
         collect_orphans(plan_orphans(lake.catalog, later()))
     lake.tags.delete("v1")
+    assert collect_orphans(plan_orphans(lake.catalog, later())).deleted == (), "it can be restored for a week"
+    assert forget_old(lake.catalog, later(), execute=True)
     assert len(collect_orphans(plan_orphans(lake.catalog, later())).deleted) == 1

@@ -179,11 +179,11 @@ class Mortal:
         def changed(path: Any, *given: Any, **named: Any) -> Any:
             reads = really is _OPEN and not given[0] & os.O_CREAT
             passing = str(path).endswith(".tmp")
-            if str(path).startswith(self.root) and not reads and (really is os.replace or not passing):
+            if str(path).startswith(self.root) and not reads and (really is _REPLACE or not passing):
                 self.step()
             return really(path, *given, **named)
 
         return changed
 
 
-_OPEN = os.open
+_OPEN, _REPLACE = os.open, os.replace

@@ -27,6 +27,7 @@ GROUPS = {
         "log": "publishing.log",
         "recover": "publishing.recover",
         "tag": "tag.tag",
+        "reflog": "publishing.reflog",
     },
     "Keep the catalog in order": {
         "du": "listing.du",

@@ -99,14 +99,30 @@ def _delete(session: CatalogSession, asked: LakeBranchArguments) -> None:
     tables = found.tables if found is not None and ready else None
     which = f"Branch '{name}'" + (", which is incomplete," if tables is None else f" of {counted(tables, 'table')}")
     if not asked.dry_run:
-        files = "their files are deleted at once" if asked.purge else "their files stay for a week"
-        lost = f"changes that were not merged are lost ({files}), and it cannot be restored"
+        files = "at once" if asked.purge else "it can be restored for a week"
+        lost = f"changes that were not merged are lost ({files})"
         confirm(f"{which} will be deleted: {lost}.", asked.yes)
         delete_branch(session.lake, name, session.engine, asked.purge)
     said = f"{which} {'would be' if asked.dry_run else 'was'} deleted."
     session.did("delete", asked.dry_run, said, name=name, tables=tables, was_ready=ready)
     if name == _current(session):
         session.output.note(f"It is checked out here: {session.typed} checkout main.")
+
+
+def _restore(session: CatalogSession, asked: LakeBranchArguments) -> None:
+    from lance_spark.catalog.lake_rules import BRANCH
+
+    restore(session, BRANCH, asked.names[0], asked.dry_run)
+
+
+def restore(session: CatalogSession, kind: str, name: str, dry_run: bool) -> None:
+    """Restore a branch or tag of the lake, and say so."""
+    from lance_spark.catalog.lake_deleted import restore_ref
+
+    found = restore_ref(session.lake, kind, name, dry_run)
+    which = f"{kind.capitalize()} '{name}' of {counted(found.tables, 'table')}"
+    said = f"{which} {'would be' if dry_run else 'was'} restored."
+    session.did("restore", dry_run, said, name=name, tables=found.tables)
 
 
 def _alter(session: CatalogSession, asked: LakeBranchArguments) -> None:
@@ -125,14 +141,16 @@ MODES = (
     Mode("[--list [PATTERN]]", "to list branches", _list, flags=("listing",), names=(0, 1)),
     Mode("NAME [TABLE]...", "to create a branch", _create, names=(1, _MANY), options=_SETTINGS),
     Mode("-d NAME", "to delete a branch", _delete, flags=("delete",), options=("purge",)),
+    Mode("--restore NAME", "to restore a branch", _restore, flags=("restore",)),
     Mode("--alter NAME", "to alter a branch", _alter, flags=("alter",), options=(*_SETTINGS, "unset")),
 )
 
 
-@verb("branch", modes=MODES, sections={"What to do": ("listing", "delete", "alter")})
+@verb("branch", modes=MODES, sections={"What to do": ("listing", "delete", "restore", "alter")})
 @click.argument("names", nargs=-1)
 @click.option("-l", "--list", "listing", is_flag=True, help="List, also with a PATTERN such as 'etl/*'.")
 @click.option("-d", "--delete", is_flag=True, help="Delete a branch, with its changes.")
+@click.option("--restore", is_flag=True, help="Restore a branch that was deleted within the last week.")
 @click.option("--alter", is_flag=True, help="Change the settings of a branch.")
 @click.option("--purge", is_flag=True, help="Delete the files of its changes at once, for good.")
 @click.option("--expire-after", metavar="SPAN", help="How long after its last change it may be deleted, such as 30d.")

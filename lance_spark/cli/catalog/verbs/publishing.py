@@ -11,6 +11,7 @@ import click
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.output import CONFLICT, Output, age
 from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.core.reflog import said
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
@@ -129,6 +130,24 @@ def _names(done: Publish) -> str:
     names = [table.name for table in done.tables] + [f"{each.replace(': ', ' (', 1)})" for each in done.others]
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+@verb("reflog")
+@click.argument("ref", required=False)
+@click.pass_obj
+def reflog(session: CatalogSession, ref: str | None) -> None:
+    """List what happened to branches and tags, newest first.
+
+    Those of the whole catalog: when they were created, merged, deleted and restored; with REF, those of one name. branch --restore and tag
+    --restore undo a deletion for a week.
+    """
+    from lance_spark.core.show import moment
+    from lance_spark.lake.reflog import lake_reflog
+
+    found = lake_reflog(session.lake, ref)
+    rows = [(moment(each.at), each.kind, each.name, said(each)) for each in found.changes]
+    text = session.output.table(("when", "kind", "name", "what"), rows) if rows else ""
+    session.show({"ref": ref, "changes": [each.as_record() for each in found.changes]}, text)
 
 
 @verb("recover")

@@ -69,24 +69,33 @@ def _delete(session: CatalogSession, asked: LakeTagArguments) -> None:
     tables = tag.tables if tag is not None and ready else None
     which = f"Tag '{name}'" + (", which is incomplete," if tables is None else f" of {counted(tables, 'table')}")
     if not asked.dry_run:
-        kept = "cleanups may then remove the versions that only it keeps, and it cannot be restored"
+        kept = "cleanups may then remove the versions that only it keeps"
         confirm(f"{which} will be deleted: {kept}.", asked.yes)
         delete_ref(session.lake, TAG, name)
     said = f"{which} {'would be' if asked.dry_run else 'was'} deleted."
     session.did("delete", asked.dry_run, said, name=name, tables=tables, was_ready=ready)
 
 
+def _restore(session: CatalogSession, asked: LakeTagArguments) -> None:
+    from lance_spark.catalog.lake_rules import TAG
+    from lance_spark.cli.catalog.verbs.branch import restore
+
+    restore(session, TAG, asked.names[0], asked.dry_run)
+
+
 MODES = (
     Mode("[--list [PATTERN]]", "to list tags", _list, flags=("listing",), names=(0, 1)),
     Mode("NAME", "to create a tag", _create),
     Mode("-d NAME", "to delete a tag", _delete, flags=("delete",)),
+    Mode("--restore NAME", "to restore a tag", _restore, flags=("restore",)),
 )
 
 
-@verb("tag", modes=MODES, sections={"What to do": ("listing", "delete")})
+@verb("tag", modes=MODES, sections={"What to do": ("listing", "delete", "restore")})
 @click.argument("names", nargs=-1)
 @click.option("-l", "--list", "listing", is_flag=True, help="List, also with a PATTERN such as '2026-*'.")
 @click.option("-d", "--delete", is_flag=True, help="Delete a tag.")
+@click.option("--restore", is_flag=True, help="Restore a tag that was deleted within the last week.")
 @dry_run_option
 @yes_option
 @click.pass_context
