@@ -138,8 +138,8 @@ def _names(done: Publish) -> str:
 def reflog(session: CatalogSession, ref: str | None) -> None:
     """List what happened to branches and tags, newest first.
 
-    Those of the whole catalog: when they were created, merged, deleted and restored; with REF, those of one name. branch --restore and tag
-    --restore undo a deletion for a week.
+    Those of the whole catalog: when they were created, merged, deleted and restored; with REF, those of one name.
+    branch --restore and tag --restore undo a deletion for a week.
     """
     from lance_spark.core.show import moment
     from lance_spark.lake.reflog import lake_reflog
