@@ -7,17 +7,19 @@ import tempfile
 from copy import deepcopy
 
 import lance
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.branched_lakes import Killed, Mortal, clean_up, delete_row, grow_old, ids, later, make_lake, write
+from lance_namespace import CreateTableRequest, DropTableRequest
+from support.branched_lakes import Killed, Mortal, clean_up, delete_row, grow_old, ids, later, make_lake, rows, write
 from support.catalogs import pylance
 from support.lake_model import Branch, Clash, Table, World, merged
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog.removing import collect_orphans, plan_orphans
-from lance_spark.errors import Conflict, NotFound, Refused
+from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused
 from lance_spark.lake import audit
 
 START = ("a", "ns.b", "ns.c", "ns.d", "ns.e")
@@ -48,6 +50,10 @@ class Lakes(RuleBasedStateMachine):
         """Tables whose directories are tables by their names."""
         self.branches: dict[str, Branch] = {}
         self.tags: dict[str, World] = {}
+        self.deleted: dict[str, Branch] = {}
+        """Branches that were deleted and could be restored."""
+        self.unsafe: set[str] = set()
+        """Those of them of which something may be gone since."""
 
     def teardown(self):
         if hasattr(self, "root"):
@@ -158,6 +164,7 @@ class Lakes(RuleBasedStateMachine):
             return
         self.at(where).drop_table(given)
         del self.world(where).tables[key]
+        self.unsafe |= set(self.deleted)
 
     @rule(where=place, given=name, new=name)
     def rename(self, where, given, new):
@@ -212,7 +219,10 @@ class Lakes(RuleBasedStateMachine):
                 with pytest.raises(NotFound, match="incomplete"):
                     self.at(given)
                 self.lake.branches.delete(given)
+                self.deleted.pop(given, None)
+            self.unsafe.add(given)
             return
+        self.deleted.pop(given, None)  # a new branch takes its name
         begins = Branch(deepcopy(self.main), deepcopy(self.main))
         begins.follows = set(self.main.tables) - covered
         begins.known = {key: self.version(key) for key in covered}
@@ -232,7 +242,100 @@ class Lakes(RuleBasedStateMachine):
                 return
             self.lake.branches.delete(given, purge)
         grow_old(f"{self.lake.catalog.uri}/__manifest/tree")
-        del self.branches[given]
+        deleted = self.branches.pop(given)
+        self.deleted.pop(given, None)
+        self.unsafe.discard(given)
+        if not purge:
+            self.deleted[given] = deleted
+
+    @rule(given=branch, at=step)
+    def restore_the_branch(self, given, at):
+        if given in self.branches:
+            with pytest.raises(AlreadyExists):
+                self.lake.branches.restore(given)
+            return
+        here = self.deleted.get(given)
+        if here is None:
+            return
+        if not here.follows <= self.main.tables.keys():
+            return  # what follows a table that is gone cannot be read
+        try:
+            lived = self.dying(at, lambda: self.lake.branches.restore(given))
+            if not lived and not {each.name: each.ready for each in self.lake.branches}.get(given):
+                self.lake.branches.restore(given)
+        except (Refused, NotFound):
+            assert given in self.unsafe, "nothing of it is gone"
+            assert [each.name for each in self.lake.branches] == sorted(self.branches)
+            return
+        self.branches[given] = self.deleted.pop(given)
+        for key in here.follows:
+            here.world.tables[key].rows = set(self.main.tables[key].rows)
+            here.base.tables[key].rows = set(self.main.tables[key].rows)
+
+    # --- Short ways to main
+
+    @rule(given=name, other=name, fails=st.booleans())
+    def run_a_transaction(self, given, other, fails):
+        keys = {key for each in (given, other) if (key := self.main.named(each)) is not None}
+        keys = {key for key in keys if self.main.tables[key].rows is not None}
+        rows = {key: self.main.tables[key].rows for key in keys}
+        self.count += 1
+        try:
+            with self.lake.transaction("tx") as there:
+                for key in sorted(keys):
+                    write(there, self.main.tables[key].name, self.count)
+                if fails:
+                    raise ZeroDivisionError
+        except ZeroDivisionError:
+            assert fails
+            return
+        for key in keys:
+            self.write_model(MAIN, key, {*rows[key], self.count})
+
+    @rule(given=name, other=name)
+    def publish_branches_of_tables(self, given, other):
+        keys = {key for each in (given, other) if (key := self.main.named(each)) is not None}
+        keys = {key for key in keys if self.main.tables[key].rows is not None}
+        if not keys:
+            return
+        self.count += 1
+        names = [self.main.tables[key].name for key in sorted(keys)]
+        for each in names:
+            uri = self.lake.describe_table(each).location.uri
+            lance.write_dataset(rows(self.count), lance.dataset(uri).create_branch("p"), mode="append")
+        early, main = self.lake.checkout(published=True), deepcopy(self.main.seen())
+        assert self.lake.publish("p", tables=names).state == "published"
+        assert self.found(early) == main
+        for key in keys:
+            self.write_model(MAIN, key, {*self.main.tables[key].rows, self.count})
+        for each in names:
+            self.lake.table(each).branches.delete("p", purge=True)
+
+    # --- pylance's namespace, in turn with ours
+
+    @rule(given=name)
+    def pylance_creates(self, given):
+        if not self.main.takes(given):
+            return
+        self.keys, self.count = self.keys + 1, self.count + 1
+        with pa.BufferOutputStream() as sink:
+            with pa.ipc.new_stream(sink, rows(self.count).schema) as stream:
+                stream.write_table(rows(self.count))
+            content = sink.getvalue().to_pybytes()
+        pylance(self.lake.catalog).create_table(CreateTableRequest(id=given.split(".")), content)
+        self.main.tables[self.keys] = Table(given, {self.count})
+        if self.mode == "compatibility" and "." not in given:
+            self.by_name.add(self.keys)
+
+    @rule(given=name)
+    def pylance_drops(self, given):
+        """It knows nothing of what refs need."""
+        key = self.main.named(given)
+        if key is None or self.is_needed(key) or any(key in here.follows for here in self.branches.values()):
+            return
+        pylance(self.lake.catalog).drop_table(DropTableRequest(id=given.split(".")))
+        del self.main.tables[key]
+        self.unsafe |= set(self.deleted)
 
     @rule(given=branch, at=step, audited=st.booleans())
     def merge(self, given, at, audited):
@@ -307,6 +410,7 @@ class Lakes(RuleBasedStateMachine):
     @rule()
     def clean(self):
         clean_up(self.lake)
+        self.unsafe |= set(self.deleted)
 
     @rule()
     def sweep(self):
