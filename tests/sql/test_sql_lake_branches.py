@@ -256,7 +256,7 @@ def test_columns_of_the_branch_only(world, unchanged):
         "CALL etl.system.create_index('air.a', 'id', branch => 'main')",
         "CALL etl.system.merge_branch('air.a', 'exp', into => 'main')",
         "CALL etl.system.create_branch('air.a', 'exp', from => 'main')",
-        "CALL etl.system.create_tag('air.a', 'v1', '1')",
+        "CALL etl.system.create_tag('air.a', 'v1', 'main@1')",
         "CALL etl.system.drop_tag('air.a', 'v1')",
         "CALL etl.system.drop_branch('air.a', 'exp')",
         "CALL etl.system.cleanup('air.a', dry_run => false)",
@@ -291,6 +291,8 @@ def test_procedures_and_statements_of_refs_begin_with_the_branch(world, unchange
         assert (made.parent_branch, made.parent_version) == (("main", 2) if number == 0 else (own_branch(world), 3))
         assert own[f"stated{number}"].parent_version == made.parent_version
         world.spark.sql("DELETE FROM etl.air.p WHERE id = 1")
+    (tagged,) = world.spark.sql("CALL etl.system.create_tag('air.p', 'first', '1')").collect()
+    assert (tagged.branch, tagged.version) == ("main", 1)  # a version from before the branch, named by its number
     lance.write_dataset(table_of([(8, "x")]), f"{world.etl.table('air.p').location.uri}/tree/exp0", mode="append")
     (merged,) = world.spark.sql("CALL etl.system.merge_branch('air.p', 'exp0')").collect()
     assert merged.into == own_branch(world)
