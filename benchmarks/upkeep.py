@@ -21,6 +21,7 @@ CASES = {
     "d": Cases.usage,
     "e": Cases.check,
     "f": Cases.merges,
+    "g": Cases.border,
 }
 
 

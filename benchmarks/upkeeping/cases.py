@@ -1,4 +1,5 @@
-"""What is measured: compaction, orders, indexes, what branches cost, a check of many files, merges after compaction."""
+"""What is measured: compaction, orders, indexes, what branches cost, a check of many files, merges after compaction,
+and where each of them is faster, on threads or on Spark."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from benchmarks.merging.growth import ours as merging
 from benchmarks.merging.measure import Details, Run, Work, measure
 from benchmarks.one_core import on_one_core
 from benchmarks.peers import OURS
-from benchmarks.upkeeping.data import Kept, branches, documents, files, small_fragments
+from benchmarks.upkeeping.data import Kept, branches, documents, files, numbers, small_fragments
 from benchmarks.upkeeping.delta import DeltaPlace, statement
 from lance_spark import LanceTable
+from lance_spark.engine.session_spark import RunOn
 
 TARGET_ROWS = 1_000_000
 _FACTOR = 1.6
@@ -128,6 +130,45 @@ class Cases:
             work = {"ours": Work(table, _merge_after_compaction), "not_compacted": Work(table, merging)}
             yield self._measured(f"merge into {fragments:,} fragments that were compacted", work)
 
+    def border(self) -> Iterator[Result]:
+        """Small and large work of each verb on threads, on Spark, and where ``auto`` sends it."""
+        for fragments in (20, 200, 1_000, 5_000):
+            small = small_fragments(self._of(fragments))
+            name = f"{self._of(fragments):,} fragments"
+            yield self._on_each(f"compact {name}", small, partial(self._optimize, {}))
+            yield self._on_each(f"sort {name}", small, partial(self._optimize, {"sort_by": ["day", "carrier"]}))
+            yield self._on_each(f"cast a column of {name}", numbers(self._of(fragments)), self._cast)
+        for rows in (10_000, 100_000, 1_000_000):
+            table = documents(self._of(rows))
+            for kind in _INDEXES:
+                settings = {"num_partitions": max(2, min(256, table.rows // 1_000)), "num_sub_vectors": 8}
+                given = settings if kind == "ivf_pq" else {}
+                yield self._on_each(f"{kind}, {table.rows:,} rows", table, partial(self._index, kind, given))
+        for count in (10_000, 100_000):
+            table = files(self._of(count))
+            yield self._on_each(f"fsck of {self._of(count):,} files", table, self._fsck, check=False)
+        for count in (100, 1_000):
+            table = branches(self._of(count))
+            yield self._on_each(f"storage of {self._of(count):,} branches", table, self._storage, check=False)
+
+    def _on_each(self, name: str, table: Kept, act: Callable[..., Run], check: bool = True) -> Result:
+        work = {place: Work(table, partial(act, run_on=place), check=check) for place in ("auto", "local", "spark")}
+        return self._measured(name, {"ours": work.pop("auto"), **work})
+
+    def _cast(self, uri: str, run_on: RunOn) -> Run:
+        table = self._table(uri)
+
+        def run() -> None:
+            table.alter_columns({"number": "bigint"}, run_on=run_on)
+
+        return run
+
+    def _fsck(self, uri: str, run_on: RunOn) -> Run:
+        return lambda: {"findings": len(self._table(uri).fsck(run_on=run_on).findings)}
+
+    def _storage(self, uri: str, run_on: RunOn) -> Run:
+        return lambda: {"characters": len(str(self._table(uri).storage(run_on=run_on)))}
+
     def _table(self, uri: str) -> LanceTable:
         return LanceTable.for_path(uri, spark=self.spark)
 
@@ -137,11 +178,11 @@ class Cases:
     def _checked(self, uri: str) -> Details:
         return {"findings": len(self._table(uri).fsck().findings)}
 
-    def _optimize(self, given: dict[str, Any], uri: str) -> Run:
+    def _optimize(self, given: dict[str, Any], uri: str, run_on: RunOn = "auto") -> Run:
         table = self._table(uri)
 
         def run() -> Details:
-            result = table.optimize(target_rows=TARGET_ROWS, **given)
+            result = table.optimize(target_rows=TARGET_ROWS, run_on=run_on, **given)
             return {"fragments": result.fragments_added, "depth": result.depth, "depth_before": result.plan.depth}
 
         return run
@@ -176,11 +217,11 @@ class Cases:
 
         return run
 
-    def _index(self, kind: str, settings: dict[str, Any], uri: str) -> Run:
+    def _index(self, kind: str, settings: dict[str, Any], uri: str, run_on: RunOn = "auto") -> Run:
         table = self._table(uri)
 
         def run() -> None:
-            table.indexes.create(_INDEXES[kind], kind, **settings)
+            table.indexes.create(_INDEXES[kind], kind, run_on=run_on, **settings)
 
         return run
 

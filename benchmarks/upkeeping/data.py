@@ -81,6 +81,12 @@ def documents(rows: int) -> Kept:
     return _kept(f"upkeep-documents-{rows}", rows, lambda uri: _write(uri, rows, LARGE_ROWS, _documents))
 
 
+def numbers(fragments: int) -> Kept:
+    """Small fragments with integers, which can be given a wider type."""
+    rows = fragments * SMALL_ROWS
+    return _kept(f"upkeep-numbers-{fragments}", rows, lambda uri: _write(uri, rows, SMALL_ROWS, _numbers))
+
+
 def branches(count: int) -> Kept:
     """A table with so many branches, each of them with a fragment of its own."""
     return _kept(f"upkeep-branches-{count}", SMALL_ROWS, lambda uri: _branch(uri, count))
@@ -118,6 +124,11 @@ def _flights(start: int, count: int) -> pa.Table:
         "carrier": _CARRIERS.take(pa.array(random.integers(0, len(_CARRIERS), count))),
     }
     return pa.table({**columns, **{f"x{number}": random.random(count) for number in range(FLOATS)}})
+
+
+def _numbers(start: int, count: int) -> pa.Table:
+    values = np.random.default_rng(start).integers(0, 1_000_000, count, dtype=np.int32)
+    return pa.table({"id": pa.array(np.arange(start, start + count)), "number": values})
 
 
 def _documents(start: int, count: int) -> pa.Table:

@@ -24,6 +24,7 @@ from lance_spark.core.show import ShownInOneLine
 from lance_spark.engine.local import Engine, Work
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
+from lance_spark.format.schema import share_of_row
 from lance_spark.format.versions import same_deletion
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
@@ -130,7 +131,9 @@ class CastFiles:
     def _write(self, head: PinnedVersion, plan: Evolution, wanted: Sequence[Fragment]) -> list[dict[str, Any]]:
         if not wanted:
             return []
-        work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
+        share = share_of_row(plan.schema, [cast.type for cast in plan.casts])
+        size = round(share * sum(fragment.size for fragment in wanted))
+        work = Work(rewrites=len(wanted), rewritten_bytes=size)
         runner = self._engine.for_work(OPERATION, work)
         items = [CastItem(self._location, head, fragment.id, plan.casts) for fragment in wanted]
         written = runner.flat_map("write columns", items, pylance.cast_fragment, pylance.CAST_FILES)

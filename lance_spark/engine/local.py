@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -125,11 +125,20 @@ class Work:
     copied_bytes: int = 0
     read_bytes: int = 0
     """Bytes of rows and indexes to process."""
+    rewrites: int = 0
+    """Fragments to rewrite, index or cast: a few requests each, with pylance's own threads."""
+    rewritten_bytes: int = 0
+    """Bytes of the columns that are rewritten, indexed or cast."""
 
     @property
     def is_little(self) -> bool:
         """Whether threads of this process are as fast as a cluster; see LITTLE."""
         return all(getattr(self, field.name) <= getattr(LITTLE, field.name) for field in fields(self))
+
+    @property
+    def uses_all_cores(self) -> bool:
+        """Whether threads of one process use all cores of its machine: pylance's do, those of Python do not."""
+        return replace(self, rewrites=0, rewritten_bytes=0).is_little
 
 
 LITTLE = Work(
@@ -140,9 +149,11 @@ LITTLE = Work(
     copies=256,
     copied_bytes=256 * 1024**2,
     read_bytes=512 * 1024**2,
+    rewrites=1_000,
+    rewritten_bytes=512 * 1024**2,
 )
-"""Maximum work for local threads if no engine was chosen. Each of these takes them some five to ten seconds, as long
-as Spark needs for its first small jobs; the files take some 100 MB of memory."""
+"""Maximum work for local threads if no engine was chosen and there is a cluster. Each of these takes them some five to
+ten seconds, as long as Spark needs for its first small jobs; the files take some 100 MB of memory."""
 
 
 # --- Threads of this process: little work should not wait for a cluster
@@ -176,11 +187,15 @@ class LocalRunner:
         self.tell = tell
         self._told = 0.0
         self._waits = False
-        """Whether an item was seen waiting for a store."""
+        """Whether items leave Python's lock to others: one was seen waiting for a store, or pylance does the work."""
 
     def for_work(self, operation: str, work: Work) -> LocalRunner:  # noqa: ARG002 - the same for all
-        """Itself, for any work."""
-        return self
+        """Itself. For rewrites, one that is parallel from the first item: pylance works without Python's lock."""
+        if not work.rewrites or self._waits:
+            return self
+        runner = LocalRunner(self.parallelism, self.tell)
+        runner._waits = True
+        return runner
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
@@ -288,6 +303,8 @@ class AutoEngine:
     small: Engine
     large: Callable[[], Engine]
     """Called only once there is work for it: a cluster takes long to start."""
+    same_cores: Callable[[], bool] = lambda: False
+    """Whether the large engine has the cores of this machine only, so that its tasks are no faster."""
 
     @property
     def tell(self) -> Tell:
@@ -295,6 +312,6 @@ class AutoEngine:
         return self.small.tell
 
     def for_work(self, operation: str, work: Work) -> Runner:
-        """The runner of one of them; see Work.is_little."""
-        chosen = self.small if work.is_little else self.large()
-        return chosen.for_work(operation, work)
+        """The runner of one of them; see Work.is_little and Work.uses_all_cores."""
+        here = work.is_little or (work.uses_all_cores and self.same_cores())
+        return (self.small if here else self.large()).for_work(operation, work)

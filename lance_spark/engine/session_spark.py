@@ -143,6 +143,10 @@ Batches = Iterator[pa.RecordBatch]
 _BUCKET = "bucket"
 _BUCKET_ROWS = 100_000
 """Maximum rows that one task holds at once: some 50 MB."""
+_FEW_ITEMS = 16
+_TASKS_PER_CORE = 8
+"""Enough that a slow task is not waited for. One for each item, a thousand small files took half a minute on two cores:
+starting a task takes longer than casting a file."""
 
 
 SPARK = "spark"
@@ -182,26 +186,29 @@ class SparkRunner:
         """Number of parallel tasks. Unless given, a small job determines it."""
         if self._given:
             return self._given
-        # The executors' cores are the number of partitions that Spark gives a range by default.
-        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
+        # The executors' cores are the number of partitions that Spark gives a range by default. Without a shuffle:
+        # "distinct" in Spark took as long as the work that waited for the answer.
+        numbers = self._spark.range(0, 4096).select(F.spark_partition_id().alias("id")).toArrow()["id"]
+        return len(numbers.unique())
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
     ) -> DataFrame:
-        """A DataFrame with one task for each item."""
+        """A DataFrame with one task for each item, or each few of many items. Rows are in the order of the items."""
         packed = [pickle.dumps(item) for item in items]
         if not packed:
             return self._spark.createDataFrame([], to_spark(schema))
+        tasks = len(packed) if len(packed) <= _FEW_ITEMS else min(len(packed), _TASKS_PER_CORE * self.parallelism)
 
         def run(batches: Batches) -> Batches:
             with plainly():
                 for batch in batches:
-                    for number in batch["id"].to_pylist():
-                        yield from function(pickle.loads(packed[number]))
+                    for task in batch["id"].to_pylist():
+                        for item in packed[task * len(packed) // tasks : (task + 1) * len(packed) // tasks]:
+                            yield from function(pickle.loads(item))
 
         self._tell(WorkProgress(stage))
-        numbers = self._spark.range(0, len(packed), 1, len(packed))
-        return numbers.mapInArrow(run, to_spark(schema))
+        return self._spark.range(0, tasks, 1, tasks).mapInArrow(run, to_spark(schema))
 
     def map(self, stage: str, frame: DataFrame, function: Callable[[Batches], Batches], schema: pa.Schema) -> DataFrame:
         """A DataFrame with the function's batches for each partition."""
@@ -356,8 +363,19 @@ def engine_for(
         return SparkEngine(lambda: needed_session(session(), _HINT), parallelism, tell)
 
     if run_on == "auto":
-        return AutoEngine(local, lambda: local if session() is None else on_spark())
+        large: Callable[[], Engine] = lambda: local if session() is None else on_spark()  # noqa: E731
+        return AutoEngine(local, large, lambda: _has_these_cores(session()))
     return local if run_on == "local" else on_spark()
+
+
+def _has_these_cores(session: SparkSession | None) -> bool:
+    """Whether Spark runs its tasks in this process's machine, by ``local`` or ``local[...]`` as the master.
+
+    A server of Spark Connect may be on another machine.
+    """
+    return (
+        session is not None and not is_connect(session) and str(session.conf.get("spark.master")).startswith("local[")
+    )
 
 
 # --- DataFrames of computed rows, with the dataset's column metadata

@@ -191,6 +191,11 @@ def row_width(fields: Iterable[pa.Field]) -> float:
     return sum(_width(field.type) for field in fields)
 
 
+def share_of_row(schema: pa.Schema, types: Iterable[pa.DataType]) -> float:
+    """The estimated part of a row, from 0 to 1, that columns or fields of these types are."""
+    return min(1.0, sum(map(_width, types)) / (row_width(schema) or 1))
+
+
 def _width(kind: pa.DataType) -> float:
     if isinstance(kind, pa.BaseExtensionType):
         return _width(kind.storage_type)

@@ -18,6 +18,7 @@ from lance_spark.core.show import Card
 from lance_spark.engine.local import LOCAL, Engine, Runner, Work
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
+from lance_spark.format.schema import share_of_row
 from lance_spark.format.versions import columns
 from lance_spark.indexes import pylance, rules
 from lance_spark.indexes.pylance import SegmentOrder
@@ -273,7 +274,9 @@ class SegmentBuilder:
 
     def _build(self, look: Look, order: SegmentOrder, fragments: Sequence[Fragment]) -> list[Any]:
         rows = {fragment.id: look.rows[fragment.id] for fragment in fragments}
-        work = Work(copies=len(rows), copied_bytes=sum(fragment.size for fragment in fragments))
+        share = share_of_row(look.schema, [rules.find_column(look.schema, order.column).type])
+        size = round(share * sum(fragment.size for fragment in fragments))
+        work = Work(rewrites=len(rows), rewritten_bytes=size)
         runner = self._engine.for_work(OPERATION, work)
         self.ran_on = runner.name
         order = self._trained(look, order, rows)

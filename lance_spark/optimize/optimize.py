@@ -143,7 +143,7 @@ class _Rewriting:
         ]
         work = work_of(tasks)
         runner = self.engine.for_work(OPERATION, work)
-        stage = f"rewrite {counted(work.copies, 'fragment')}"
+        stage = f"rewrite {counted(work.rewrites, 'fragment')}"
         frame = runner.flat_map(stage, items, pylance.rewrite, pylance.REWRITTEN)
         rows = runner.collect(stage, frame).to_pylist()
         return [pylance.rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
@@ -252,7 +252,13 @@ def plan_optimize(
 
 def work_of(tasks: Sequence[RewriteTask]) -> Work:
     """The work of some tasks."""
-    return Work(copies=sum(len(task.sources) for task in tasks), copied_bytes=sum(task.bytes for task in tasks))
+    return Work(rewrites=sum(len(task.sources) for task in tasks), rewritten_bytes=sum(task.bytes for task in tasks))
+
+
+def _sorting(fragments: Sequence[Fragment]) -> Work:
+    """The work of sorting: threads of this process have all rows in memory at once."""
+    work = work_of([RewriteTask(tuple(fragments), "")])
+    return replace(work, read_bytes=work.rewritten_bytes)
 
 
 def _commits(tasks: Sequence[RewriteTask], engine: Engine) -> int:
@@ -263,7 +269,7 @@ def _commits(tasks: Sequence[RewriteTask], engine: Engine) -> int:
 def _matching(
     location: DatasetLocation, pin: PinnedVersion, fragments: list[Fragment], where: str, engine: Engine
 ) -> set[int]:
-    work = Work(copies=len(fragments), copied_bytes=sum(fragment.size for fragment in fragments))
+    work = Work(rewrites=len(fragments), rewritten_bytes=sum(fragment.size for fragment in fragments))
     runner = engine.for_work(OPERATION, work)
     ids = [fragment.id for fragment in fragments]
     items = [
@@ -414,7 +420,7 @@ def _keys(
     )
     packs = _packs(fragments, _KEYS_AT_ONCE)
     items = [pylance.KeysItem(location, pin, ordering, tuple((key, firsts[key]) for key in ids), step) for ids in packs]
-    runner = engine.for_work(OPERATION, work_of([RewriteTask(tuple(fragments), "")]))
+    runner = engine.for_work(OPERATION, _sorting(fragments))
     stage = f"read the keys of {counted(len(fragments), 'fragment')}"
     return pylance.fragment_keys(runner.collect(stage, runner.flat_map(stage, items, pylance.read_keys, pylance.KEYS)))
 
@@ -423,7 +429,7 @@ def _carry_out(
     location: DatasetLocation, options: OptimizeOptions, planned: _Planned, engine: Engine
 ) -> OptimizeResult:
     plan = planned.plan
-    runner = engine.for_work(OPERATION, work_of(plan.tasks))
+    runner = engine.for_work(OPERATION, _sorting(plan.tasks[0].sources))
     _check_fits(runner, plan)
     written = _write(location, planned, runner)
     fragments = tuple(entry for entries in written["fragments"].to_pylist() for entry in entries)

@@ -225,7 +225,7 @@ class _Deleting:
             fragments = {key: fragment for key, fragment in fragments.items() if key in may_match}
         wanted = [fragment for fragment in fragments.values() if fragment not in self._known]
         if wanted:
-            work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
+            work = Work(rewrites=len(wanted), rewritten_bytes=sum(fragment.size for fragment in wanted))
             runner = self._engine.for_work(OPERATION, work)
             items = [DeletionItem(self._location, head, fragment.id, self._predicate) for fragment in wanted]
             table = runner.collect(

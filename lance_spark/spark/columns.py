@@ -11,7 +11,7 @@ from lance_spark.columns import columns as backfill
 from lance_spark.columns.columns import AlterResult, alter_columns
 from lance_spark.columns.rules import FRAME, FUNCTION, SQL, Asked, BackfillOptions, parse_backfill_options
 from lance_spark.core.options import names_of, path_segments
-from lance_spark.engine.session_spark import START_ONE, engine_of, needed_session
+from lance_spark.engine.session_spark import START_ONE, RunOn, engine_of, needed_session
 from lance_spark.errors import InvalidOption
 from lance_spark.format.evolution import AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.format.schema import number_type
@@ -150,23 +150,25 @@ class ColumnVerbs(Handle):
         comments: Mapping[str, str] | None = None,
         nullable: Mapping[str, bool] | None = None,
         message: str | None = None,
+        run_on: RunOn = "auto",
     ) -> AlterResult:
         """Give columns wider types, comments ("" for none), or allow nulls in them, all in one version.
 
         A type is a name in SQL, such as ``bigint``, or one of Arrow's or Spark's. Only a change of type rewrites
-        values. Raises NotFound, SchemaMismatch for a type that could lose values, Refused for NOT NULL.
+        values, where ``run_on`` says, as for :meth:`cleanup`. Raises NotFound, SchemaMismatch for a type that could
+        lose values, Refused for NOT NULL.
         """
         changes: list[ColumnChange] = [
             AlterColumn(path_segments(name), type=_type(kind)) for name, kind in (types or {}).items()
         ]
         changes += [AlterColumn(path_segments(name), comment=text) for name, text in (comments or {}).items()]
         changes += [AlterColumn(path_segments(name), nullable=allowed) for name, allowed in (nullable or {}).items()]
-        return self._altered(changes, message)
+        return self._altered(changes, message, run_on)
 
     @refreshing
-    def _altered(self, changes: Sequence[ColumnChange], message: str | None) -> AlterResult:
+    def _altered(self, changes: Sequence[ColumnChange], message: str | None, run_on: RunOn = "auto") -> AlterResult:
         branch = self._moving_branch("change columns of")
-        return alter_columns(self.location, branch, changes, engine_of(self.spark), message)
+        return alter_columns(self.location, branch, changes, engine_of(self.spark, run_on), message)
 
     def _values(self, branch: str | None, asked: Asked, options: BackfillOptions) -> ComputedColumns:
         check_writable(self.location, branch)

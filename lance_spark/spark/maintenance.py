@@ -169,7 +169,7 @@ def _shown(spark: SparkSession | None, run_on: RunOn, plan: CleanupPlan) -> Clea
 class OptimizeVerb(Handle):
     """Compaction of the handle's branch."""
 
-    def optimize(  # noqa: PLR0913 - eight words of which most calls take one
+    def optimize(  # noqa: PLR0913 - nine words of which most calls take one
         self,
         target_rows: int = 1_000_000,
         where: str | None = None,
@@ -180,6 +180,7 @@ class OptimizeVerb(Handle):
         *,
         zorder: Sequence[str] | str | None = None,
         progress: Callable[[OptimizeProgress], object] | None = None,
+        run_on: RunOn = "auto",
     ) -> OptimizeResult:
         """Rewrite small fragments, and those with many deleted rows, into fragments of ``target_rows`` rows.
 
@@ -187,7 +188,8 @@ class OptimizeVerb(Handle):
         matching row. A branch or shallow clone leaves inherited fragments alone; ``own_only=False`` copies them, and
         the indexes on them. There are at most ``partial_progress`` commits; each rewrites the indexes that cover its
         fragments. To finish a killed call, call it again. ``dry_run`` only plans: see ``plan`` of the result.
-        ``progress`` is a function that is called with the progress after each commit.
+        ``progress`` is a function that is called with the progress after each commit. ``run_on`` is "auto", "spark" or
+        "local", as for :meth:`cleanup`.
 
         ``sort_by`` and ``zorder`` reorder the rows, by columns or along a z-curve through several of them, in one
         commit. Fragments whose order is good are left alone. Stable row ids stay. ``uncovered`` of the result names
@@ -197,7 +199,7 @@ class OptimizeVerb(Handle):
         ``conflicts``. Raises InvalidOption, Refused at a tag or version, Conflict, StorageFailure.
         """
         options = OptimizeOptions(target_rows, where, own_only, partial_progress, sort_by, zorder, dry_run, progress)
-        return optimize(self.location, self._moving_branch("optimize"), options, engine_of(self.spark))
+        return optimize(self.location, self._moving_branch("optimize"), options, engine_of(self.spark, run_on))
 
     def flatten(self) -> FlattenResult:
         """Copy all files that the branch or clone reads elsewhere, so that its newest version is self-contained.
@@ -242,25 +244,28 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
 
         ``settings`` depend on the kind. Vectors: metric (l2, cosine or dot), num_partitions, sample_rate (rows for each
         centroid), max_iters; num_sub_vectors and num_bits; m and ef_construction. Text: with_position, base_tokenizer,
-        language, stem and the like. All: num_segments, the number of segments to build; message, for the log.
+        language, stem and the like. All: num_segments, the number of segments to build; message, for the log; run_on
+        ("auto": threads of this process if they are as fast as Spark; "spark" or "local").
 
         Raises NotFound for an unknown column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column
         that the kind does not fit, AlreadyExists for a name that is taken (unless ``replace``), Refused for a handle at
         a tag or version, for no rows or too few to train on, and Conflict.
         """
-        message = settings.pop("message", None)
+        message, engine = settings.pop("message", None), engine_of(self.spark, settings.pop("run_on", "auto"))
         branch = self._moving_branch("create an index on")
         request = IndexRequest(column, kind, name, replace, settings, message)
-        return indexes.create_index(self.location, branch, request, engine_of(self.spark))
+        return indexes.create_index(self.location, branch, request, engine)
 
-    def optimize(self, name: str | None = None, message: str | None = None) -> list[IndexResult]:  # type: ignore[valid-type]
-        """Index the uncovered rows of one index (by name or column) or of all.
+    def optimize(
+        self, name: str | None = None, message: str | None = None, run_on: RunOn = "auto"
+    ) -> list[IndexResult]:  # type: ignore[valid-type]
+        """Index the uncovered rows of one index (by name or column) or of all; ``run_on`` as for :meth:`create`.
 
         Small segments of the branch itself are rebuilt together with them; inherited segments are not touched. Raises
         NotFound, Refused for a handle at a tag or version, and Conflict.
         """
         branch = self._moving_branch("optimize indexes of")
-        return indexes.optimize_indexes(self.location, branch, name, engine_of(self.spark), message)
+        return indexes.optimize_indexes(self.location, branch, name, engine_of(self.spark, run_on), message)
 
     def drop(self, name: str, message: str | None = None) -> IndexResult:
         """Drop an index, by its name or column; other branches and older versions keep it. Raises NotFound, Refused."""

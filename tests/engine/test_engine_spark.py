@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from support.engines import everything_on_spark
 
 from lance_spark import CleanupPolicy, LanceTable
-from lance_spark.engine import local
-from lance_spark.engine.local import LITTLE, Work
+from lance_spark.engine import session_spark
+from lance_spark.engine.local import LITTLE
 from lance_spark.engine.session_spark import SparkRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
@@ -57,8 +60,9 @@ def jobs(spark):
 
 
 @pytest.fixture
-def nothing_is_little(monkeypatch):
-    monkeypatch.setattr(local, "LITTLE", Work())
+def nothing_is_little():
+    with everything_on_spark():
+        yield
 
 
 @pytest.mark.parametrize(
@@ -93,10 +97,10 @@ def test_a_cleanup_beyond_the_border_runs_on_spark(table, tags, tmp_path):
     assert {tag.partition(":")[0] for tag in tags} == {"lance cleanup"}
 
 
-@pytest.mark.parametrize("border", [LITTLE, Work()], ids=["local", "spark"])
-def test_candidates_are_a_data_frame_however_many_there_are(table, monkeypatch, border):
-    monkeypatch.setattr(local, "LITTLE", border)
-    frame = table.cleanup(EVERYTHING_OLD).candidates()
+@pytest.mark.parametrize("place", [nullcontext, everything_on_spark], ids=["local", "spark"])
+def test_candidates_are_a_data_frame_however_many_there_are(table, place):
+    with place():
+        frame = table.cleanup(EVERYTHING_OLD).candidates()
     assert isinstance(frame, DataFrame)
     found = {(row.path.rpartition(".")[2], row.kind, row.last_modified is None) for row in frame.collect()}
     assert found == {("manifest", "manifest", False), ("txn", "transaction", False)}
@@ -115,6 +119,32 @@ def test_everything_that_copies_uses_the_engine_and_names_its_jobs(table, tags, 
     assert mine.remotes.push().replayed.ran_on == "spark"
     assert tags == ["lance cherry-pick: copy", "lance merge: copy", "lance push: copy"]
     assert table.count_rows() == 25
+
+
+def test_rewrites_stay_in_the_process_whose_cores_spark_has(table, tags, monkeypatch):
+    """Spark adds only its own time to what pylance does on all cores; on a cluster it has more of them."""
+    files = LITTLE.rewrites + 1
+    append(table, None, 100, files)
+    assert table.optimize(dry_run=True).plan.sources == files + 2
+    before = table.version
+    assert table.optimize().fragments_removed == files + 2
+    assert tags == []
+    monkeypatch.setattr(session_spark, "_has_these_cores", lambda _: False)
+    table.restore(before)
+    assert table.optimize().fragments_removed == files + 2
+    assert tags == [f"lance optimize: rewrite {files + 2:,} fragments".replace(",", "")]
+    assert table.count_rows() == 20 + files
+
+
+@pytest.mark.parametrize("items", [1, 16, 17, 100])
+def test_many_items_share_tasks_and_stay_in_order(spark, items):
+    def numbered(item):
+        yield pa.record_batch([pa.array([item]), pa.array([TaskContext.get().partitionId()])], ["item", "task"])
+
+    runner, schema = SparkRunner(spark, "test"), pa.schema([("item", pa.int64()), ("task", pa.int64())])
+    found = runner.collect("count", runner.flat_map("count", range(items), numbered, schema))
+    assert found["item"].to_pylist() == [*range(items)]
+    assert len(found["task"].unique()) == min(items, 16)  # eight for each of two cores
 
 
 def test_nothing_runs_before_there_is_work(spark, jobs):

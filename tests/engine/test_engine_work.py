@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import fields, replace
 
 import pyarrow as pa
@@ -53,10 +54,40 @@ def test_the_large_engine_is_asked_for_when_there_is_work_for_it(size):
     assert asked == [1]
 
 
-def test_threads_are_the_same_for_all_work():
+@pytest.mark.parametrize("size", SIZES)
+def test_only_rewrites_stay_where_the_large_engine_has_the_same_cores(size):
+    engine = AutoEngine(Named("threads"), lambda: Named("cluster"), lambda: True)
+    much = Work(**{size: getattr(LITTLE, size) + 1})
+    where = "threads" if size.startswith("rew") else "cluster"
+    assert engine.for_work("optimize", much)[0] == where
+    assert engine.for_work("optimize", replace(much, rewrites=10**9))[0] == where
+    assert engine.for_work("optimize", LITTLE)[0] == "threads"
+
+
+def test_where_the_cores_are_is_asked_only_for_much_work():
+    engine = AutoEngine(Named("threads"), lambda: Named("cluster"), lambda: pytest.fail("asked"))
+    assert engine.for_work("optimize", LITTLE)[0] == "threads"
+    assert engine.for_work("cleanup", replace(LITTLE, files=LITTLE.files + 1))[0] == "cluster"
+
+
+def test_threads_are_the_same_for_all_work_but_rewrites():
     threads = LocalRunner(3)
-    assert threads.for_work("cleanup", replace(LITTLE, files=10**9)) is threads
+    assert threads.for_work("cleanup", replace(LITTLE, files=10**9, rewrites=0)) is threads
     assert (threads.name, threads.parallelism) == ("local", 3)
+    together = threads.for_work("optimize", Work(rewrites=2))
+    assert (together.name, together.parallelism) == ("local", 3)
+
+
+def test_rewrites_run_side_by_side_from_the_first_on():
+    """pylance's threads keep no lock of Python's: one after the other, a core was idle."""
+    meeting, schema = threading.Barrier(2, timeout=20), pa.schema([("n", pa.int64())])
+
+    def meet(item):
+        meeting.wait()
+        yield pa.record_batch([pa.array([item])], ["n"])
+
+    runner = LocalRunner(2).for_work("optimize", Work(rewrites=2))
+    assert runner.flat_map("rewrite", [1, 2], meet, schema)["n"].to_pylist() == [1, 2]
 
 
 OLD, YOUNG = NOW - 100 * DAY, NOW - 2 * DAY

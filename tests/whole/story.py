@@ -17,6 +17,7 @@ import lance
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
+from support.engines import everything_on_spark
 
 from lance_spark import (
     CleanupPolicy,
@@ -24,7 +25,6 @@ from lance_spark import (
     LanceTable,
     register_search,
 )
-from lance_spark.engine.local import Work
 from lance_spark.errors import LanceSparkError
 from lance_spark.rows.rules import ChangeResult
 
@@ -218,7 +218,7 @@ def looked_after(spark: SparkSession, uri: str) -> list[object]:
     branch.write(spark.range(100, 110, 1, 1).selectExpr("id", "id % 3 AS day"))
     branch.delete("id = 3")
     main.delete("id = 17")
-    with patch("lance_spark.engine.local.LITTLE", Work()):
+    with everything_on_spark():
         compacted = [side.optimize(own_only=False).fragments_removed for side in (main, branch)]
         merged = main.branches.merge("exp")
         ordered = main.optimize(sort_by=["day", "id"])
@@ -234,7 +234,7 @@ def feed(table: LanceTable) -> list[list[object]]:
 
 def frozen(table: LanceTable) -> dict[str, object]:
     """A set that executors made, by split and in order; whether this process reads that order, and what is left."""
-    with patch("lance_spark.engine.local.LITTLE", Work()):
+    with everything_on_spark():
         table.frozen.create("frozen-story", **FROZEN)
     rows = table.frozen.read("frozen-story", columns=["id"], with_position=True).collect()
     splits = {split: [row["id"] for row in rows if row["_split"] == split] for split in ("train", "val")}

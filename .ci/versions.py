@@ -1,0 +1,212 @@
+"""What users combine: Sparks, Pythons, pandas, pyarrow and pylance; each row of ROWS is an environment that runs tests.
+
+``make test-versions`` runs the rows that have not passed on this state of ``lance_spark``, ``ARGS="spark-4.1 pandas"``
+those whose names begin so, ``ARGS=--list`` shows them. Results are in ``.ci/versions.json``, from which
+``ARGS=--write`` makes the table of docs/reference/versions.md. Environments and logs are in ``.versions/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RECORDS, RESULTS = ROOT / ".versions", ROOT / ".ci/versions.json"
+PAGE = ROOT / "docs/reference/versions.md"
+PACKAGES = ("pyspark", "pandas", "pyarrow", "pylance", "numpy")
+"""Whose versions are told, as they were found after the installation."""
+DATA = ("tests/format", "tests/datasource", "tests/write")
+"""Types, reads and writes: where another version of a library may differ."""
+WHOLE = (*DATA, "tests/sql", "tests/native", "tests/whole/test_every_session.py")
+"""Also statements, plain SQL, and the same answers from a local session, a standalone cluster and Spark Connect."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An environment and what it runs."""
+
+    name: str
+    python: str
+    pins: tuple[str, ...]
+    """Requirements beside the project's own."""
+    tests: tuple[str, ...] = DATA
+    resolution: str = "highest"
+    """What uv takes of the versions that fit: "highest", or "lowest-direct", each bound of pyproject.toml itself."""
+
+
+_NEWEST = "pyspark[connect]==4.3.*"
+ROWS = (
+    Row("spark-4.0", "3.11", ("pyspark[connect]==4.0.*",), WHOLE),
+    Row("spark-4.1", "3.11", ("pyspark[connect]==4.1.*",), WHOLE),
+    Row("spark-4.2", "3.11", ("pyspark[connect]==4.2.*",), WHOLE),
+    Row("spark-4.3", "3.11", (_NEWEST,), WHOLE),
+    Row("python-3.10", "3.10", ("pyspark[connect]==4.1.*",)),
+    Row("python-3.12", "3.12", (_NEWEST,)),
+    Row("python-3.13", "3.13", (_NEWEST,)),
+    Row("pandas-2", "3.11", (_NEWEST, "pandas==2.2.*")),
+    Row("pandas-3", "3.12", (_NEWEST, "pandas>=3")),
+    Row("pyarrow-oldest", "3.11", ("pyspark[connect]==4.0.*", "pyarrow=={pyarrow}.*")),
+    Row("pyarrow-newest", "3.12", (_NEWEST, "pyarrow>=22", "pandas>=3")),
+    Row("pylance-oldest", "3.11", (_NEWEST, "pylance=={pylance}")),
+    Row("oldest-of-all", "3.10", ("pyspark[connect]==4.0.0", "pandas==2.2.0"), DATA, "lowest-direct"),
+    Row("newest-of-all", "3.13", ("pyspark[connect]>=4.3", "pandas>=3", "pyarrow>=22", "numpy>=2"), WHOLE),
+)
+TEST_TOOLS = ("pytest>=8,<9.2", "pytest-xdist>=3.6", "chispa>=0.10", "hypothesis>=6.100", "moto[server]>=5.0", "boto3")
+
+
+def bounds() -> dict[str, str]:
+    """The oldest version that pyproject.toml allows, by requirement."""
+    text = (ROOT / "pyproject.toml").read_text()
+    return dict(re.findall(r'^    "([\w-]+)>=([\d.]+)', text, re.MULTILINE))
+
+
+def state() -> str:
+    """The state of the package, by which results are remembered: uncommitted changes count."""
+    shown = subprocess.run(["git", "ls-files", "-s", "lance_spark"], cwd=ROOT, check=True, capture_output=True)
+    changed = subprocess.run(["git", "diff", "HEAD", "lance_spark"], cwd=ROOT, check=True, capture_output=True)
+    told = subprocess.run(
+        ["git", "hash-object", "--stdin"], input=shown.stdout + changed.stdout, check=True, capture_output=True
+    )
+    return told.stdout.decode()[:12]
+
+
+def installed(row: Row, uv: str, log: Path) -> Path:
+    """The environment's interpreter. Raises CalledProcessError; the log says why."""
+    home = RECORDS / row.name
+    python = home / "bin/python"
+    pins = [pin.format(**bounds()) for pin in row.pins]
+    with log.open("w") as out:
+        shutil.rmtree(home, ignore_errors=True)
+        for command in (
+            [uv, "venv", "--quiet", "--python", row.python, str(home)],
+            [uv, "pip", "install", "--python", str(python), "--resolution", row.resolution, "--editable", ".", *pins],
+            # The tools of the tests are not what is tried.
+            [uv, "pip", "install", "--python", str(python), *TEST_TOOLS, *_exactly(python, uv)],
+        ):
+            subprocess.run(command, cwd=ROOT, check=True, stdout=out, stderr=subprocess.STDOUT)
+    return python
+
+
+def _exactly(python: Path, uv: str) -> list[str]:
+    found = versions_of(python, uv) if python.exists() else {}
+    return [f"{name}=={version}" for name, version in found.items()]
+
+
+def versions_of(python: Path, uv: str) -> dict[str, str]:
+    """The versions of PACKAGES in an environment."""
+    listed = subprocess.run(
+        [uv, "pip", "list", "--format", "json", "--python", str(python)], check=True, capture_output=True, cwd=ROOT
+    )
+    return {each["name"]: each["version"] for each in json.loads(listed.stdout) if each["name"] in PACKAGES}
+
+
+def run(row: Row, uv: str, key: str) -> dict[str, object]:
+    """Install and run a row; returns how it ended."""
+    log = RECORDS / f"{row.name}.log"
+    try:
+        python = installed(row, uv, log)
+    except subprocess.CalledProcessError:
+        return {"passed": False, "said": f"not installed: {_last_line(log)}", "state": key}
+    pythons = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(python))
+    environment = {**os.environ, **pythons}
+    with log.open("w") as out:
+        command = ["nice", "-n", "5", str(python), "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *row.tests]
+        code = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode
+    asked = subprocess.run([str(python), "--version"], check=True, capture_output=True, text=True)
+    found = {"python": asked.stdout.split()[1], **versions_of(python, uv)}
+    day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    said = _last_line(log).strip("= ")
+    return {"passed": code == 0, "said": said, "versions": found, "day": day, "state": key}
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def results() -> dict[str, dict[str, object]]:
+    """The stored results, by row."""
+    found: dict[str, dict[str, object]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return found
+
+
+def store(name: str, result: dict[str, object]) -> None:
+    """Add one result, in the order of ROWS."""
+    found = {**results(), name: result}
+    RESULTS.write_text(json.dumps({row.name: found[row.name] for row in ROWS if row.name in found}, indent=1) + "\n")
+
+
+def table(found: dict[str, dict[str, object]]) -> str:
+    """The table of the page."""
+    lines = [
+        "| Row | Python | Spark | pandas | pyarrow | pylance | Tests | Result |",
+        "|---|---|---|---|---|---|---:|---|",
+    ]
+    for row in ROWS:
+        result = found.get(row.name, {"passed": False, "said": "not run"})
+        versions = result.get("versions") or {}
+        cells = [str(versions.get(name, "")) for name in ("python", "pyspark", "pandas", "pyarrow", "pylance")]
+        passed = re.search(r"(\d+) passed", str(result["said"]))
+        count = f"{int(passed[1]):,}" if passed else ""
+        ended = f"passed on {result['day']}" if result["passed"] else f"**{result['said']}**"
+        lines.append(f"| {row.name} | {' | '.join(cells)} | {count} | {ended} |")
+    return "\n".join(lines) + "\n"
+
+
+BEGIN, END = "<!-- table: make test-versions ARGS=--write -->\n", "<!-- end of the table -->\n"
+
+
+def write() -> None:
+    """Put the table into the page."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(before + BEGIN + "\n" + table(results()) + "\n" + END + rest.partition(END)[2])
+
+
+def main() -> int:
+    """Run what has not passed; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="beginnings of names of rows; all without any")
+    parser.add_argument("--list", action="store_true", help="show the rows and their results")
+    parser.add_argument("--write", action="store_true", help="write the table of the page from the results")
+    parser.add_argument("--jobs", type=int, default=2, help="rows at a time (2)")
+    given = parser.parse_args()
+    if given.write:
+        write()
+        return 0
+    wanted = [row for row in ROWS if not given.names or row.name.startswith(tuple(given.names))]
+    if not wanted:
+        print(f"No row is called {' or '.join(given.names)}; --list shows them.", file=sys.stderr)
+        return 2
+    key, known = state(), results()
+    if given.list:
+        for row in wanted:
+            result = known.get(row.name, {})
+            word = "missing" if not result else "FAILED" if not result["passed"] else "passed"
+            print(f"{word if result.get('state') == key else word + ' before':16}{row.name:16}{result.get('said', '')}")
+        return 0
+    RECORDS.mkdir(exist_ok=True)
+    uv = str(Path(sys.executable).with_name("uv"))
+    left = [row for row in wanted if not (known.get(row.name, {}).get("passed") and known[row.name]["state"] == key)]
+    failed = []
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for row, result in zip(left, pool.map(lambda row: run(row, uv, key), left), strict=True):
+            store(row.name, result)
+            print(f"{'passed' if result['passed'] else 'FAILED':8}{row.name:16}{result['said']}", flush=True)
+            failed += [] if result["passed"] else [row.name]
+    write()
+    for name in failed:
+        print(f"failed: {RECORDS / name}.log")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
