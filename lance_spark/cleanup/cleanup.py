@@ -748,7 +748,7 @@ def note_for_streams(facts: PlanFacts, now: Survey) -> None:
     newest version, which stays.
     """
     for index, chain in facts.survey.owned():
-        sink = first_sink(now.refs.tags.values(), chain.branch)
+        sink = first_sink(now.refs, chain.branch)
         going = [] if sink is None else [*going_after(chain, facts.verdicts[index].removed, sink)]
         if sink is not None and going:
             leave_note(facts.survey.location, chain.branch, sink, going)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lance_spark.core.layout import Roots, data_key
+from lance_spark.core.layout import data_key
 from lance_spark.core.location import canonical_uri, is_within
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.format.contents import RunDecoder
@@ -80,7 +80,7 @@ class KeyResolver:
 
     def __init__(self, survey: Survey, realpath: Callable[[str], str]) -> None:
         self._repositories = [location.uri for location in survey.repositories]
-        self._roots = Roots(chain.root for _, chain in survey.owned())
+        self._roots = survey.roots
         self._realpath = realpath
         self._root_of = lru_cache(maxsize=None)(self._resolved)
         self._in_clone = lru_cache(maxsize=None)(self._leads_into_clone)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from lance_spark import hints
 from lance_spark.core import refs
@@ -20,7 +20,7 @@ from lance_spark.core.options import Section, names_of, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import to_span
-from lance_spark.core.tracking import merged_notes
+from lance_spark.core.tracking import merged_versions
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_unread
 
@@ -361,14 +361,14 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
     """
     verdicts = []
     tagged_old: list[refs.Tag] = []
-    former = former_refs(survey, clock.now_ns, policy.undo_window)
+    named = _Named.of(survey, former_refs(survey, clock.now_ns, policy.undo_window))
     repaired = branches_in_quarantine(survey, clock.now_ns, policy.undo_window)
     for index, chain in enumerate(survey.chains):
         known = ages.get(index, {})
         old = _old(survey, chain, policy, clock, known)
         needed = _needed_by_jobs(chain, policy.commit_window, clock, known)
         tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
-        verdict = _verdict(survey, policy, chain, old, needed, former)
+        verdict = _verdict(survey, policy, chain, old, needed, named)
         whole = not chain.repository and chain.branch in repaired
         verdicts.append(_with_all_kept(verdict) if whole else verdict)
     if tagged_old:
@@ -442,8 +442,8 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
     if chain.repository:
         return
     positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
-    for tag in survey.refs.tags.values():
-        if tag.branch != chain.branch or positions.get(tag.version) not in old:
+    for tag in survey.refs.tags_on.get(chain.branch, ()):
+        if positions.get(tag.version) not in old:
             continue
         if (
             tag.name not in survey.recorded_clones
@@ -456,22 +456,35 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             yield tag
 
 
-def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: refs.RefTable) -> dict[int, str]:
+class _Named(NamedTuple):
+    """What names versions of any chain, looked up once for all chains."""
+
+    former: refs.RefTable
+    merged: Mapping[str, Sequence[tuple[int, refs.Branch]]]
+    unread: Mapping[str | None, int]
+
+    @classmethod
+    def of(cls, survey: Survey, former: refs.RefTable) -> _Named:
+        merged = merged_versions([*survey.refs.branches.values(), *former.branches.values()])
+        return cls(former, merged, first_unread(survey.refs))
+
+
+def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, named: _Named) -> dict[int, str]:
     """Why versions stay at any age, by position."""
     positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
-    reasons = {positions[version]: UNDO for version in former_versions(former, chain) if version in positions}
+    reasons = {positions[version]: UNDO for version in former_versions(named.former, chain) if version in positions}
     if policy.keep_fork_versions:
-        branches = [*survey.refs.branches.values(), *former.branches.values()]
-        for branch in branches:
-            if branch.parent_branch == chain.branch and branch.parent_version in positions:
-                reasons[positions[branch.parent_version]] = FORK
-        for version in merge_bases(survey, chain, branches):
+        for table in (survey.refs, named.former):
+            for branch in table.created_from.get(chain.branch, ()):
+                if branch.parent_version in positions:
+                    reasons[positions[branch.parent_version]] = FORK
+        for version, _ in merge_bases(survey, chain, named.merged):
             if version in positions:
                 reasons.setdefault(positions[version], MERGED)
-    tags = [tag for tag in survey.refs.tags.values() if tag.branch == chain.branch and tag.version in positions]
+    tags = [tag for tag in survey.refs.tags_on.get(chain.branch, ()) if tag.version in positions]
     reasons.update(dict.fromkeys((positions[tag.version] for tag in tags), TAGGED))
     # A stream compares each version with the one before it.
-    reader = first_unread(survey.refs, chain.branch)
+    reader = named.unread.get(chain.branch)
     unread = () if reader is None else (at for version, at in positions.items() if version >= reader)
     reasons = {**dict.fromkeys(unread, READ), **reasons}
     if chain.versions:
@@ -493,31 +506,23 @@ def former_refs(survey: Survey, now_ns: int, window: timedelta) -> refs.RefTable
 
 def former_versions(former: refs.RefTable, chain: Chain) -> set[int]:
     """Versions of a chain that had tags, or that branches were created from."""
-    tagged = {tag.version for tag in former.tags.values() if tag.branch == chain.branch}
-    return tagged | {
-        branch.parent_version for branch in former.branches.values() if branch.parent_branch == chain.branch
-    }
+    tagged = {tag.version for tag in former.tags_on.get(chain.branch, ())}
+    return tagged | {branch.parent_version for branch in former.created_from.get(chain.branch, ())}
 
 
-def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[refs.Branch]) -> Iterator[int]:
-    """Versions of a chain that were last merged into another chain, or that such a merge made.
-
-    The next merge compares with them. ``noted_on`` are the branches whose notes count.
-    """
+def merge_bases(
+    survey: Survey, chain: Chain, merged: Mapping[str, Sequence[tuple[int, refs.Branch]]]
+) -> Sequence[tuple[int, refs.Branch]]:
+    """The versions of a chain that ``merged`` has, from ``tracking.merged_versions``."""
     branch = survey.refs.branches.get(chain.branch or "")
     identity = "" if branch is None else branch.identity
-    if chain.branch is None or identity:
-        for note in merged_notes(noted_on):
-            if note.source.chain == identity:
-                yield note.source.version
-            if note.into == identity:
-                yield note.at
+    return merged.get(identity, ()) if chain.branch is None or identity else ()
 
 
 def _verdict(
-    survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int], former: refs.RefTable
+    survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int], named: _Named
 ) -> Verdict:
-    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain, former)}
+    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain, named)}
     default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
     by_ref = 0 if chain.repository or not chain.has_ref else retained_by_ref(survey, chain)
     reasons = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -462,9 +463,9 @@ def newly_live(
         for index, chain in enumerate(before.chains)
         for position, manifest in enumerate(chain.files)
     }
-    spans = []
+    spans, new = [], _NewNames.of(before, after)
     for index, chain in enumerate(after.chains):
-        uri, needed = after.repositories[chain.repository].uri, _needed(before, after, chain, window_ns)
+        uri, needed = after.repositories[chain.repository].uri, _needed(new, after, chain, window_ns)
         kept = [kept_before.get((uri, chain.root, manifest)) for manifest in chain.files]
         positions = tuple(
             position
@@ -476,19 +477,31 @@ def newly_live(
     return spans
 
 
-def _needed(before: Survey, after: Survey, chain: Chain, window_ns: int | None) -> set[int]:
+class _NewNames(NamedTuple):
+    """What may name a version since the mark, looked up once for all chains."""
+
+    branches: Sequence[Branch]
+    changes: Sequence[RefChange]
+    unread: Mapping[str | None, int]
+
+    @classmethod
+    def of(cls, before: Survey, after: Survey) -> _NewNames:
+        # The fork of an older branch was already judged: the policy may let it go.
+        known = {_origin(branch) for branch in before.refs.branches.values()}
+        new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
+        known_changes = {change.id for change in before.changes}
+        undoable = [change for change in after.changes if change.id not in known_changes and change.state != FORGOTTEN]
+        return cls(new, undoable, first_unread(after.refs))
+
+
+def _needed(new: _NewNames, after: Survey, chain: Chain, window_ns: int | None) -> set[int]:
     """Positions of tags and of forks of new branches, of the newest version, and of those within the commit window."""
     if chain.repository or not chain.versions:
         return set()
-    # The fork of an older branch was already judged: the policy may let it go.
-    known = {_origin(branch) for branch in before.refs.branches.values()}
-    new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
-    named = {tag.version for tag in after.refs.tags.values() if tag.branch == chain.branch}
-    known_changes = {change.id for change in before.changes}
-    undoable = [change for change in after.changes if change.id not in known_changes and change.state != FORGOTTEN]
-    named |= {change.before.target.version for change in undoable if change.before and _on(change, chain)}
-    named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
-    reader = first_unread(after.refs, chain.branch)
+    named = {tag.version for tag in after.refs.tags_on.get(chain.branch, ())}
+    named |= {change.before.target.version for change in new.changes if change.before and _on(change, chain)}
+    named |= {branch.parent_version for branch in new.branches if branch.parent_branch == chain.branch}
+    reader = new.unread.get(chain.branch)
     if reader is not None:  # a reader that began since may read the history from its first version
         named |= {manifest.version for manifest in chain.versions if manifest.version >= reader}
     needed = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}

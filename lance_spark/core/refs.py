@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote, unquote
 from uuid import NAMESPACE_OID, uuid5
@@ -501,6 +502,34 @@ class RefTable:
     tags: Mapping[str, Tag]
     main: Lifetime = field(default_factory=Lifetime)
     """Main's settings, if they were looked up."""
+
+    # What is asked for each branch is found once for all: a search through all refs for each of ten thousand branches
+    # takes minutes.
+
+    @cached_property
+    def tags_on(self) -> Mapping[str | None, Sequence[Tag]]:
+        """The tags by the branch of their versions, None for main; a branch without any is absent."""
+        found: dict[str | None, list[Tag]] = {}
+        for tag in self.tags.values():
+            found.setdefault(tag.branch, []).append(tag)
+        return found
+
+    @cached_property
+    def created_from(self) -> Mapping[str | None, Sequence[Branch]]:
+        """The branches by their parent, None for main; a branch that is nobody's parent is absent."""
+        found: dict[str | None, list[Branch]] = {}
+        for branch in self.branches.values():
+            found.setdefault(branch.parent_branch, []).append(branch)
+        return found
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(self.branches)
+
+    def branches_below(self, name: str) -> list[str]:
+        """The branches whose names begin with a name and a slash, sorted."""
+        first = bisect_left(self._names, f"{name}/")
+        return self._names[first : bisect_left(self._names, f"{name}0", first)]  # "0" comes right after the slash
 
 
 @dataclass(frozen=True)

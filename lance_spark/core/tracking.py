@@ -243,6 +243,19 @@ def merged_notes(branches: Iterable[Branch]) -> Iterator[MergeNote]:
             yield MergeNote(edge.into, edge.at, edge.source)
 
 
+def merged_versions(branches: Iterable[Branch]) -> dict[str, list[tuple[int, Branch]]]:
+    """Versions that were last merged into another chain, or that such a merge made, by the identity of their chain.
+
+    Each with the branch whose note says so. The next merge compares with these versions.
+    """
+    found: dict[str, list[tuple[int, Branch]]] = {}
+    for branch in branches:
+        for note in merged_notes([branch]):
+            found.setdefault(note.source.chain, []).append((note.source.version, branch))
+            found.setdefault(note.into, []).append((note.at, branch))
+    return found
+
+
 def with_note(metadata: Mapping[str, str], note: MergeNote) -> dict[str, str]:
     """A branch's metadata with a note added; it replaces an older one about the same two chains."""
     key = f"{PREFIX}{note.into or 'main'}.{note.source.chain or 'main'}"

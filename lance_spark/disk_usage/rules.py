@@ -19,7 +19,8 @@ from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.rules import merge_bases
 from lance_spark.core import layout
 from lance_spark.core.layout import UNKNOWN, read_manifest_name
-from lance_spark.core.refs import BRANCHES, MAIN, TAGS, is_dataset_directory, ref_file
+from lance_spark.core.refs import BRANCHES, MAIN, TAGS, Branch, is_dataset_directory, ref_file
+from lance_spark.core.tracking import merged_versions
 from lance_spark.errors import Refused
 from lance_spark.refs.rules import check_delete_branch
 from lance_spark.survey.rules import Chain, Survey
@@ -100,7 +101,8 @@ def holders_of(survey: Survey) -> Holders:
     numbers: _Numbers = defaultdict(count().__next__)
     for _, chain in survey.owned():
         numbers[Holder(BRANCH if chain.has_ref else NO_REF, chain.name)]
-    chains = tuple(_chain(survey, chain, numbers) for chain in survey.chains)
+    merged = merged_versions(survey.refs.branches.values())
+    chains = tuple(_chain(survey, chain, numbers, merged) for chain in survey.chains)
     files = _ref_files(survey, numbers)  # before "all": the tag of a missing clone is also a holder
     return Holders(
         all=tuple(numbers),
@@ -110,7 +112,11 @@ def holders_of(survey: Survey) -> Holders:
     )
 
 
-def _chain(survey: Survey, chain: Chain, numbers: _Numbers) -> ChainHolders:
+_Merged = Mapping[str, Sequence[tuple[int, Branch]]]
+"""As ``tracking.merged_versions`` returns it."""
+
+
+def _chain(survey: Survey, chain: Chain, numbers: _Numbers, merged: _Merged) -> ChainHolders:
     if chain.repository:
         clone = numbers[Holder(CLONE, survey.repositories[chain.repository].uri)]
         return ChainHolders(clone, clone)
@@ -119,7 +125,7 @@ def _chain(survey: Survey, chain: Chain, numbers: _Numbers) -> ChainHolders:
         return ChainHolders(left, left)
     held: dict[int, set[int]] = {}
     places = {manifest.version: at for at, manifest in enumerate(chain.versions)}
-    for version, holder in _pins(survey, chain, numbers):
+    for version, holder in _pins(survey, chain, numbers, merged):
         if version in places:
             held.setdefault(places[version], set()).add(holder)
     branch = numbers[Holder(BRANCH, chain.name)]
@@ -132,19 +138,14 @@ def _chain(survey: Survey, chain: Chain, numbers: _Numbers) -> ChainHolders:
     return ChainHolders(old, branch, positions, tuple(frozenset(held[at]) for at in positions))
 
 
-def _pins(survey: Survey, chain: Chain, numbers: _Numbers) -> list[tuple[int, int]]:
+def _pins(survey: Survey, chain: Chain, numbers: _Numbers, merged: _Merged) -> list[tuple[int, int]]:
     """(version, holder) for everything that a cleanup keeps for a ref at any age."""
-    pins = [
-        (tag.version, _of_tag(survey, tag.name, numbers))
-        for tag in survey.refs.tags.values()
-        if tag.branch == chain.branch
+    tags = survey.refs.tags_on.get(chain.branch, ())
+    forks = [(branch.parent_version, branch) for branch in survey.refs.created_from.get(chain.branch, ())]
+    return [(tag.version, _of_tag(survey, tag.name, numbers)) for tag in tags] + [
+        (version, numbers[Holder(BRANCH, branch.name)])
+        for version, branch in (*merge_bases(survey, chain, merged), *forks)
     ]
-    for branch in survey.refs.branches.values():
-        versions = list(merge_bases(survey, chain, [branch]))
-        if branch.parent_branch == chain.branch:
-            versions.append(branch.parent_version)
-        pins += [(version, numbers[Holder(BRANCH, branch.name)]) for version in versions]
-    return pins
 
 
 def _of_tag(survey: Survey, tag: str, numbers: _Numbers) -> int:
@@ -321,9 +322,9 @@ class Costs:
         freed: dict[int, list[int]] = {}
         for portion in self._portions:
             owned[portion.chain] += portion.bytes
-            for one in self._touched(portion.holders):
+            for one, gone in self._by_family(portion.holders).items():
                 needed[one][portion.kind] += portion.bytes
-                if not portion.holders <= self._goes_with(one, portion.holders):
+                if len(gone) < len(portion.holders):
                     shared[one] += portion.bytes
             for one in self._ends_with(portion):
                 total = freed.setdefault(one, [0, 0])
@@ -353,34 +354,41 @@ class Costs:
                 total[2] += portion.bytes
         return {kind: (total[0], total[1], total[2]) for kind, total in sorted(sums.items())}
 
-    def _touched(self, ids: Ids) -> Ids:
-        """The records that a portion with these holders counts for, including the branch of old versions."""
-        return ids | {self._families[one] for one in ids}
+    def _by_family(self, ids: Ids) -> dict[int, set[int]]:
+        """The records that a portion with these holders counts for, including the branch of old versions.
 
-    def _goes_with(self, one: int, ids: Ids) -> Ids:
-        return frozenset(each for each in ids if each == one or self._families[each] == one)
+        Each with those of the holders that go with it.
+        """
+        found: dict[int, set[int]] = {}
+        for each in ids:
+            found.setdefault(each, set()).add(each)
+            found.setdefault(self._families[each], set()).add(each)
+        return found
 
     def _ends_with(self, portion: Portion) -> Iterator[int]:
         """The records whose deletion alone removes the portion."""
         if portion.holders:
-            ids = portion.holders
-            yield from (one for one in self._touched(ids) if self._goes(ids, self._goes_with(one, ids)))
+            lasting = len(portion.holders - self._old)
+            for one, gone in self._by_family(portion.holders).items():
+                if self._goes(len(portion.holders), lasting, gone):
+                    yield one
         elif not portion.stays and portion.chain in self._roots:
             yield self._roots[portion.chain]
 
     def _all_gone(self, portion: Portion, gone: Ids) -> bool:
         if portion.holders:
-            return self._goes(portion.holders, gone)
+            lasting = len(portion.holders - self._old)
+            return self._goes(len(portion.holders), lasting, portion.holders & gone)
         return not portion.stays and self._roots.get(portion.chain) in gone
 
-    def _goes(self, ids: Ids, gone: Ids) -> bool:
-        """Whether files go with these holders.
+    def _goes(self, holders: int, lasting: int, gone: Collection[int]) -> bool:
+        """Whether files go with some of their holders, of which ``lasting`` are more than old versions of a branch.
 
         Old versions of other branches do not keep files: the cleanup removes those that nothing else needs. Files that
         it removes anyway, with or without the holders, do not count as theirs.
         """
-        rest = ids - gone
-        return not rest or (rest <= self._old and not ids & gone <= self._old)
+        lasting_gone = sum(one not in self._old for one in gone)
+        return len(gone) == holders or (lasting_gone == lasting > 0)
 
     def _record(
         self, one: int, needed: Mapping[str, int], shared: int, owned: Mapping[int, int], freed: Sequence[int]

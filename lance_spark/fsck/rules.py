@@ -335,7 +335,7 @@ class _Reading:
         try:
             head, added, removed = self._decoder.feed(content)
             now = decode_contents(content)
-            recorded = self._recorded(content, head, now)
+            recorded, impossible = self._recorded(content, head, now)
         except CorruptData as problem:
             yield self._about(position, finding_codes.MANIFEST_DAMAGED, problem.message)
             return
@@ -350,38 +350,34 @@ class _Reading:
             seen = self._seen.get(file)
             if seen is not None and seen.recorded != now_recorded:
                 yield from self._needs(file, _Seen(position, now_recorded), position)
-        yield from self._checked(position, head, now)
-        self._before, self._last = now, position
-
-    def _checked(self, position: int, head: ManifestHead, now: Contents) -> Iterator[tuple[Any, ...]]:
         expected = self._chain.files[position].version
         if head.version != expected:
             yield self._about(position, finding_codes.MANIFEST_WRONG, f"it holds version {head.version}")
+        for detail in impossible:
+            yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, detail)
+        self._before, self._last = now, position
+
+    def _recorded(
+        self, content: bytes, head: ManifestHead, now: Contents
+    ) -> tuple[dict[NamedFile, list[_Recorded]], list[str]]:
+        """Records about the files of fragments that are new since the version before, and about its indexes.
+
+        And what cannot be in these fragments.
+        """
+        found: dict[NamedFile, list[_Recorded]] = {}
+        impossible: list[str] = []
         seen: set[int] = set()
         for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
-            if (
-                fragment.deletion is not None
-                and now.counts_rows
-                and 0 < fragment.physical_rows < fragment.deletion.rows
-            ):
-                detail = (
-                    f"fragment {fragment.id}: {fragment.deletion.rows} of {fragment.physical_rows} rows are deleted"
-                )
-                yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, detail)
-            if fragment.id in seen:
-                yield self._about(position, finding_codes.ROWS_IMPOSSIBLE, f"two fragments have the id {fragment.id}")
-            seen.add(fragment.id)
-
-    def _recorded(self, content: bytes, head: ManifestHead, now: Contents) -> dict[NamedFile, list[_Recorded]]:
-        """Records about the files of fragments that are new since the version before, and about its indexes."""
-        found: dict[NamedFile, list[_Recorded]] = {}
-        for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
             found.update(_files_of(fragment, head, now.counts_rows))
+            impossible += _impossible(fragment, now.counts_rows)
+            if fragment.id in seen:
+                impossible.append(f"two fragments have the id {fragment.id}")
+            seen.add(fragment.id)
         for index in decode_indexes(content):
             base = _base(head, index.base_id)
             prefix = "_indices/" if base is None or base.is_dataset_root else ""
             found[NamedFile(base, prefix + index.uuid)] = [_Recorded(path, size) for path, size in index.needed]
-        return found
+        return found, impossible
 
     def _needs(self, file: NamedFile, seen: _Seen, last: int) -> Iterator[tuple[Any, ...]]:
         place = self._place(file)
@@ -404,6 +400,13 @@ class _Reading:
 
     def _about(self, position: int, code: str, detail: str) -> tuple[Any, ...]:
         return (self._index, None, None, None, None, position, position, 0, 0, None, code, detail)
+
+
+def _impossible(fragment: Fragment, counts_rows: bool) -> list[str]:
+    deleted = 0 if fragment.deletion is None else fragment.deletion.rows
+    if not (counts_rows and 0 < fragment.physical_rows < deleted):
+        return []
+    return [f"fragment {fragment.id}: {deleted} of {fragment.physical_rows} rows are deleted"]
 
 
 def _files_of(fragment: Fragment, head: ManifestHead, counts_rows: bool) -> Iterator[tuple[NamedFile, list[_Recorded]]]:

@@ -49,8 +49,8 @@ def check_delete_branch(refs: RefTable, name: str, force: bool = False) -> None:
             f"Branch '{name}' cannot be deleted: pylance would delete the whole dataset with it.",
             hint=f"Delete its ref file and the directory tree/{name} by hand.",
         )
-    for other in refs.branches:
-        if name.startswith(other + "/") and is_dataset_directory(name[len(other) + 1 :].partition("/")[0]):
+    for other in (name[:at] for at, letter in enumerate(name) if letter == "/"):
+        if other in refs.branches and is_dataset_directory(name[len(other) + 1 :].partition("/")[0]):
             raise Refused(
                 f"Branch '{name}' cannot be deleted: its directory lies among the files of branch '{other}'.",
                 hint="Delete its ref file and its own files by hand.",
@@ -72,7 +72,7 @@ def check_delete_branch(refs: RefTable, name: str, force: bool = False) -> None:
             f"Branch '{name}' cannot be deleted: it is protected.",
             hint=hints.of("To delete it anyway: ", hints.unprotect_branch(name), "."),
         )
-    children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
+    children = sorted(branch.name for branch in refs.created_from.get(name, ()))
     if children:
         sets = [child.removeprefix(plan_branch("")) for child in children if child.startswith(plan_branch(""))]
         raise Refused(
@@ -80,7 +80,7 @@ def check_delete_branch(refs: RefTable, name: str, force: bool = False) -> None:
             hint=hints.of(f"Delete {_names(children)} first.", *([" ", _unfreeze(sets[0])] if sets else [])),
         )
     _check_tags(refs, name)
-    nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
+    nested = refs.branches_below(name)
     if nested:
         raise Refused(
             f"Branch '{name}' cannot be deleted: its directory also holds branch {_names(nested)}, "
@@ -91,7 +91,7 @@ def check_delete_branch(refs: RefTable, name: str, force: bool = False) -> None:
 
 def _check_tags(refs: RefTable, name: str) -> None:
     """Raise Refused if a tag points at one of the branch's versions."""
-    tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
+    tags = sorted(tag.name for tag in refs.tags_on.get(name, ()))
     for tag in tags:
         if _is_of_plan(refs, tag):
             set_name = tag.removeprefix(plan_tag(""))

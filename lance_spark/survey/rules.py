@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
-from lance_spark.core.layout import STREAMS, last_noted
+from lance_spark.core.layout import STREAMS, Roots, last_noted
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import RefChange
 from lance_spark.core.refs import MAIN, READER_TAG, STREAM_TAG, RefTable, Tag
@@ -260,6 +261,11 @@ class Survey:
         """Main, which is None, and the other branches of the dataset that have a ref."""
         return tuple(chain.branch for _, chain in self.owned() if chain.has_ref)
 
+    @cached_property
+    def roots(self) -> Roots:
+        """Finds the chain of the dataset that a path belongs to."""
+        return Roots(chain.root for _, chain in self.owned())
+
     def owned(self) -> Iterator[tuple[int, Chain]]:
         """The chains of the dataset itself with their index; files are deleted only there."""
         return ((index, chain) for index, chain in enumerate(self.chains) if chain.repository == 0)
@@ -273,19 +279,18 @@ def join(root: str, path: str) -> str:
 # --- Streaming queries, known by their tags: the versions that they still have to read or look at
 
 
-def first_sink(tags: Iterable[Tag], branch: str | None) -> int | None:
+def first_sink(refs: RefTable, branch: str | None) -> int | None:
     """The lowest version of a branch that a query committed last; None if no query writes.
 
     A query still has to look at the versions after it.
     """
-    versions = (tag.version for tag in tags if tag.branch == branch and tag.name.startswith(STREAM_TAG))
-    return min(versions, default=None)
+    tags = refs.tags_on.get(branch, ())
+    return min((tag.version for tag in tags if tag.name.startswith(STREAM_TAG)), default=None)
 
 
 def first_sinks(survey: Survey) -> dict[int, int]:
     """:func:`first_sink` by chain of the dataset, only for chains that a query writes to."""
-    tags = [tag for tag in survey.refs.tags.values() if tag.name.startswith(STREAM_TAG)]
-    found = ((index, first_sink(tags, chain.branch)) for index, chain in survey.owned() if tags)
+    found = ((index, first_sink(survey.refs, chain.branch)) for index, chain in survey.owned())
     return {index: version for index, version in found if version is not None}
 
 
@@ -302,16 +307,18 @@ def going_after(chain: Chain, removed: Iterable[int], sink: int) -> Iterator[int
     return (version for version in versions if version > sink)
 
 
-def first_unread(refs: RefTable, branch: str | None) -> int | None:
-    """The first version of a branch that a stream still reads; None if no stream does.
+def first_unread(refs: RefTable) -> dict[str | None, int]:
+    """The first version that a stream still reads, by branch; a branch that no stream reads is absent.
 
     A stream that reads a branch from before its fork passes through the branches that it was made from. Its tag is then
     on one of them, and it still has to read all of those in between.
     """
-    readers = [tag for tag in refs.tags.values() if tag.name.startswith(READER_TAG)]
-    on_it = [tag.version for tag in readers if tag.branch == branch]
-    on_the_way = any(branch in _ahead_of(tag, refs) for tag in readers)
-    return 0 if on_the_way else min(on_it, default=None)
+    found: dict[str | None, int] = {}
+    for tag in refs.tags.values():
+        if tag.name.startswith(READER_TAG):
+            found[tag.branch] = min(tag.version, found.get(tag.branch, tag.version))
+            found.update(dict.fromkeys(_ahead_of(tag, refs), 0))
+    return found
 
 
 def _ahead_of(tag: Tag, refs: RefTable) -> set[str | None]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lance_spark.core.layout import last_noted, stream_note_path
-from lance_spark.core.refs import Tag
+from lance_spark.core.refs import RefTable, Tag
 from lance_spark.format.stream_notes import BATCH, QUERY, Noted, decode_note, encode_note, joined, noted, updated
 from lance_spark.format.transactions import MESSAGE, Transaction
 from lance_spark.survey.rules import first_sink, is_needed_note
@@ -84,4 +84,5 @@ def test_a_note_is_needed_as_long_as_it_tells_of_versions_after_a_tag():
 
 def test_the_first_query_of_a_branch_is_the_one_whose_tag_is_lowest():
     tags = [Tag("stream-a", None, 4), Tag("stream-b", None, 3), Tag("stream-c", "x", 1), Tag("v1", None, 2)]
-    assert [first_sink(tags, branch) for branch in (None, "x", "y")] == [3, 1, None]
+    refs = RefTable({}, {tag.name: tag for tag in tags})
+    assert [first_sink(refs, branch) for branch in (None, "x", "y")] == [3, 1, None]
