@@ -2,7 +2,8 @@
 
 ``make test-nightly`` runs what is missing, two parts at a time, each in a process with a Spark session of its own.
 ``ARGS=--list`` shows the parts, ``ARGS="merge streams"`` runs those whose names begin so. A part that passed is not
-repeated on the same commit; with uncommitted changes nothing is remembered. Logs and results are in ``.night/``.
+repeated until the code changes, or a page if it reads pages; with uncommitted changes nothing is remembered. Logs and
+results are in ``.night/``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +54,14 @@ class Part:
         return [self.python, "-m", "pytest", "--quiet", f"--share={self.share}", *marked, *self.files]
 
     @property
+    def reads_pages(self) -> bool:
+        """Whether a change of a page may change its result."""
+        texts = [(ROOT / file).read_text() for file in self.files]
+        return any(
+            word in text for text in texts for word in ("docs/", '"docs"', "README", "support.pages", "CHANGELOG")
+        )
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables of its process."""
         pythons = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), self.python)
@@ -74,10 +84,17 @@ def parts() -> list[Part]:
     return found + rooms
 
 
-def state() -> str | None:
+def state(with_pages: bool) -> str | None:
     """The state of the code, by which results are remembered; None with uncommitted changes."""
-    changes = _git("status", "--porcelain")
-    return None if changes else _git("rev-parse", "--short=12", "HEAD^{tree}")
+    if _git("status", "--porcelain"):
+        return None
+    kept = [line for line in _git("ls-tree", "-r", "HEAD").splitlines() if with_pages or not _is_page(line)]
+    return sha256("\n".join(kept).encode()).hexdigest()[:12]
+
+
+def _is_page(line: str) -> bool:
+    path = line.partition("\t")[2]
+    return path.startswith(("docs/", "benchmarks/")) or ("/" not in path and path.endswith(".md"))
 
 
 def _git(*arguments: str) -> str:
@@ -120,14 +137,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="parts at a time (2)")
     parser.add_argument("--minutes", type=float, default=None, help="begin no part after that time")
     given = parser.parse_args()
-    tree = state()
-    records = RECORDS / (tree or "uncommitted")
-    records.mkdir(parents=True, exist_ok=True)
+    places = {reads: RECORDS / (state(reads) or "uncommitted") for reads in (False, True)}
+    for place in places.values():
+        place.mkdir(parents=True, exist_ok=True)
+    keeps = places[True].name != "uncommitted"
     wanted = [part for part in parts() if not given.names or part.name.startswith(tuple(given.names))]
     if not wanted:
         print(f"No part is called {' or '.join(given.names)}; --list shows them.", file=sys.stderr)
         return 2
-    before = {part.name: remembered(part, records) if tree else None for part in wanted}
+    before = {part.name: remembered(part, places[part.reads_pages]) if keeps else None for part in wanted}
     if given.list:
         print(*(_line(part, before[part.name]) for part in wanted), sep="\n")
         return 0
@@ -135,15 +153,15 @@ def main() -> int:
     missing = [part for part in wanted if not (before[part.name] or {}).get("passed")]
 
     def turn(part: Part) -> dict[str, object] | None:
-        return None if end is not None and time.time() > end else run(part, records, tree is not None)
+        return None if end is not None and time.time() > end else run(part, places[part.reads_pages], keeps)
 
     with ThreadPoolExecutor(given.jobs) as pool:
         results = list(pool.map(turn, missing))
-    failed = [part.name for part, result in zip(missing, results, strict=True) if result and not result["passed"]]
+    failed = [part for part, result in zip(missing, results, strict=True) if result and not result["passed"]]
     left = [part.name for part, result in zip(missing, results, strict=True) if result is None]
     print(f"{len(wanted) - len(failed) - len(left)} parts passed, {len(failed)} failed, {len(left)} not begun")
-    for name in failed:
-        print(f"failed: {records / name}.log")
+    for part in failed:
+        print(f"failed: {places[part.reads_pages] / part.name}.log")
     return 1 if failed or left else 0
 
 

@@ -155,6 +155,11 @@ def _cleanup(place: Place) -> Run:
     return lambda: table.cleanup(KEEP_LATEST).apply()
 
 
+def _cleanup_planned(place: Place) -> Run:
+    table = place.table
+    return lambda: table.cleanup(KEEP_LATEST).report()
+
+
 def _fsck(place: Place) -> Run:
     table = place.table
 
@@ -288,6 +293,10 @@ VERBS = {
         "files", "O(files)", lambda count: _aged(10, count), _cleanup, _steps(1_000, 1_000_000), True, False
     ),
     "fsck": Verb("files", "O(files)", _files, _fsck, _steps(1_000, 1_000_000), counts_requests_up_to=10_000),
+    "cleanup, branches": Verb(
+        "branches", "O(branches)", _many_branches, _cleanup_planned, _steps(10, 10_000), at_store=False
+    ),
+    "fsck, branches": Verb("branches", "O(branches)", _many_branches, _fsck, _steps(10, 10_000), at_store=False),
     "storage": Verb("branches", "O(branches)", _many_branches, _storage, _steps(10, 10_000), at_store=False),
     "optimize": Verb("fragments", "O(bytes)", _small, _optimize, (10, 100, 1_000, 5_000), True, False),
     "look-up, BTREE": Verb("rows", "O(log n)", _rows, _look_up, _ROWS),
@@ -306,8 +315,8 @@ def main() -> None:
     if arguments.step:
         print(json.dumps(_measured(VERBS[arguments.step], int(arguments.size), arguments.limit)))
         return
-    print("| verb | work | s | CPU s | peak MiB | grown MiB | requests | should be | exponent |")
-    print("|---|---:|---:|---:|---:|---:|---:|---|---:|", flush=True)
+    print("| verb | work | s | CPU s | peak MiB | grown MiB | a task's MiB | requests | should be | exponent |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---|---:|", flush=True)
     for name, verb in VERBS.items():
         if not arguments.only or any(part in name for part in arguments.only):
             _series(name, verb, arguments.limit, arguments.largest)
@@ -320,14 +329,14 @@ def _series(name: str, verb: Verb, limit: int, largest: int) -> None:
             return
         told = _in_a_process(name, size, limit)
         if isinstance(told, str):
-            print(f"| {name} | {size:,} {verb.unit} | {told} | | | | | {verb.should} | |", flush=True)
+            print(f"| {name} | {size:,} {verb.unit} | {told} | | | | | | {verb.should} | |", flush=True)
             return
         points.append((size, told["cpu"]))
         slope = exponent(points)
         cells = f"{told['seconds']:.3f} | {told['cpu']:.3f} | {told['peak']:,} | {told['grown']:,}"
-        asked = "" if told["requests"] is None else f"{told['requests']:,}"
+        tasks, asked = ("" if told[key] is None else f"{told[key]:,}" for key in ("tasks", "requests"))
         last = f"{slope:.2f}" if slope is not None else ""
-        print(f"| {name} | {size:,} {verb.unit} | {cells} | {asked} | {verb.should} | {last} |", flush=True)
+        print(f"| {name} | {size:,} {verb.unit} | {cells} | {tasks} | {asked} | {verb.should} | {last} |", flush=True)
 
 
 def exponent(points: Sequence[tuple[int, float]]) -> float | None:
@@ -365,8 +374,10 @@ def _measured(verb: Verb, size: int, limit: int) -> dict[str, Any]:
         with _no_longer_than(limit):
             run()
         seconds, cpu, peak = time.perf_counter() - started, _cpu_seconds() - worked, _peak()
+        tasks = _peak_of_tasks()
     requests = _requests(verb, data) if verb.at_store and size <= verb.counts_requests_up_to else None
-    return {"seconds": seconds, "cpu": cpu, "peak": peak, "grown": peak - before, "requests": requests}
+    told = {"seconds": seconds, "cpu": cpu, "peak": peak, "grown": peak - before, "tasks": tasks}
+    return {**told, "requests": requests}
 
 
 @contextmanager
@@ -391,16 +402,31 @@ def _requests(verb: Verb, data: str) -> int:
         return sum(store.requests().values())
 
 
-def _cpu_seconds() -> float:
-    """Of this process, and of those that it started and that have not ended: Spark's JVM and workers."""
-    ticks, known = 0, {os.getpid()}
+def _started() -> Iterator[tuple[Path, list[str]]]:
+    """The processes that this one started and that have not ended, Spark's JVM and workers, with their ``stat``."""
+    known = {os.getpid()}
     for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):  # it has just ended
             fields = (path / "stat").read_text().rpartition(")")[2].split()
             if int(fields[1]) in known:
                 known.add(int(path.name))
-                ticks += int(fields[11]) + int(fields[12])
+                yield path, fields
+
+
+def _cpu_seconds() -> float:
+    """Of this process, and of those that it started and that have not ended."""
+    ticks = sum(int(fields[11]) + int(fields[12]) for _, fields in _started())
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _peak_of_tasks() -> int | None:
+    """MiB of the largest of Spark's Python workers, which run the tasks; None without any."""
+    found = []
+    for path, _ in _started():
+        with suppress(OSError):
+            if "python" in (path / "comm").read_text():
+                found.append(_peak(path / "status"))
+    return max(found, default=None)
 
 
 @contextmanager
@@ -411,9 +437,9 @@ def _no_longer_than(limit: int) -> Iterator[None]:
     signal.alarm(0)
 
 
-def _peak() -> int:
+def _peak(status_of: Path = Path("/proc/self/status")) -> int:
     """MiB."""
-    with open("/proc/self/status") as status:
+    with status_of.open() as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) // 1024
 
 

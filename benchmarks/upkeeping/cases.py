@@ -63,6 +63,7 @@ class Cases:
         name = f"{self._of(5_000):,} fragments"
         work = {
             "ours": Work(small, partial(self._optimize, {})),
+            "on_spark": Work(small, partial(self._optimize, {}, run_on="spark")),
             "pylance": Work(small, partial(partial, _compact)),
             "pylance_one_core": Work(small, lambda uri: lambda: on_one_core(_compact, uri)),
             **self._delta(small, self._of(5_000), "OPTIMIZE delta.`{}`"),
@@ -99,6 +100,7 @@ class Cases:
             given = settings if kind == "ivf_pq" else {}
             work = {
                 "ours": Work(table, partial(self._index, kind, given)),
+                "on_spark": Work(table, partial(self._index, kind, given, run_on="spark")),
                 "pylance": Work(table, partial(partial, _pylance_index, kind, given)),
                 "pylance_one_core": Work(table, partial(partial, _index_on_one_core, kind, given)),
             }

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -135,11 +135,6 @@ class Work:
         """Whether threads of this process are as fast as a cluster; see LITTLE."""
         return all(getattr(self, field.name) <= getattr(LITTLE, field.name) for field in fields(self))
 
-    @property
-    def uses_all_cores(self) -> bool:
-        """Whether threads of one process use all cores of its machine: pylance's do, those of Python do not."""
-        return replace(self, rewrites=0, rewritten_bytes=0).is_little
-
 
 LITTLE = Work(
     tables=50,
@@ -152,8 +147,9 @@ LITTLE = Work(
     rewrites=1_000,
     rewritten_bytes=512 * 1024**2,
 )
-"""Maximum work for local threads if no engine was chosen and there is a cluster. Each of these takes them some five to
-ten seconds, as long as Spark needs for its first small jobs; the files take some 100 MB of memory."""
+"""Maximum work for local threads if no engine was chosen. Each of these takes them some five to ten seconds, as long
+as Spark needs for its first small jobs; the files take some 100 MB of memory. Rewrites take one to three seconds: from
+there on Spark is as fast, even on the same cores and after its first jobs."""
 
 
 # --- Threads of this process: little work should not wait for a cluster
@@ -303,8 +299,6 @@ class AutoEngine:
     small: Engine
     large: Callable[[], Engine]
     """Called only once there is work for it: a cluster takes long to start."""
-    same_cores: Callable[[], bool] = lambda: False
-    """Whether the large engine has the cores of this machine only, so that its tasks are no faster."""
 
     @property
     def tell(self) -> Tell:
@@ -312,6 +306,6 @@ class AutoEngine:
         return self.small.tell
 
     def for_work(self, operation: str, work: Work) -> Runner:
-        """The runner of one of them; see Work.is_little and Work.uses_all_cores."""
-        here = work.is_little or (work.uses_all_cores and self.same_cores())
-        return (self.small if here else self.large()).for_work(operation, work)
+        """The runner of one of them; see Work.is_little."""
+        chosen = self.small if work.is_little else self.large()
+        return chosen.for_work(operation, work)

@@ -363,19 +363,8 @@ def engine_for(
         return SparkEngine(lambda: needed_session(session(), _HINT), parallelism, tell)
 
     if run_on == "auto":
-        large: Callable[[], Engine] = lambda: local if session() is None else on_spark()  # noqa: E731
-        return AutoEngine(local, large, lambda: _has_these_cores(session()))
+        return AutoEngine(local, lambda: local if session() is None else on_spark())
     return local if run_on == "local" else on_spark()
-
-
-def _has_these_cores(session: SparkSession | None) -> bool:
-    """Whether Spark runs its tasks in this process's machine, by ``local`` or ``local[...]`` as the master.
-
-    A server of Spark Connect may be on another machine.
-    """
-    return (
-        session is not None and not is_connect(session) and str(session.conf.get("spark.master")).startswith("local[")
-    )
 
 
 # --- DataFrames of computed rows, with the dataset's column metadata

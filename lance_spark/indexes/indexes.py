@@ -5,6 +5,7 @@ Requests come in. An engine builds segments; one commit makes them visible, or t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -281,8 +282,9 @@ class SegmentBuilder:
         self.ran_on = runner.name
         order = self._trained(look, order, rows)
         asked = order.settings.get("num_segments")
-        # On one machine pylance uses all cores itself, for one segment at a time.
-        side_by_side = 1 if runner.name == LOCAL else runner.parallelism
+        # On one machine pylance uses all cores itself, for one segment at a time, or builds it within a blink.
+        cores = (os.cpu_count() or 1) if rules.find_kind(order.kind).leaves_cores_idle else 1
+        side_by_side = cores if runner.name == LOCAL else runner.parallelism
         groups = rules.task_groups(rows, rows, rules.task_count(rows, rows, side_by_side, asked))
         places = rules.merge_groups(len(groups), asked)
         whole = len(places) == len(groups)

@@ -1,4 +1,4 @@
-"""What a nightly job asks for each branch is looked up once: ten thousand branches are not searched ten thousand times."""
+"""What a nightly job asks for each branch is looked up once: many branches are not searched for each of them."""
 
 from __future__ import annotations
 

@@ -54,22 +54,6 @@ def test_the_large_engine_is_asked_for_when_there_is_work_for_it(size):
     assert asked == [1]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_only_rewrites_stay_where_the_large_engine_has_the_same_cores(size):
-    engine = AutoEngine(Named("threads"), lambda: Named("cluster"), lambda: True)
-    much = Work(**{size: getattr(LITTLE, size) + 1})
-    where = "threads" if size.startswith("rew") else "cluster"
-    assert engine.for_work("optimize", much)[0] == where
-    assert engine.for_work("optimize", replace(much, rewrites=10**9))[0] == where
-    assert engine.for_work("optimize", LITTLE)[0] == "threads"
-
-
-def test_where_the_cores_are_is_asked_only_for_much_work():
-    engine = AutoEngine(Named("threads"), lambda: Named("cluster"), lambda: pytest.fail("asked"))
-    assert engine.for_work("optimize", LITTLE)[0] == "threads"
-    assert engine.for_work("cleanup", replace(LITTLE, files=LITTLE.files + 1))[0] == "cluster"
-
-
 def test_threads_are_the_same_for_all_work_but_rewrites():
     threads = LocalRunner(3)
     assert threads.for_work("cleanup", replace(LITTLE, files=10**9, rewrites=0)) is threads

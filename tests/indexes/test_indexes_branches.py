@@ -111,6 +111,18 @@ def test_every_kind_answers_as_without_an_index_and_on_a_branch_only_its_own_row
     assert listed(location)[0].rows_covered == ROWS
 
 
+@pytest.mark.parametrize(("kind", "segments"), [("inverted", 2), ("btree", 1), ("ivf_flat", 1)])
+def test_only_kinds_that_leave_cores_idle_are_built_in_several_segments_here(location, kind, segments, monkeypatch):
+    """Texts of a segment are read by one core; of all other kinds pylance's own threads build one segment as fast."""
+    monkeypatch.setattr(rules, "ROWS_PER_TASK", 500)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    append(location, ROWS, 600)
+    column, settings = KINDS[kind]
+    made = create(location, column, kind, **settings)
+    assert (made.segments, made.ran_on, made.rows) == (segments, "local", 2100)
+    check_answers(location.uri, column, kind, 2100)
+
+
 @pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_segments_of_many_tasks_are_merged(location, kind, monkeypatch):

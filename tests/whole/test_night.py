@@ -66,7 +66,7 @@ def test_the_parts_have_every_file_on_the_newest_spark(night):
 
 def test_what_passed_is_not_repeated_and_what_failed_is(night, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(night, "RECORDS", tmp_path)
-    monkeypatch.setattr(night, "state", lambda: "abc")
+    monkeypatch.setattr(night, "state", lambda with_pages: "abc" if with_pages else "def")
     ran = []
 
     def run(part, records, remember):
@@ -85,3 +85,20 @@ def test_what_passed_is_not_repeated_and_what_failed_is(night, monkeypatch, tmp_
     assert ran == ["merge-oldest"]
     monkeypatch.setattr(night.sys, "argv", ["night.py", "nothing"])
     assert night.main() == 2
+
+
+def test_a_change_of_a_page_repeats_only_what_reads_pages(night, monkeypatch):
+    listed = ["100644 blob a\tlance_spark/x.py", "100644 blob b\tdocs/y.md", "100644 blob c\tREADME.md"]
+    said = {"status": "", "ls-tree": "\n".join(listed)}
+    monkeypatch.setattr(night, "_git", lambda command, *_: said[command])
+    before = night.state(False), night.state(True)
+    said["ls-tree"] = said["ls-tree"].replace("blob b", "blob d").replace("blob c", "blob e")
+    assert night.state(False) == before[0]
+    assert night.state(True) != before[1]
+    said["ls-tree"] = said["ls-tree"].replace("blob a", "blob f")
+    assert night.state(False) != before[0]
+    said["status"] = " M lance_spark/x.py"
+    assert night.state(False) is None
+    reading = {part.name for part in night.parts() if part.reads_pages}
+    assert {"documentation-1", "whole", "cli"} <= reading
+    assert not {"changes", "lake", "rows", "catalog"} & reading

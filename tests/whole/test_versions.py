@@ -1,0 +1,65 @@
+"""The table of versions is what was found, and has the bounds that pyproject.toml allows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.pure
+
+
+@pytest.fixture(scope="module")
+def versions():
+    spec = importlib.util.spec_from_file_location("versions", ROOT / ".ci/versions.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["versions"] = module  # dataclasses look the module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["versions"]
+
+
+def test_the_page_has_the_results(versions):
+    shown = versions.PAGE.read_text().split(versions.BEGIN)[1].split(versions.END)[0]
+    assert shown.strip() == versions.table(versions.results()).strip()
+
+
+def test_every_row_has_run_and_passed(versions):
+    results = versions.results()
+    assert [row.name for row in versions.ROWS if not results.get(row.name, {}).get("passed")] == []
+
+
+def test_the_bounds_of_the_project_were_tried(versions):
+    """Each oldest version that pip may install, and each Spark and Python that the project promises."""
+    found = [result["versions"] for result in versions.results().values() if "versions" in result]
+    for name, oldest in versions.bounds().items():
+        if name in versions.PACKAGES:
+            assert any(each.get(name, "").startswith(oldest) for each in found), f"{name} {oldest} was not tried"
+    assert {each["pyspark"][:3] for each in found} >= {"4.0", "4.1", "4.2", "4.3"}
+    promised = re.search(r'requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+    assert {each["python"].rpartition(".")[0] for each in found} >= {promised, "3.12", "3.13"}
+
+
+def test_a_row_that_failed_is_told_in_the_table(versions):
+    failed = {"passed": False, "said": "2 failed, 300 passed in 9 s", "versions": {"pyspark": "4.0.0"}, "day": "x"}
+    lines = versions.table({"spark-4.0": failed}).splitlines()
+    assert "**2 failed, 300 passed in 9 s**" in lines[2]
+    assert lines[3].endswith("| **not run** |")
+
+
+def test_results_are_stored_in_the_order_of_the_rows(versions, tmp_path, monkeypatch):
+    monkeypatch.setattr(versions, "RESULTS", tmp_path / "results.json")
+    for name in ("pandas-3", "spark-4.0"):
+        versions.store(name, {"passed": True, "said": "", "state": "a"})
+    assert list(json.loads((tmp_path / "results.json").read_text())) == ["spark-4.0", "pandas-3"]
+
+
+def test_an_unknown_row_is_refused(versions, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["versions.py", "spark-9"])
+    assert versions.main() == 2
+    assert "No row is called spark-9" in capsys.readouterr().err
