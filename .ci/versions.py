@@ -18,6 +18,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 RECORDS, RESULTS = ROOT / ".versions", ROOT / ".ci/versions.json"
@@ -60,13 +66,24 @@ ROWS = (
     Row("oldest-of-all", "3.10", ("pyspark[connect]==4.0.0", "pandas==2.2.0"), DATA, "lowest-direct"),
     Row("newest-of-all", "3.13", ("pyspark[connect]>=4.3", "pandas>=3", "pyarrow>=22", "numpy>=2"), WHOLE),
 )
-TEST_TOOLS = ("pytest>=8,<9.2", "pytest-xdist>=3.6", "chispa>=0.10", "hypothesis>=6.100", "moto[server]>=5.0", "boto3")
+
+
+def _project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
 
 
 def bounds() -> dict[str, str]:
     """The oldest version that pyproject.toml allows, by requirement."""
-    text = (ROOT / "pyproject.toml").read_text()
-    return dict(re.findall(r'^    "([\w-]+)>=([\d.]+)', text, re.MULTILINE))
+    asked = (re.match(r"([\w-]+)>=([\d.]+)", each) for each in _project()["dependencies"])
+    return {found[1]: found[2] for found in asked if found}
+
+
+def test_tools() -> list[str]:
+    """What the tests need beside what is tried."""
+    extras = _project()["optional-dependencies"]
+    names = [each for extra in ("test", "bench") for each in extras[extra]]
+    return [each for each in names if re.split(r"[^\w-]", each)[0] not in PACKAGES]
 
 
 def state() -> str:
@@ -89,16 +106,12 @@ def installed(row: Row, uv: str, log: Path) -> Path:
         for command in (
             [uv, "venv", "--quiet", "--python", row.python, str(home)],
             [uv, "pip", "install", "--python", str(python), "--resolution", row.resolution, "--editable", ".", *pins],
-            # The tools of the tests are not what is tried.
-            [uv, "pip", "install", "--python", str(python), *TEST_TOOLS, *_exactly(python, uv)],
         ):
             subprocess.run(command, cwd=ROOT, check=True, stdout=out, stderr=subprocess.STDOUT)
+        exactly = [f"{name}=={version}" for name, version in versions_of(python, uv).items()]
+        command = [uv, "pip", "install", "--python", str(python), *test_tools(), *exactly]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=out, stderr=subprocess.STDOUT)
     return python
-
-
-def _exactly(python: Path, uv: str) -> list[str]:
-    found = versions_of(python, uv) if python.exists() else {}
-    return [f"{name}=={version}" for name, version in found.items()]
 
 
 def versions_of(python: Path, uv: str) -> dict[str, str]:

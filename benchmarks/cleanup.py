@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from benchmarks import cleanup_cases, cleanup_data, report
-from benchmarks.cleanup_growth import growth, growth_table
 from benchmarks.cleanup_large import large
 from benchmarks.cleanup_measure import Scenario, measure
 from benchmarks.cleanup_s3 import slow_store
@@ -19,7 +18,7 @@ from benchmarks.data import HOME
 from benchmarks.measure import Result
 from benchmarks.peers import session
 
-CASES = ("a", "b", "c", "d", "e", "growth")
+CASES = ("a", "b", "c", "d", "e")
 _LEAST = 10
 """Nothing is made smaller than this."""
 
@@ -47,15 +46,12 @@ class Sizes:
 def main() -> None:
     arguments = _arguments()
     sizes = Sizes(arguments.scale, arguments.rounds)
-    results = list(_results([case for case in arguments.only if case in "abcde"], sizes))
-    points = growth(sizes.of(1_000), sizes.of(400), sizes.rounds) if "growth" in arguments.only else []
+    results = list(_results(arguments.only, sizes))
     facts = {**report.machine(), "scale": sizes.scale, "rounds": sizes.rounds}
     print(f"\n{report.machine_line(facts)}; sizes x {sizes.scale:g}, median of {sizes.rounds}\n")
     print(report.table(results) + "\n")
     print(_details_table(results) + "\n")
-    if points:
-        print(growth_table(points) + "\n")
-    report.save(arguments.json, {**facts, "growth": [asdict(point) for point in points]}, results)
+    report.save(arguments.json, facts, results)
     print(f"all rounds: {arguments.json}")
 
 
