@@ -94,7 +94,7 @@ def state(with_pages: bool) -> str | None:
 
 def _is_page(line: str) -> bool:
     path = line.partition("\t")[2]
-    return path.startswith(("docs/", "benchmarks/")) or ("/" not in path and path.endswith(".md"))
+    return path.startswith(("docs/", "benchmarks/", ".ci/versions")) or ("/" not in path and path.endswith(".md"))
 
 
 def _git(*arguments: str) -> str:

@@ -221,26 +221,37 @@ def attribute(files: pa.Table, marks: pa.Table, holders: Holders, roots: Sequenc
 
 
 def _needed(marks: pa.Table, holders: Holders) -> dict[str, Ids]:
-    """The holders of the files of each key."""
-    needed: dict[str, Ids] = {}
-    spans: dict[tuple[int, int, int], Ids] = {}
-    unions: dict[tuple[Ids, Ids], Ids] = {}  # few sets for very many files: each is made once
+    """The holders of the files of each key.
+
+    Very many files have few sets of holders. Each set is made once, from the list of spans that leads to it; lists
+    share their beginnings. A set for each beginning of a file that ten thousand branches need would take gigabytes.
+    """
+    lists: list[tuple[int, _Span]] = [(0, (-1, 0, 0))]  # the list it continues, and its last span; 0 is the empty list
+    longer: dict[tuple[int, _Span], int] = {}
+    ends: dict[str, int] = {}
     columns = (marks[name].to_pylist() for name in ("chain", "key", "first", "last"))
     for chain, key, first, last in zip(*columns, strict=True):
         if key is None or chain == LEFTOVER:
             continue
-        span = (chain, first, last)
-        if span not in spans:
-            spans[span] = holders.chains[chain].of_span(first, last)
-        ids, before = spans[span], needed.get(key)
-        if before is None:
-            needed[key] = ids
-        elif before is not ids:
-            pair = (before, ids)
-            if pair not in unions:
-                unions[pair] = before | ids
-            needed[key] = unions[pair]
-    return needed
+        one = (ends.get(key, 0), (chain, first, last))
+        if one not in longer:
+            longer[one] = len(lists)
+            lists.append(one)
+        ends[key] = longer[one]
+    sets = {end: _holders_of_all(lists, end, holders) for end in set(ends.values())}
+    return {key: sets[end] for key, end in ends.items()}
+
+
+_Span = tuple[int, int, int]
+"""A chain, and the first and the last position of versions that name a file."""
+
+
+def _holders_of_all(lists: Sequence[tuple[int, _Span]], end: int, holders: Holders) -> Ids:
+    found: set[int] = set()
+    while end:
+        end, (chain, first, last) = lists[end]
+        found |= holders.chains[chain].of_span(first, last)
+    return frozenset(found)
 
 
 def _by_its_place(path: str, kind: str, chain: int, holders: Holders) -> Ids:
