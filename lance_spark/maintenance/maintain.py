@@ -38,6 +38,7 @@ from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.rules import CheckFinding
 from lance_spark.hints import said
 from lance_spark.indexes.indexes import list_indexes, optimize_indexes
+from lance_spark.indexes.rules import IndexResult
 from lance_spark.maintenance import expiry_rules, rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
@@ -380,6 +381,7 @@ _EXAMPLES = 3
 """Number of findings that a report shows for a table."""
 _ABOUT_TO_GO = (expiry_rules.WARN, expiry_rules.WARNED, expiry_rules.EXPIRED, expiry_rules.UNMERGED)
 _ENDING = "it expires soon, and a commit would prolong its life"
+_DELETED = "the branch was deleted meanwhile"
 _STOPPING = frozenset({ERROR, UNREACHABLE})
 """Severities of findings that block every deletion in a table."""
 
@@ -424,7 +426,7 @@ class TableSteps:
         }
         if step in rules.OF_BRANCHES and branch in self._ending:
             return Looked(StepRecord(step, branch, rules.NOTHING, _ENDING))
-        return plans[step](branch)
+        return self._unless_deleted(step, branch, lambda: plans[step](branch))
 
     def carry_out(self, planned: StepRecord) -> Looked:
         """Carry out a step. Raises what the verb raises; everything else goes into the record."""
@@ -435,7 +437,22 @@ class TableSteps:
             rules.EXPIRY: self._do_expiry,
             rules.CLEANUP: self._do_cleanup,
         }
-        return verbs[planned.step](planned)
+        return self._unless_deleted(planned.step, planned.branch, lambda: verbs[planned.step](planned))
+
+    def _unless_deleted(self, step: str, branch: str | None, run: Callable[[], Looked]) -> Looked:
+        """What a step does, or that its branch is gone: who deletes a branch meanwhile has not damaged the table."""
+        try:
+            return run()
+        except LanceSparkError as problem:
+            if branch in (None, MAIN) or self._is_there(str(branch), problem):
+                raise
+            return Looked(StepRecord(step, branch, rules.NOTHING, _DELETED))
+
+    def _is_there(self, branch: str, problem: LanceSparkError) -> bool:
+        try:
+            return branch in refs.read_refs(self._location).branches
+        except LanceSparkError:
+            raise problem from None
 
     # --- fsck
 
@@ -486,6 +503,15 @@ class TableSteps:
         stale = {info.name: info.rows_uncovered for info in infos}
         return Looked(rules.indexes(branch, stale, rows, rule.stale_rows, rule.stale_percent))
 
+    def _optimized(self, branch: str | None, name: str) -> Sequence[IndexResult]:
+        """What became of an index; nothing if somebody dropped it meanwhile."""
+        try:
+            return optimize_indexes(self._location, branch, name, self._engine)
+        except NotFound:
+            if name in [info.name for info in list_indexes(self._location, pin_latest(self._location, branch))]:
+                raise
+            return ()
+
     def _do_indexes(self, planned: StepRecord) -> Looked:
         branch = branch_or_none(str(planned.branch))
         rule = self.policy.for_branch(branch).indexes
@@ -494,7 +520,7 @@ class TableSteps:
         for info in infos:
             rows = info.rows_covered + info.rows_uncovered
             if info.rows_uncovered >= rule.stale_rows and 100 * info.rows_uncovered >= rule.stale_percent * rows:
-                results += optimize_indexes(self._location, branch, info.name, self._engine)
+                results += self._optimized(branch, info.name)
         why = "; ".join(
             f"{result.name}: {counted(result.rows, 'row')} indexed in {counted(result.segments, 'segment')}"
             if result.changed

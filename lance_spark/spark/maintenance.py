@@ -258,7 +258,7 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
 
     def optimize(
         self, name: str | None = None, message: str | None = None, run_on: RunOn = "auto"
-    ) -> list[IndexResult]:  # type: ignore[valid-type]
+    ) -> Sequence[IndexResult]:
         """Index the uncovered rows of one index (by name or column) or of all; ``run_on`` as for :meth:`create`.
 
         Small segments of the branch itself are rebuilt together with them; inherited segments are not touched. Raises

@@ -62,6 +62,16 @@ class BranchLook:
     """Everything that cleanups noted, of missing versions and of some existing ones."""
 
 
+_BESIDE_APPENDS = frozenset({"Append", "Delete", "Update", "Rewrite", "CreateIndex", "ReserveFragments"})
+"""Operations that leave columns and the meaning of an append as they are."""
+
+
+def is_like(look: BranchLook, start: int, head: int) -> bool:
+    """Whether an append that was planned on one version is the same on a later one that was looked at."""
+    between = [look.newer.get(version) for version in range(start + 1, head + 1)]
+    return all(one is not None and one.operation in _BESIDE_APPENDS for one in between)
+
+
 class BatchDecision(NamedTuple):
     """What to do with a batch."""
 

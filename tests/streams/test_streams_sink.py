@@ -179,6 +179,20 @@ def test_the_tag_keeps_the_last_batch_from_pylances_cleanup(query, uri):
     assert tagged in [version["version"] for version in lance.dataset(uri).versions()]
 
 
+def test_a_batch_starts_where_others_have_come_to(query, uri):
+    """From where it was planned, each attempt read all that others had committed since, and they were always faster."""
+    query.batch(0)
+    stream, fragments = query.write(numbers(1, 10))
+    for number in range(3):
+        lance.write_dataset(numbers(1, 500 + number), uri, mode="append")
+    lance.dataset(uri).delete("id = 500")
+    newest = lance.dataset(uri).version
+    commit_stream(stream, fragments, 1)
+    dataset = lance.dataset(uri)
+    assert (dataset.version, dataset.read_transaction(dataset.version).read_version) == (newest + 1, newest)
+    assert ids(uri) == [*through(0), 10, 501, 502]
+
+
 @pytest.mark.parametrize("how", ["overwritten", "restored"])
 def test_a_table_whose_rows_were_replaced_is_refused(how, query, uri):
     query.batch(0)

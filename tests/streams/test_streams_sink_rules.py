@@ -5,7 +5,7 @@ import pytest
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.format.stream_notes import BATCH, QUERY, TAKEN_BACK, parse_query_id, sink_tag, source_tag
 from lance_spark.format.transactions import Transaction
-from lance_spark.streams.sink_rules import Batch, BatchDecision, BranchLook, Watermark, decide, doubled
+from lance_spark.streams.sink_rules import Batch, BatchDecision, BranchLook, Watermark, decide, doubled, is_like
 
 pytestmark = pytest.mark.pure
 
@@ -127,3 +127,21 @@ def test_the_id_in_a_checkpoint():
     for wrong in (b"", b"[]", b"{}", b'{"id":1}', b'{"id":""}', b"\xff"):
         with pytest.raises(CorruptData, match="contains no query id"):
             parse_query_id(wrong, "c")
+
+
+@pytest.mark.parametrize(
+    ("newer", "start", "head", "alike"),
+    [
+        ([OWN[3]], 6, 6, True),
+        ([OTHER, OWN[0], Transaction(1, "u", "Delete"), Transaction(1, "u", "Rewrite")], 5, 9, True),
+        ([OTHER, OVERWRITE, OTHER], 5, 8, False),
+        ([OTHER, OVERWRITE, OTHER], 7, 8, True),
+        ([RESTORE], 5, 6, False),
+        ([Transaction(1, "u", "Project")], 5, 6, False),
+        ([OTHER, ...], 5, 7, False),
+        ([OTHER, None], 5, 7, False),
+        ([OTHER], 5, 7, False),
+    ],
+)
+def test_an_append_may_start_later_after_changes_that_leave_the_columns(newer, start, head, alike):
+    assert is_like(look(OWN[3], *newer), start, head) == alike

@@ -88,7 +88,7 @@ def delete(worker: Worker) -> None:
             worker.hesitate()
 
             def run(dataset: Any = dataset, ids: Sequence[int] = ids) -> dict[str, Any]:
-                return {"read": dataset.version, "told": dataset.delete(_among(ids)), "version": dataset.version}
+                return {"read": dataset.version, "told": dataset.delete(among(ids)), "version": dataset.version}
 
             entry = worker.attempt("delete", run, deleted=ids)
         done = done or entry.outcome == OK
@@ -99,7 +99,7 @@ def _excess(rows: Sequence[int]) -> int:
     return max(0, len(rows) - ENOUGH) // 100
 
 
-def _among(ids: Sequence[int]) -> str:
+def among(ids: Sequence[int]) -> str:
     return f"id in ({', '.join(map(str, ids)) or 'null'})"
 
 
@@ -174,7 +174,7 @@ def _change(worker: Worker, name: str) -> tuple[list[int], list[int]]:
     def change() -> dict[str, Any]:
         version = _append_to(place, name, own)
         if others:
-            opened(place, name).delete(_among(others))
+            opened(place, name).delete(among(others))
         return {"name": name, "version": version, "+": own, "-": others}
 
     worker.attempt("change branch", change)
@@ -261,7 +261,9 @@ def _clean(place: Place) -> dict[str, Any]:
     return {"window": window.total_seconds(), "versions": versions, "files": report.count(DELETED)[0]}
 
 
-WORKERS: tuple[tuple[Callable[[Worker], None], str], ...] = (
+Workers = tuple[tuple[Callable[[Worker], None], str], ...]
+"""What each process runs, and its name."""
+WORKERS: Workers = (
     (append_by_pylance, "appender-a"),
     (append_by_us, "appender-b"),
     (delete, "deleter"),

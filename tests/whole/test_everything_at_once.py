@@ -6,8 +6,9 @@ import pytest
 from support.cleanup_datasets import orphans
 from support.processes import Team
 from support.storm import Place
-from support.storm_checks import account, clean_up, run_storm
+from support.storm_checks import EVERYTHING, account, clean_up, run_storm
 from support.storm_log import OK, REFUSED, UNKNOWN, Entry, history_problems, problems
+from support.storm_upkeep import MORE_THINGS, MORE_WORKERS
 from support.storm_workers import WORKERS
 
 SECONDS = 4
@@ -17,7 +18,7 @@ NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(len(WORKERS))
+    made = Team(len(WORKERS) + len(MORE_WORKERS))
     yield made
     made.close()
 
@@ -27,11 +28,13 @@ def team():
 @pytest.mark.when(day={"seconds": [SECONDS]})
 @pytest.mark.parametrize("seconds", [SECONDS, NIGHT], ids=["short", "long"])
 def test_every_row_is_accounted_for(uri, tmp_path, team, seconds, stable):
+    """By night also with our own verbs, streams in and out, and Spark."""
     place = Place(uri, {}, str(tmp_path / "notes"), seed=int(stable), seconds=seconds, pause=0.1)
-    run_storm(place, team, stable)
-    account(place)
+    more, things = (MORE_WORKERS, MORE_THINGS) if seconds > SECONDS else ((), ())
+    run_storm(place, team, stable, (*WORKERS, *more))
+    account(place, (*EVERYTHING, *things))
     clean_up(place)
-    account(place)
+    account(place, (*EVERYTHING, *things))
     assert orphans(uri) == set()
 
 
