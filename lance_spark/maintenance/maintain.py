@@ -516,7 +516,7 @@ class TableSteps:
         branch = branch_or_none(str(planned.branch))
         rule = self.policy.for_branch(branch).indexes
         infos = list_indexes(self._location, pin_latest(self._location, branch))
-        results = []
+        results: list[IndexResult] = []
         for info in infos:
             rows = info.rows_covered + info.rows_uncovered
             if info.rows_uncovered >= rule.stale_rows and 100 * info.rows_uncovered >= rule.stale_percent * rows:

@@ -4,12 +4,15 @@ import random
 from contextlib import suppress
 
 import lance
+import pyarrow as pa
 import pytest
 from support.processes import PATIENCE, processes
 from support.small_fragments import append, check_rows, fragmented
 
+from lance_spark import LanceTable
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
+from lance_spark.optimize import pylance
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
 
@@ -47,3 +50,24 @@ def test_compactions_deletions_and_appends_at_once(uri, stable):
     assert [process.exitcode for process in team] == [0, 0, 0, 0]
     check_rows(root, {*range(160)} - {*gone})
     check_rows(uri, range(60))
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["stable", "plain"])
+def test_an_index_that_is_dropped_while_fragments_are_rewritten(uri, stable, monkeypatch):
+    """pylance called it a dataset of a newer Lance, and a nightly maintenance failed as if it was corrupt."""
+    for first in (0, 10, 20):
+        rows = pa.table({"id": pa.array(range(first, first + 10))})
+        lance.write_dataset(rows, uri, mode="append" if first else "create", enable_stable_row_ids=stable)
+    lance.dataset(uri).create_scalar_index("id", "BTREE")
+    plain = pylance.commit_rewrites
+
+    def commit(*given):
+        if lance.dataset(uri).describe_indices():
+            lance.dataset(uri).drop_index("id_idx")
+        return plain(*given)
+
+    monkeypatch.setattr(pylance, "commit_rewrites", commit)
+    result = LanceTable.for_path(uri).optimize()
+    assert (result.fragments_removed, result.conflicts) == (3, ())
+    assert len(lance.dataset(uri).get_fragments()) == 1
+    assert sorted(lance.dataset(uri).to_table()["id"].to_pylist()) == [*range(30)]
