@@ -229,6 +229,7 @@ EXPIRE_AFTER, RETAIN_VERSIONS, OWNER, PROTECTED = (
     "lance_spark.protected",
 )
 _Value = TypeVar("_Value")
+_Ref = TypeVar("_Ref")
 WARNED = "lance_spark.expiry_warned"
 """When an expiry first announced the end of the ref, and which end that was."""
 _KEYS = {"expire_after": EXPIRE_AFTER, "retain_versions": RETAIN_VERSIONS, "owner": OWNER, "protected": PROTECTED}
@@ -494,6 +495,13 @@ class Tag(Shown):
         return Card(type(self).__name__, name, f"at {version}{made}", facts)
 
 
+def _grouped(refs: Iterable[_Ref], branch_of: Callable[[_Ref], str | None]) -> dict[str | None, list[_Ref]]:
+    found: dict[str | None, list[_Ref]] = {}
+    for ref in refs:
+        found.setdefault(branch_of(ref), []).append(ref)
+    return found
+
+
 @dataclass(frozen=True)
 class RefTable:
     """All refs of a dataset as seen at one moment."""
@@ -509,18 +517,12 @@ class RefTable:
     @cached_property
     def tags_on(self) -> Mapping[str | None, Sequence[Tag]]:
         """The tags by the branch of their versions, None for main; a branch without any is absent."""
-        found: dict[str | None, list[Tag]] = {}
-        for tag in self.tags.values():
-            found.setdefault(tag.branch, []).append(tag)
-        return found
+        return _grouped(self.tags.values(), lambda tag: tag.branch)
 
     @cached_property
     def created_from(self) -> Mapping[str | None, Sequence[Branch]]:
         """The branches by their parent, None for main; a branch that is nobody's parent is absent."""
-        found: dict[str | None, list[Branch]] = {}
-        for branch in self.branches.values():
-            found.setdefault(branch.parent_branch, []).append(branch)
-        return found
+        return _grouped(self.branches.values(), lambda branch: branch.parent_branch)
 
     @cached_property
     def _names(self) -> list[str]:
