@@ -96,6 +96,16 @@ def state() -> str:
     return told.stdout.decode()[:12]
 
 
+def interpreter(version: str) -> str:
+    """A Python of that version that works: on the PATH, or of pyenv; otherwise its version, which uv downloads."""
+    found = shutil.which(f"python{version}")
+    own = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for candidate in [*([found] if found else []), *map(str, reversed(own))]:
+        if subprocess.run([candidate, "--version"], capture_output=True).returncode == 0:
+            return candidate
+    return version
+
+
 def installed(row: Row, uv: str, log: Path) -> Path:
     """The environment's interpreter. Raises CalledProcessError; the log says why."""
     home = RECORDS / row.name
@@ -104,7 +114,7 @@ def installed(row: Row, uv: str, log: Path) -> Path:
     with log.open("w") as out:
         shutil.rmtree(home, ignore_errors=True)
         for command in (
-            [uv, "venv", "--quiet", "--python", row.python, str(home)],
+            [uv, "venv", "--quiet", "--python", interpreter(row.python), str(home)],
             [uv, "pip", "install", "--python", str(python), "--resolution", row.resolution, "--editable", ".", *pins],
         ):
             subprocess.run(command, cwd=ROOT, check=True, stdout=out, stderr=subprocess.STDOUT)

@@ -3,10 +3,13 @@
 import lance
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrameReader
 
 from lance_spark import errors
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+
+has_changes = pytest.mark.skipif(not hasattr(DataFrameReader, "changes"), reason="this Spark has no CHANGES FROM")
 
 CHANGES = [
     "SELECT * FROM {name} CHANGES FROM VERSION 1 TO VERSION 2",
@@ -15,6 +18,7 @@ CHANGES = [
 ]
 
 
+@has_changes
 @pytest.mark.parametrize("statement", CHANGES)
 @pytest.mark.parametrize("name", ["lake.ns1.flights", "lake.ns1.`flights@exp/delays`"])
 def test_the_change_feed_is_read_in_python(spark, lake_flights, statement, name):
@@ -24,6 +28,7 @@ def test_the_change_feed_is_read_in_python(spark, lake_flights, statement, name)
     assert isinstance(refused.value, AnalysisException)
 
 
+@has_changes
 def test_the_change_feed_by_a_reader_is_refused_too(spark, lake_flights):
     reader = spark.read.option("startingVersion", "1").option("endingVersion", "2")
     with pytest.raises(errors.Refused, match="cannot be read by SQL"):
