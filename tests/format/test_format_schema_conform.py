@@ -116,8 +116,11 @@ FLOATS = {
 }
 
 
-@pytest.mark.parametrize("wrap", FLOATS.values(), ids=FLOATS)
-def test_a_float_becomes_a_half_only_when_it_is_one(wrap):
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_float_becomes_a_half_only_when_it_is_one(name):
+    if name == "to a dictionary" and int(pa.__version__.partition(".")[0]) < 26:
+        pytest.skip("this pyarrow makes no dictionaries of half floats")
+    wrap = FLOATS[name]
     for exact in (0.5, -65504.0, math.inf, 2.0**-24):
         array, kind = wrap(exact)
         assert str(exact) in str(into(array, kind))
