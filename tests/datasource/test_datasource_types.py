@@ -89,7 +89,11 @@ def test_spark_appends_what_it_read(appended, row):
 @pytest.mark.when(newest=0.5, oldest=0.5)
 @each_row
 def test_spark_appends_its_own_values(filled, row):
-    assert filled.schema.field(row.name).type == row.lance
+    found = filled.schema.field(row.name).type
+    if pa.types.is_dictionary(found):  # up to version 25, pyarrow reads several dictionaries with indices of its own
+        assert found.value_type == row.lance.value_type
+    else:
+        assert found == row.lance
     assert filled[row.name].to_pylist() == row.read_back
 
 

@@ -5,7 +5,7 @@ import sys
 
 from support.local_datasets import ids
 
-NEEDLESS = ("google.protobuf", "tomlkit", "tomli", "pyarrow.parquet", "lance_spark.merge.report", "click")
+NEEDLESS = ("google.protobuf", "tomlkit", "pyarrow.parquet", "lance_spark.merge.report", "click")
 """What is needed by other verbs only; each took a tenth of a second to half a second, in each of these processes."""
 WRITE = """
 import sys
