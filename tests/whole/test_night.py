@@ -88,8 +88,8 @@ def test_what_passed_is_not_repeated_and_what_failed_is(night, monkeypatch, tmp_
 
 
 def test_a_change_of_a_page_repeats_only_what_reads_pages(night, monkeypatch):
-    listed = ["100644 blob a\tlance_spark/x.py", "100644 blob b\tdocs/y.md", "100644 blob c\tREADME.md"]
-    said = {"status": "", "ls-tree": "\n".join(listed)}
+    listed = {"a": "lance_spark/x.py", "b": "docs/pages", "c": "README.md"}
+    said = {"status": "", "ls-tree": "\n".join(f"100644 blob {name}\t{path}" for name, path in listed.items())}
     monkeypatch.setattr(night, "_git", lambda command, *_: said[command])
     before = night.state(False), night.state(True)
     said["ls-tree"] = said["ls-tree"].replace("blob b", "blob d").replace("blob c", "blob e")
