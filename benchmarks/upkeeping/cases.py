@@ -96,8 +96,7 @@ class Cases:
         """A BTREE, an IVF_PQ and a text index."""
         table = documents(self._of(1_000_000))
         for kind in _INDEXES:
-            settings = {"num_partitions": max(2, min(256, table.rows // 1_000)), "num_sub_vectors": 8}
-            given = settings if kind == "ivf_pq" else {}
+            given = _settings(kind, table)
             work = {
                 "ours": Work(table, partial(self._index, kind, given)),
                 "on_spark": Work(table, partial(self._index, kind, given, run_on="spark")),
@@ -143,8 +142,7 @@ class Cases:
         for rows in (10_000, 100_000, 1_000_000):
             table = documents(self._of(rows))
             for kind in _INDEXES:
-                settings = {"num_partitions": max(2, min(256, table.rows // 1_000)), "num_sub_vectors": 8}
-                given = settings if kind == "ivf_pq" else {}
+                given = _settings(kind, table)
                 yield self._on_each(f"{kind}, {table.rows:,} rows", table, partial(self._index, kind, given))
         for count in (10_000, 100_000):
             table = files(self._of(count))
@@ -232,6 +230,12 @@ class Cases:
             return {}
         place = DeltaPlace(self.spark, table, number)
         return {"delta": Work(place, lambda path: statement(self.spark, text.format(path)))}
+
+
+def _settings(kind: str, table: Kept) -> dict[str, Any]:
+    """The settings of an index of that kind."""
+    partitions = max(2, min(256, table.rows // 1_000))
+    return {"num_partitions": partitions, "num_sub_vectors": 8} if kind == "ivf_pq" else {}
 
 
 def _compact(uri: str) -> None:

@@ -21,7 +21,7 @@ from lance_spark.columns.rules import BackfillOptions, BackfillResult, ComputedC
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
-from lance_spark.engine.local import Engine, Work
+from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
 from lance_spark.format.schema import share_of_row
@@ -132,8 +132,7 @@ class CastFiles:
         if not wanted:
             return []
         share = share_of_row(plan.schema, [cast.type for cast in plan.casts])
-        size = round(share * sum(fragment.size for fragment in wanted))
-        work = Work(rewrites=len(wanted), rewritten_bytes=size)
+        work = rewriting((fragment.size for fragment in wanted), share)
         runner = self._engine.for_work(OPERATION, work)
         items = [CastItem(self._location, head, fragment.id, plan.casts) for fragment in wanted]
         written = runner.flat_map("write columns", items, pylance.cast_fragment, pylance.CAST_FILES)

@@ -333,11 +333,12 @@ class Costs:
         freed: dict[int, list[int]] = {}
         for portion in self._portions:
             owned[portion.chain] += portion.bytes
-            for one, gone in self._by_family(portion.holders).items():
+            families = self._by_family(portion.holders)
+            for one, gone in families.items():
                 needed[one][portion.kind] += portion.bytes
                 if len(gone) < len(portion.holders):
                     shared[one] += portion.bytes
-            for one in self._ends_with(portion):
+            for one in self._ends_with(portion, families):
                 total = freed.setdefault(one, [0, 0])
                 total[0] += portion.bytes
                 total[1] += portion.files
@@ -376,11 +377,11 @@ class Costs:
             found.setdefault(self._families[each], set()).add(each)
         return found
 
-    def _ends_with(self, portion: Portion) -> Iterator[int]:
-        """The records whose deletion alone removes the portion."""
+    def _ends_with(self, portion: Portion, families: Mapping[int, Collection[int]]) -> Iterator[int]:
+        """The records whose deletion alone removes the portion, of those that its holders belong to."""
         if portion.holders:
             lasting = len(portion.holders - self._old)
-            for one, gone in self._by_family(portion.holders).items():
+            for one, gone in families.items():
                 if self._goes(len(portion.holders), lasting, gone):
                     yield one
         elif not portion.stays and portion.chain in self._roots:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
@@ -136,6 +136,12 @@ class Work:
         return all(getattr(self, field.name) <= getattr(LITTLE, field.name) for field in fields(self))
 
 
+def rewriting(sizes: Iterable[int], share: float = 1) -> Work:
+    """The work of rewriting, indexing or casting fragments of these sizes, in bytes, or that share of each."""
+    every = list(sizes)
+    return Work(rewrites=len(every), rewritten_bytes=round(share * sum(every)))
+
+
 LITTLE = Work(
     tables=50,
     manifests=5_000,
@@ -177,21 +183,20 @@ class LocalRunner:
 
     name = LOCAL
 
-    def __init__(self, parallelism: int | None = None, tell: Tell = untold) -> None:
-        """``tell`` receives each stage that begins, and the number of its finished items."""
+    def __init__(self, parallelism: int | None = None, tell: Tell = untold, waits: bool = False) -> None:
+        """``tell`` receives each stage that begins, and the number of its finished items.
+
+        ``waits`` says that items leave Python's lock to others, so that they run side by side from the first one on.
+        """
         self.parallelism = parallelism or max(_LEAST_THREADS, 2 * (os.cpu_count() or 1))
         self.tell = tell
         self._told = 0.0
-        self._waits = False
+        self._waits = waits
         """Whether items leave Python's lock to others: one was seen waiting for a store, or pylance does the work."""
 
     def for_work(self, operation: str, work: Work) -> LocalRunner:  # noqa: ARG002 - the same for all
         """Itself. For rewrites, one that is parallel from the first item: pylance works without Python's lock."""
-        if not work.rewrites or self._waits:
-            return self
-        runner = LocalRunner(self.parallelism, self.tell)
-        runner._waits = True
-        return runner
+        return LocalRunner(self.parallelism, self.tell, waits=True) if work.rewrites else self
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema

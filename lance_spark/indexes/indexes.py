@@ -16,7 +16,7 @@ from lance_spark.columns.rules import field_ids
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import Card
-from lance_spark.engine.local import LOCAL, Engine, Runner, Work
+from lance_spark.engine.local import LOCAL, Engine, Runner, rewriting
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
 from lance_spark.format.schema import share_of_row
@@ -276,8 +276,7 @@ class SegmentBuilder:
     def _build(self, look: Look, order: SegmentOrder, fragments: Sequence[Fragment]) -> list[Any]:
         rows = {fragment.id: look.rows[fragment.id] for fragment in fragments}
         share = share_of_row(look.schema, [rules.find_column(look.schema, order.column).type])
-        size = round(share * sum(fragment.size for fragment in fragments))
-        work = Work(rewrites=len(rows), rewritten_bytes=size)
+        work = rewriting((fragment.size for fragment in fragments), share)
         runner = self._engine.for_work(OPERATION, work)
         self.ran_on = runner.name
         order = self._trained(look, order, rows)

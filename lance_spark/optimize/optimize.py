@@ -22,7 +22,7 @@ from lance_spark.clones.pylance import read_version
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import counted, readable
-from lance_spark.engine.local import LOCAL, Engine, Runner, Work
+from lance_spark.engine.local import LOCAL, Engine, Runner, Work, rewriting
 from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.schema import is_blob, row_width
@@ -252,12 +252,12 @@ def plan_optimize(
 
 def work_of(tasks: Sequence[RewriteTask]) -> Work:
     """The work of some tasks."""
-    return Work(rewrites=sum(len(task.sources) for task in tasks), rewritten_bytes=sum(task.bytes for task in tasks))
+    return rewriting(fragment.size for task in tasks for fragment in task.sources)
 
 
 def _sorting(fragments: Sequence[Fragment]) -> Work:
     """The work of sorting: threads of this process have all rows in memory at once, and share Python's lock."""
-    work = work_of([RewriteTask(tuple(fragments), "")])
+    work = rewriting(fragment.size for fragment in fragments)
     return replace(work, read_bytes=_SORTING * work.rewritten_bytes)
 
 
@@ -269,7 +269,7 @@ def _commits(tasks: Sequence[RewriteTask], engine: Engine) -> int:
 def _matching(
     location: DatasetLocation, pin: PinnedVersion, fragments: list[Fragment], where: str, engine: Engine
 ) -> set[int]:
-    work = Work(rewrites=len(fragments), rewritten_bytes=sum(fragment.size for fragment in fragments))
+    work = rewriting(fragment.size for fragment in fragments)
     runner = engine.for_work(OPERATION, work)
     ids = [fragment.id for fragment in fragments]
     items = [

@@ -15,7 +15,7 @@ from functools import partial
 from lance_spark import errors
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.engine.local import Engine, Work
+from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Fragment
 from lance_spark.rows import commit_pylance
 from lance_spark.rows.commit_pylance import Added, DeletionItem, Terms
@@ -225,7 +225,7 @@ class _Deleting:
             fragments = {key: fragment for key, fragment in fragments.items() if key in may_match}
         wanted = [fragment for fragment in fragments.values() if fragment not in self._known]
         if wanted:
-            work = Work(rewrites=len(wanted), rewritten_bytes=sum(fragment.size for fragment in wanted))
+            work = rewriting(fragment.size for fragment in wanted)
             runner = self._engine.for_work(OPERATION, work)
             items = [DeletionItem(self._location, head, fragment.id, self._predicate) for fragment in wanted]
             table = runner.collect(

@@ -188,10 +188,8 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: 
     if job.plan.evolution is not None:
         return append_evolved(job, fragments)
     pylance.check(job)
-    if job.plan.mode == "overwrite":
-        # It replaces everything, including what came since it was planned, with columns that are still the same.
-        job = replace(job, start=head)
-    elif job.start is not None and is_like(look, job.start.version, head.version):
+    # An overwrite replaces everything, including what came since it was planned, with columns that are still the same.
+    if job.plan.mode == "overwrite" or (job.start is not None and is_like(look, job.start.version, head.version)):
         job = replace(job, start=head)
     try:
         return pylance.commit_checked(job, fragments)

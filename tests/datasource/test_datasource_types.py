@@ -90,7 +90,8 @@ def test_spark_appends_what_it_read(appended, row):
 @each_row
 def test_spark_appends_its_own_values(filled, row):
     found = filled.schema.field(row.name).type
-    if pa.types.is_dictionary(found):  # up to version 25, pyarrow reads several dictionaries with indices of its own
+    if pa.types.is_dictionary(found) and int(pa.__version__.partition(".")[0]) < 26:
+        # Such a pyarrow reads several dictionaries with indices of its own.
         assert found.value_type == row.lance.value_type
     else:
         assert found == row.lance

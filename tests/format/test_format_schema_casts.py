@@ -6,7 +6,6 @@ import pytest
 from lance_spark.format.schema import why_not
 
 pytestmark = pytest.mark.pure
-JSON = getattr(pa, "json_", pa.string)()  # pyarrow 18 has no such type
 
 KINDS = {
     "null": pa.null(),
@@ -126,7 +125,7 @@ AB = pa.struct([("a", pa.int32()), ("b", pa.string())])
         (pa.map_(pa.string(), LIST), pa.map_(pa.large_string(), LARGE)),
         (pa.list_(pa.null()), pa.list_(AB)),
         (pa.uuid(), pa.binary()),
-        (JSON, pa.string()),
+        (pa.json_(), pa.string()),
         (pa.list_(pa.uuid()), pa.list_(pa.binary(16))),
     ],
 )
