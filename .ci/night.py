@@ -2,34 +2,40 @@
 
 ``make test-nightly`` runs what is missing, two parts at a time, each in a process with a Spark session of its own.
 ``ARGS=--list`` shows the parts, ``ARGS="merge streams"`` runs those whose names begin so. A part that passed is not
-repeated until the code changes, or a page if it reads pages; with uncommitted changes nothing is remembered. Logs and
-results are in ``.night/``.
+repeated until the package, its tests, what these stand on or a page that they name changes; with uncommitted changes
+it is. Results are in ``.ci/night.json``, to be committed; logs are in ``.night/``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import cached_property
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / ".night"
+from records import ROOT, UNKNOWN, Code, Records, Result, code, last_line, today
+
+LOGS, RESULTS = ROOT / ".night", ROOT / ".ci/night.json"
 ENVIRONMENTS = {"newest": ".venv", "oldest": ".venv-oldest"}
 SHARES = {
     "tests/native/test_native_queries.py": 10,
+    "tests/whole/test_store_from_hell_s3.py": 8,
     "tests/whole/test_documentation.py": 4,
+    "tests/whole/test_everything_at_once.py": 2,
+    "tests/whole/test_everything_at_once_s3.py": 1,
+    "tests/whole/test_bad_input.py": 1,
     "tests/cleanup/test_cleanup_beside_pylance.py": 2,
     "tests/remotes/test_remotes_killed.py": 4,
     "tests/streams/test_streams_killed_spark.py": 6,
 }
 """Files that take an hour or more, in so many parts. All other files of a room are one part, one for each Spark."""
+STANDING = ("lance_spark/", "pyspark_lance/", "tests/support/", "tests/daemons/", "tests/conftest.py", "pyproject.toml")
+"""What every test stands on, beside the files of its room."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,23 @@ class Part:
         marked = ["-m", "spark"] if self.spark == "oldest" else []
         return [self.python, "-m", "pytest", "--quiet", f"--share={self.share}", *marked, *self.files]
 
-    @property
-    def reads_pages(self) -> bool:
-        """Whether a change of a page may change its result."""
-        texts = [(ROOT / file).read_text() for file in self.files]
-        return any(
-            word in text for text in texts for word in ("docs/", '"docs"', "README", "support.pages", "CHANGELOG")
-        )
+    @cached_property
+    def texts(self) -> str:
+        """The tests' own text."""
+        return "\n".join((ROOT / file).read_text() for file in self.files)
+
+    @cached_property
+    def reads_the_checkout(self) -> bool:
+        """Whether its tests look at all pages, at benchmarks or at the scripts of CI."""
+        return any(word in self.texts for word in ("support.pages", '(ROOT / "docs")', "benchmarks", '".ci/'))
+
+    def stands_on(self, path: str) -> bool:
+        """Whether a change of the file may change its result."""
+        if path in (".ci/night.json", ".ci/versions.json"):
+            return False
+        room = self.files[0].rpartition("/")[0]
+        near = path.startswith((*STANDING, f"{room}/"))
+        return near or self.reads_the_checkout or path.rpartition("/")[2] in self.texts
 
     @property
     def environment(self) -> dict[str, str]:
@@ -84,49 +100,33 @@ def parts() -> list[Part]:
     return found + rooms
 
 
-def state(with_pages: bool) -> str | None:
-    """The state of the code, by which results are remembered; None with uncommitted changes."""
-    if _git("status", "--porcelain"):
-        return None
-    kept = [line for line in _git("ls-tree", "-r", "HEAD").splitlines() if with_pages or not _is_page(line)]
-    return sha256("\n".join(kept).encode()).hexdigest()[:12]
-
-
-def _is_page(line: str) -> bool:
-    path = line.partition("\t")[2]
-    return path.startswith(("docs/", "benchmarks/", ".ci/versions")) or ("/" not in path and path.endswith(".md"))
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def run(part: Part, records: Path, remember: bool) -> dict[str, object]:
-    """Run a part; returns and stores how it ended."""
-    log, began = records / f"{part.name}.log", time.time()
+def run(part: Part, state: str) -> Result:
+    """Run a part; returns how it ended."""
+    log, began = LOGS / f"{part.name}.log", time.time()
     with log.open("w") as out:
         command = ["nice", "-n", "5", *part.command]
-        code = subprocess.run(command, cwd=ROOT, env=part.environment, stdout=out, stderr=subprocess.STDOUT).returncode
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    # Exit code 5: no test of the part is for that Spark.
-    result = {"passed": code in (0, 5), "seconds": round(time.time() - began), "said": lines[-1] if lines else ""}
-    if remember:
-        (records / f"{part.name}.json").write_text(json.dumps(result))
-    print(_line(part, result), flush=True)
-    return result
+        ended = subprocess.run(command, cwd=ROOT, env=part.environment, stdout=out, stderr=subprocess.STDOUT)
+    return {
+        # Exit code 5: no test of the part is for that Spark.
+        "passed": ended.returncode in (0, 5),
+        "seconds": round(time.time() - began),
+        "said": last_line(log),
+        "day": today(),
+        "state": state,
+    }
 
 
-def _line(part: Part, result: dict[str, object] | None) -> str:
+def _line(name: str, result: Result | None) -> str:
     if result is None:
-        return f"{'missing':8}{part.name}"
+        return f"{'missing':8}{name}"
     word = "passed" if result["passed"] else "FAILED"
-    return f"{word:8}{part.name:32}{result['seconds']:>7} s  {result['said']}"
+    return f"{word:8}{name:32}{result['seconds']:>7} s  {result['said']}"
 
 
-def remembered(part: Part, records: Path) -> dict[str, object] | None:
-    """How the part ended on this state; None if it has not run."""
-    file = records / f"{part.name}.json"
-    return json.loads(file.read_text()) if file.exists() else None
+def _listed(wanted: list[Part], records: Records, now: Code) -> list[str]:
+    known = records.read()
+    on_this = {part.name for part in wanted if known.get(part.name, {}).get("state") == now.state(part.stands_on)}
+    return [_line(part.name, known[part.name] if part.name in on_this else None) for part in wanted]
 
 
 def main() -> int:
@@ -137,31 +137,36 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="parts at a time (2)")
     parser.add_argument("--minutes", type=float, default=None, help="begin no part after that time")
     given = parser.parse_args()
-    places = {reads: RECORDS / (state(reads) or "uncommitted") for reads in (False, True)}
-    for place in places.values():
-        place.mkdir(parents=True, exist_ok=True)
-    keeps = places[True].name != "uncommitted"
-    wanted = [part for part in parts() if not given.names or part.name.startswith(tuple(given.names))]
+    every, now = parts(), code()
+    records = Records(RESULTS, [part.name for part in every])
+    wanted = [part for part in every if not given.names or part.name.startswith(tuple(given.names))]
     if not wanted:
         print(f"No part is called {' or '.join(given.names)}; --list shows them.", file=sys.stderr)
         return 2
-    before = {part.name: remembered(part, places[part.reads_pages]) if keeps else None for part in wanted}
     if given.list:
-        print(*(_line(part, before[part.name]) for part in wanted), sep="\n")
+        print(*_listed(wanted, records, now), sep="\n")
         return 0
+    LOGS.mkdir(exist_ok=True)
     end = None if given.minutes is None else time.time() + given.minutes * 60
-    missing = [part for part in wanted if not (before[part.name] or {}).get("passed")]
+    missing = [part for part in wanted if not records.passed(part.name, now.state(part.stands_on))]
 
-    def turn(part: Part) -> dict[str, object] | None:
-        return None if end is not None and time.time() > end else run(part, places[part.reads_pages], keeps)
+    def turn(part: Part) -> Result | None:
+        if end is not None and time.time() > end:
+            return None
+        state = now.state(part.stands_on)
+        result = run(part, state)
+        if state != UNKNOWN:
+            records.store(part.name, result)
+        print(_line(part.name, result), flush=True)
+        return result
 
     with ThreadPoolExecutor(given.jobs) as pool:
         results = list(pool.map(turn, missing))
-    failed = [part for part, result in zip(missing, results, strict=True) if result and not result["passed"]]
+    failed = [part.name for part, result in zip(missing, results, strict=True) if result and not result["passed"]]
     left = [part.name for part, result in zip(missing, results, strict=True) if result is None]
     print(f"{len(wanted) - len(failed) - len(left)} parts passed, {len(failed)} failed, {len(left)} not begun")
-    for part in failed:
-        print(f"failed: {places[part.reads_pages] / part.name}.log")
+    for name in failed:
+        print(f"failed: {LOGS / name}.log")
     return 1 if failed or left else 0
 
 

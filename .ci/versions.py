@@ -8,7 +8,6 @@ those whose names begin so, ``ARGS=--list`` shows them. Results are in ``.ci/ver
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import re
@@ -20,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from records import ROOT, Records, Result, code, last_line, today
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parent.parent
-RECORDS, RESULTS = ROOT / ".versions", ROOT / ".ci/versions.json"
+LOGS, RESULTS = ROOT / ".versions", ROOT / ".ci/versions.json"
 PAGE = ROOT / "docs/reference/versions.md"
 PACKAGES = ("pyspark", "pandas", "pyarrow", "pylance", "numpy")
 """Whose versions are told, as they were found after the installation."""
@@ -86,16 +86,6 @@ def test_tools() -> list[str]:
     return [each for each in names if re.split(r"[^\w-]", each)[0] not in PACKAGES]
 
 
-def state() -> str:
-    """The state of the package, by which results are remembered: uncommitted changes count."""
-    shown = subprocess.run(["git", "ls-files", "-s", "lance_spark"], cwd=ROOT, check=True, capture_output=True)
-    changed = subprocess.run(["git", "diff", "HEAD", "lance_spark"], cwd=ROOT, check=True, capture_output=True)
-    told = subprocess.run(
-        ["git", "hash-object", "--stdin"], input=shown.stdout + changed.stdout, check=True, capture_output=True
-    )
-    return told.stdout.decode()[:12]
-
-
 def interpreter(version: str) -> str:
     """A Python of that version that works: on the PATH, or of pyenv; otherwise its version, which uv downloads."""
     found = shutil.which(f"python{version}")
@@ -108,7 +98,7 @@ def interpreter(version: str) -> str:
 
 def installed(row: Row, uv: str, log: Path) -> Path:
     """The environment's interpreter. Raises CalledProcessError; the log says why."""
-    home = RECORDS / row.name
+    home = LOGS / row.name
     python = home / "bin/python"
     pins = [pin.format(**bounds()) for pin in row.pins]
     with log.open("w") as out:
@@ -132,43 +122,34 @@ def versions_of(python: Path, uv: str) -> dict[str, str]:
     return {each["name"]: each["version"] for each in json.loads(listed.stdout) if each["name"] in PACKAGES}
 
 
-def run(row: Row, uv: str, key: str) -> dict[str, object]:
+def run(row: Row, uv: str, state: str) -> Result:
     """Install and run a row; returns how it ended."""
-    log = RECORDS / f"{row.name}.log"
+    log = LOGS / f"{row.name}.log"
     try:
         python = installed(row, uv, log)
     except subprocess.CalledProcessError:
-        return {"passed": False, "said": f"not installed: {_last_line(log)}", "state": key}
+        return {"passed": False, "said": f"not installed: {last_line(log)}", "state": state}
     pythons = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(python))
     environment = {**os.environ, **pythons}
     with log.open("w") as out:
         command = ["nice", "-n", "5", str(python), "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *row.tests]
-        code = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode
+        ended = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
     asked = subprocess.run([str(python), "--version"], check=True, capture_output=True, text=True)
-    found = {"python": asked.stdout.split()[1], **versions_of(python, uv)}
-    day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    said = _last_line(log).strip("= ")
-    return {"passed": code == 0, "said": said, "versions": found, "day": day, "state": key}
+    return {
+        "passed": ended.returncode == 0,
+        "said": last_line(log),
+        "versions": {"python": asked.stdout.split()[1], **versions_of(python, uv)},
+        "day": today(),
+        "state": state,
+    }
 
 
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
-
-
-def results() -> dict[str, dict[str, object]]:
+def records() -> Records:
     """The stored results, by row."""
-    found: dict[str, dict[str, object]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    return found
+    return Records(RESULTS, [row.name for row in ROWS])
 
 
-def store(name: str, result: dict[str, object]) -> None:
-    """Add one result, in the order of ROWS."""
-    found = {**results(), name: result}
-    RESULTS.write_text(json.dumps({row.name: found[row.name] for row in ROWS if row.name in found}, indent=1) + "\n")
-
-
-def table(found: dict[str, dict[str, object]]) -> str:
+def table(found: dict[str, Result]) -> str:
     """The table of the page."""
     lines = [
         "| Row | Python | Spark | pandas | pyarrow | pylance | Tests | Result |",
@@ -191,7 +172,7 @@ BEGIN, END = "<!-- table: make test-versions ARGS=--write -->\n", "<!-- end of t
 def write() -> None:
     """Put the table into the page."""
     before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n" + table(results()) + "\n" + END + rest.partition(END)[2])
+    PAGE.write_text(before + BEGIN + "\n" + table(records().read()) + "\n" + END + rest.partition(END)[2])
 
 
 def main() -> int:
@@ -209,25 +190,26 @@ def main() -> int:
     if not wanted:
         print(f"No row is called {' or '.join(given.names)}; --list shows them.", file=sys.stderr)
         return 2
-    key, known = state(), results()
+    state, kept = code().state(lambda path: path.startswith("lance_spark/")), records()
+    left = [row for row in wanted if not kept.passed(row.name, state)]
     if given.list:
         for row in wanted:
-            result = known.get(row.name, {})
+            result = kept.read().get(row.name, {})
             word = "missing" if not result else "FAILED" if not result["passed"] else "passed"
-            print(f"{word if result.get('state') == key else word + ' before':16}{row.name:16}{result.get('said', '')}")
+            when = "" if result.get("state") == state else " before"
+            print(f"{word + when:16}{row.name:16}{result.get('said', '')}")
         return 0
-    RECORDS.mkdir(exist_ok=True)
+    LOGS.mkdir(exist_ok=True)
     uv = str(Path(sys.executable).with_name("uv"))
-    left = [row for row in wanted if not (known.get(row.name, {}).get("passed") and known[row.name]["state"] == key)]
     failed = []
     with ThreadPoolExecutor(given.jobs) as pool:
-        for row, result in zip(left, pool.map(lambda row: run(row, uv, key), left), strict=True):
-            store(row.name, result)
+        for row, result in zip(left, pool.map(lambda row: run(row, uv, state), left), strict=True):
+            kept.store(row.name, result)
             print(f"{'passed' if result['passed'] else 'FAILED':8}{row.name:16}{result['said']}", flush=True)
             failed += [] if result["passed"] else [row.name]
     write()
     for name in failed:
-        print(f"failed: {RECORDS / name}.log")
+        print(f"failed: {LOGS / name}.log")
     return 1 if failed else 0
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from support.s3_tables import rows, write
+from support.scripts import script
 
 from lance_spark.cli.catalog.main import main
 
 pytestmark = pytest.mark.s3
-
-JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
 
 
 @pytest.fixture
@@ -50,9 +47,7 @@ def test_a_day_with_a_catalog_on_s3(command, bucket, storage, tmp_path):
     lance_catalog("deregister", "ns1.flights")
     lance_catalog("register", "ns1.flights")
 
-    spec = importlib.util.spec_from_file_location("cleanup_job", JOB)
-    job = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(job)
+    job = script("jobs/cleanup.py")
     report = tmp_path / "report.json"
     cleanup = (
         "--catalog",

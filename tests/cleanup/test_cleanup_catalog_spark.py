@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
+from support.scripts import script
 
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.catalog.tables import declare_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
-JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
 
 
 def rows(first):
@@ -38,9 +37,7 @@ def lake(tmp_path):
 
 def test_all_tables_are_cleaned_in_one_job_as_without_spark(spark, lake, tmp_path, capsys):
     root, places = lake
-    spec = importlib.util.spec_from_file_location("cleanup_job", JOB)
-    job = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(job)
+    job = script("jobs/cleanup.py")
     command = [
         "--catalog",
         root,

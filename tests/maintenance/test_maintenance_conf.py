@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.scripts import script
 
 from lance_spark.core.declared import at
 from lance_spark.maintenance.rules import _RULES, STEPS, parse_maintenance
@@ -70,10 +70,7 @@ COMMAND_LINES = {
 
 @pytest.fixture(scope="module")
 def job():
-    spec = importlib.util.spec_from_file_location("maintain_job", ROOT / "jobs" / "maintain.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("jobs/maintain.py")
 
 
 @pytest.mark.parametrize("source", COMMAND_LINES)

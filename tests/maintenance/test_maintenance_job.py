@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ import lance
 import pytest
 from support.catalogs import make_table
 from support.cleanup_datasets import append
+from support.scripts import script
 
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.errors import StorageFailure
@@ -31,10 +31,7 @@ commit_window = "0s"
 
 @pytest.fixture(scope="module")
 def job():
-    spec = importlib.util.spec_from_file_location("maintain_job", ROOT / "jobs" / "maintain.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("jobs/maintain.py")
 
 
 @pytest.fixture

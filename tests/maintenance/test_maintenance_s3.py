@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from support.s3_tables import rows, storage_options, write
+from support.scripts import script
 
 pytestmark = pytest.mark.s3
-
-JOB = Path(__file__).parents[2] / "jobs" / "maintain.py"
 
 
 def test_a_lake_its_policy_its_state_and_its_reports_are_in_one_bucket(client, bucket, moto, capsys):
     storage = storage_options(moto)
-    spec = importlib.util.spec_from_file_location("maintain_job", JOB)
-    job = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(job)
+    job = script("jobs/maintain.py")
     for name in ("a", "b"):
         for first in (0, 10, 20):
             write(f"s3://{bucket}/lake/{name}.lance", storage, range(first, first + 4))

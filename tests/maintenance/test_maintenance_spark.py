@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from support.catalogs import make_table
 from support.cleanup_datasets import append
 from support.local_datasets import numbers
+from support.scripts import script
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog.lookup import create_namespace
@@ -40,10 +40,7 @@ def states(report):
 
 @pytest.fixture(scope="module")
 def job():
-    spec = importlib.util.spec_from_file_location("maintain_job", ROOT / "jobs" / "maintain.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("jobs/maintain.py")
 
 
 def test_threads_share_the_session_and_leave_it_as_it_is(spark, lake, job, tmp_path):

@@ -1,14 +1,13 @@
 """Each way to clean up, while a streaming query is down: it goes on, and so does one that upserts."""
 
-import importlib.util
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import lance
 import pytest
 from support.command_line import call
 from support.local_datasets import make_dataset, numbers
+from support.scripts import script
 from support.stream_queries import KILLED, Killed, Query, die, kill, on, others
 
 from lance_spark import CleanupPolicy, LanceTable
@@ -16,16 +15,12 @@ from lance_spark import CleanupPolicy, LanceTable
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 NOW = timedelta(0)
 POLICY = CleanupPolicy(retain_versions=2, commit_window=NOW)
-JOBS = Path(__file__).parents[2] / "jobs"
 BRANCH = "ingest"
 AT_ONCE = ("--commit-window", "0s", "--execute")
 
 
 def job(name, *arguments):
-    spec = importlib.util.spec_from_file_location(f"{name}_job", JOBS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.main(list(arguments)) == 0
+    assert script(f"jobs/{name}.py").main(list(arguments)) == 0
 
 
 def table(spark, lake):

@@ -1,6 +1,5 @@
 """What people paste from conf/ is well-formed, fits the platforms' interfaces, and jobs/cleanup.py understands it."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.scripts import script
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -72,12 +72,7 @@ COMMAND_LINES = {
 
 @pytest.fixture(scope="module")
 def job_parser():
-    spec = importlib.util.spec_from_file_location("cleanup_job", CLEANUP)
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
-        spec.loader.exec_module(module)
-        yield module.parser()
+    return script("jobs/cleanup.py").parser()
 
 
 @pytest.mark.parametrize("source", COMMAND_LINES)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import lance
 import pytest
 from support.catalogs import rows, tables
 from support.local_datasets import numbers
+from support.scripts import script
 
 from lance_spark.catalog.lookup import open_catalog
-
-JOBS = Path(__file__).parents[2] / "jobs"
 
 AT_ONCE = ("--older-than", "0s", "--commit-window", "0s")
 
 
 def job(name):
-    spec = importlib.util.spec_from_file_location(name, JOBS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(f"jobs/{name}.py")
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 from support.kinds import take_share
+from support.scripts import script
 
 pytestmark = pytest.mark.pure
 ROOT = Path(__file__).parents[2]
@@ -15,13 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def night():
-    spec = importlib.util.spec_from_file_location("night", ROOT / ".ci/night.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setitem(sys.modules, "night", module)  # where dataclasses looks for it
-    spec.loader.exec_module(module)
-    yield module
-    monkeypatch.undo()
+    return script(".ci/night.py")
 
 
 class Item:
@@ -64,16 +57,22 @@ def test_the_parts_have_every_file_on_the_newest_spark(night):
     assert set(night.SHARES) <= set(shares)
 
 
-def test_what_passed_is_not_repeated_and_what_failed_is(night, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(night, "RECORDS", tmp_path)
-    monkeypatch.setattr(night, "state", lambda with_pages: "abc" if with_pages else "def")
+@pytest.fixture
+def code(night, monkeypatch, tmp_path):
+    """A checkout of some files, whose results are stored elsewhere."""
+    monkeypatch.setattr(night, "RESULTS", tmp_path / "night.json")
+    monkeypatch.setattr(night, "LOGS", tmp_path / "logs")
+    now = night.Code({"lance_spark/x.py": "a", "tests/lake/test_lake.py": "b", "README.md": "c"}, frozenset())
+    monkeypatch.setattr(night, "code", lambda: now)
+    return now
+
+
+def test_what_passed_is_not_repeated_and_what_failed_is(night, code, monkeypatch, capsys):
     ran = []
 
-    def run(part, records, remember):
+    def run(part, state):
         ran.append(part.name)
-        result = {"passed": part.name != "merge-oldest", "seconds": 1, "said": "1 test"}
-        (records / f"{part.name}.json").write_text(night.json.dumps(result))
-        return result
+        return {"passed": part.name != "merge-oldest", "seconds": 1, "said": "1 test", "state": state}
 
     monkeypatch.setattr(night, "run", run)
     monkeypatch.setattr(night.sys, "argv", ["night.py", "merge"])
@@ -83,22 +82,51 @@ def test_what_passed_is_not_repeated_and_what_failed_is(night, monkeypatch, tmp_
     ran.clear()
     assert night.main() == 1
     assert ran == ["merge-oldest"]
+    monkeypatch.setattr(night.sys, "argv", ["night.py", "merge", "--list"])
+    capsys.readouterr()
+    assert night.main() == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["passed", "merge"],
+        ["FAILED", "merge-oldest"],
+    ]
     monkeypatch.setattr(night.sys, "argv", ["night.py", "nothing"])
     assert night.main() == 2
 
 
-def test_a_change_of_a_page_repeats_only_what_reads_pages(night, monkeypatch):
-    listed = {"a": "lance_spark/x.py", "b": "docs/pages", "c": "README.md"}
-    said = {"status": "", "ls-tree": "\n".join(f"100644 blob {name}\t{path}" for name, path in listed.items())}
-    monkeypatch.setattr(night, "_git", lambda command, *_: said[command])
-    before = night.state(False), night.state(True)
-    said["ls-tree"] = said["ls-tree"].replace("blob b", "blob d").replace("blob c", "blob e")
-    assert night.state(False) == before[0]
-    assert night.state(True) != before[1]
-    said["ls-tree"] = said["ls-tree"].replace("blob a", "blob f")
-    assert night.state(False) != before[0]
-    said["status"] = " M lance_spark/x.py"
-    assert night.state(False) is None
-    reading = {part.name for part in night.parts() if part.reads_pages}
-    assert {"documentation-1", "whole", "cli"} <= reading
-    assert not {"changes", "lake", "rows", "catalog"} & reading
+def test_with_uncommitted_changes_nothing_counts_as_passed(night, code, monkeypatch):
+    ran = []
+    monkeypatch.setattr(night, "code", lambda: night.Code(code.files, frozenset({"lance_spark/x.py"})))
+    monkeypatch.setattr(
+        night, "run", lambda part, _: ran.append(part.name) or {"passed": True, "seconds": 1, "said": "1 test"}
+    )
+    monkeypatch.setattr(night.sys, "argv", ["night.py", "merge"])
+    assert night.main() == night.main() == 0
+    assert sorted(ran) == ["merge", "merge", "merge-oldest", "merge-oldest"]
+    assert not night.RESULTS.exists()
+
+
+EVERY = {"merge", "lake", "core", "documentation-1"}
+CHANGES = {
+    "lance_spark/x.py": EVERY,
+    "tests/support/new.py": EVERY,
+    "tests/lake/test_lake.py": {"lake", "core", "documentation-1"},
+    "README.md": {"core", "documentation-1"},
+    "docs/reference/merging.md": {"merge", "core", "documentation-1"},
+    ".ci/night.json": set(),
+}
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_a_change_repeats_what_stands_on_the_file(night, code, path):
+    changed = night.Code({**code.files, path: "new"}, frozenset())
+    named = {part.name: part for part in night.parts()}
+    states = {name: (code.state(named[name].stands_on), changed.state(named[name].stands_on)) for name in EVERY}
+    assert {name for name, (before, after) in states.items() if before != after} == CHANGES[path]
+
+
+def test_pages_and_scripts_are_read_by_some(night):
+    reading = {part.name for part in night.parts() if part.reads_the_checkout}
+    assert {"documentation-1", "whole", "core"} <= reading
+    assert (
+        not {"streams", "changes", "lake", "rows", "catalog", "store_from_hell_s3-1", "everything_at_once-1"} & reading
+    )

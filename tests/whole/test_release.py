@@ -1,6 +1,5 @@
 """What a release is checked for before it is uploaded: the checks of ``make dist`` find what is missing or too much."""
 
-import importlib.util
 import io
 import re
 import sys
@@ -9,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.scripts import script
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,10 +24,7 @@ LICENCE = f"{INFORMATION}/licenses/LICENSE"
 
 @pytest.fixture(scope="module")
 def checks():
-    spec = importlib.util.spec_from_file_location("check_dist", ROOT / ".ci" / "check_dist.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(".ci/check_dist.py")
 
 
 def metadata(**changes):

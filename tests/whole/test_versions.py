@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.pure
@@ -16,22 +15,17 @@ pytestmark = pytest.mark.pure
 
 @pytest.fixture(scope="module")
 def versions():
-    spec = importlib.util.spec_from_file_location("versions", ROOT / ".ci/versions.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["versions"] = module  # dataclasses look the module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["versions"]
+    return script(".ci/versions.py")
 
 
 def test_the_page_has_the_results(versions):
     shown = versions.PAGE.read_text().split(versions.BEGIN)[1].split(versions.END)[0]
-    assert shown.strip() == versions.table(versions.results()).strip()
+    assert shown.strip() == versions.table(versions.records().read()).strip()
 
 
 def test_what_has_run_has_passed(versions):
     """The table tells what has not run."""
-    assert {name: result["said"] for name, result in versions.results().items() if not result["passed"]} == {}
+    assert {name: result["said"] for name, result in versions.records().read().items() if not result["passed"]} == {}
 
 
 def test_the_rows_have_the_bounds_of_the_project(versions):
@@ -54,11 +48,11 @@ def test_a_row_that_failed_is_told_in_the_table(versions):
 def test_results_are_stored_in_the_order_of_the_rows(versions, tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "RESULTS", tmp_path / "results.json")
     for name in ("pandas-3", "spark-4.0"):
-        versions.store(name, {"passed": True, "said": "", "state": "a"})
+        versions.records().store(name, {"passed": True, "said": "", "state": "a"})
     assert list(json.loads((tmp_path / "results.json").read_text())) == ["spark-4.0", "pandas-3"]
 
 
 def test_an_unknown_row_is_refused(versions, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["versions.py", "spark-9"])
+    monkeypatch.setattr(versions.sys, "argv", ["versions.py", "spark-9"])
     assert versions.main() == 2
     assert "No row is called spark-9" in capsys.readouterr().err
