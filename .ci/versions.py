@@ -108,6 +108,7 @@ def installed(row: Row, uv: str, log: Path) -> Path:
             [uv, "pip", "install", "--python", str(python), "--resolution", row.resolution, "--editable", ".", *pins],
         ):
             subprocess.run(command, cwd=ROOT, check=True, stdout=out, stderr=subprocess.STDOUT)
+        # What is tried stays as it is: moto alone would bring a botocore that s3fs's aiobotocore does not know.
         exactly = [f"{name}=={version}" for name, version in versions_of(python, uv).items()]
         command = [uv, "pip", "install", "--python", str(python), *test_tools(), *exactly]
         subprocess.run(command, cwd=ROOT, check=True, stdout=out, stderr=subprocess.STDOUT)
@@ -115,11 +116,11 @@ def installed(row: Row, uv: str, log: Path) -> Path:
 
 
 def versions_of(python: Path, uv: str) -> dict[str, str]:
-    """The versions of PACKAGES in an environment."""
+    """The versions of all packages in an environment, but for this one."""
     listed = subprocess.run(
         [uv, "pip", "list", "--format", "json", "--python", str(python)], check=True, capture_output=True, cwd=ROOT
     )
-    return {each["name"]: each["version"] for each in json.loads(listed.stdout) if each["name"] in PACKAGES}
+    return {each["name"]: each["version"] for each in json.loads(listed.stdout) if each["name"] != "lance-spark"}
 
 
 def run(row: Row, uv: str, state: str) -> Result:
@@ -135,10 +136,11 @@ def run(row: Row, uv: str, state: str) -> Result:
         command = ["nice", "-n", "5", str(python), "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *row.tests]
         ended = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
     asked = subprocess.run([str(python), "--version"], check=True, capture_output=True, text=True)
+    found = versions_of(python, uv)
     return {
         "passed": ended.returncode == 0,
         "said": last_line(log),
-        "versions": {"python": asked.stdout.split()[1], **versions_of(python, uv)},
+        "versions": {"python": asked.stdout.split()[1], **{name: found[name] for name in PACKAGES}},
         "day": today(),
         "state": state,
     }

@@ -59,10 +59,10 @@ class Followed(History):
             super().step(kind, on_branch, number)
 
     def read(self, query):
-        """As Spark does: a batch is committed when the next one is planned, and not run again from then on."""
-        if query.planned:
-            query.commit()
+        """As Spark does: a batch is committed once there is a next one, and not run again from then on."""
         if query.plan():
+            if len(query.planned) > 1:
+                query.commit(-2)
             query.run()
 
     def restore(self, branch, number):

@@ -49,8 +49,8 @@ class Query:
         self.batches[number:] = [rows]
         return rows
 
-    def commit(self) -> None:
-        self.source.commit(self._end(-1))
+    def commit(self, number: int = -1) -> None:
+        self.source.commit(self._end(number))
 
     def drain(self) -> list[Row]:
         """All batches until nothing is new, and all rows so far."""
