@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -34,8 +35,9 @@ SHARES = {
     "tests/streams/test_streams_killed_spark.py": 6,
 }
 """Files that take an hour or more, in so many parts. All other files of a room are one part, one for each Spark."""
-STANDING = ("lance_spark/", "pyspark_lance/", "tests/support/", "tests/daemons/", "tests/conftest.py", "pyproject.toml")
-"""What every test stands on, beside the files of its room."""
+STANDING = ("lance_spark/", "pyspark_lance/", "tests/daemons/", "tests/conftest.py", "pyproject.toml")
+"""What every test stands on, beside the files of its room and what these import of tests/support."""
+_SUPPORT = re.compile(r"\bsupport\.(\w+)|\bfrom support import ([\w, ]+)")
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,27 @@ class Part:
         marked = ["-m", "spark"] if self.spark == "oldest" else []
         return [self.python, "-m", "pytest", "--quiet", f"--share={self.share}", *marked, *self.files]
 
+    @property
+    def room(self) -> str:
+        """The directory of its tests, with "/"."""
+        return self.files[0].rpartition("/")[0] + "/"
+
     @cached_property
     def texts(self) -> str:
-        """The tests' own text."""
-        return "\n".join((ROOT / file).read_text() for file in self.files)
+        """The tests' own text, and that of their neighbours that are no tests."""
+        near = [path for path in (ROOT / self.room).glob("*.py") if not path.name.startswith("test_")]
+        return "\n".join(path.read_text() for path in [*(ROOT / file for file in self.files), *near])
+
+    @cached_property
+    def support(self) -> frozenset[str]:
+        """The files of tests/support that its tests import, or that these import."""
+        texts, found = [self.texts, (ROOT / "tests/conftest.py").read_text()], set[str]()
+        while texts:
+            named = re.findall(r"\w+", " ".join(one or several for one, several in _SUPPORT.findall(texts.pop())))
+            new = {path for path in (f"tests/support/{name}.py" for name in named) if (ROOT / path).exists()} - found
+            found |= new
+            texts += [(ROOT / path).read_text() for path in new]
+        return frozenset(found)
 
     @cached_property
     def reads_the_checkout(self) -> bool:
@@ -73,9 +92,12 @@ class Part:
         """Whether a change of the file may change its result."""
         if path in (".ci/night.json", ".ci/versions.json"):
             return False
-        room = self.files[0].rpartition("/")[0]
-        near = path.startswith((*STANDING, f"{room}/"))
-        return near or self.reads_the_checkout or path.rpartition("/")[2] in self.texts
+        if path in self.files or path in self.support or path.startswith(STANDING) or self.reads_the_checkout:
+            return True
+        name = path.rpartition("/")[2]
+        if path.startswith(f"{self.room}test_"):
+            return name.removesuffix(".py") in self.texts
+        return path.startswith(self.room) or name in self.texts
 
     @property
     def environment(self) -> dict[str, str]:

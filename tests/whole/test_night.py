@@ -62,7 +62,7 @@ def code(night, monkeypatch, tmp_path):
     """A checkout of some files, whose results are stored elsewhere."""
     monkeypatch.setattr(night, "RESULTS", tmp_path / "night.json")
     monkeypatch.setattr(night, "LOGS", tmp_path / "logs")
-    now = night.Code({"lance_spark/x.py": "a", "tests/lake/test_lake.py": "b", "README.md": "c"}, frozenset())
+    now = night.Code({"lance_spark/x.py": "a", "tests/lake/test_lake_publish.py": "b", "README.md": "c"}, frozenset())
     monkeypatch.setattr(night, "code", lambda: now)
     return now
 
@@ -105,11 +105,14 @@ def test_with_uncommitted_changes_nothing_counts_as_passed(night, code, monkeypa
     assert not night.RESULTS.exists()
 
 
-EVERY = {"merge", "lake", "core", "documentation-1"}
+EVERY = {"merge", "lake", "core", "bad_input-1", "documentation-1"}
 CHANGES = {
     "lance_spark/x.py": EVERY,
-    "tests/support/new.py": EVERY,
-    "tests/lake/test_lake.py": {"lake", "core", "documentation-1"},
+    "tests/support/kinds.py": EVERY,
+    "tests/lake/test_lake_publish.py": {"lake", "core", "documentation-1"},
+    "tests/whole/test_night.py": {"core", "documentation-1"},
+    "tests/whole/test_bad_input.py": {"bad_input-1", "core", "documentation-1"},
+    "tests/support/merge_values.py": {"merge", "core", "documentation-1"},
     "README.md": {"core", "documentation-1"},
     "docs/reference/merging.md": {"merge", "core", "documentation-1"},
     ".ci/night.json": set(),
