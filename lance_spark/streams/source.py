@@ -429,11 +429,10 @@ def rows_of_merge(
     if not rewrites:
         return None
     changes = match(before.snapshot.contents, after.snapshot.contents)
-    paths = {path for each in rewrites for path in each.paths}
-    old, new = (
-        version.snapshot.contents.fragments_with(paths | {file.path for entry in fragments for file in entry.files})
-        for version, fragments in ((before, changes.removed), (after, changes.added))
-    )
+    stayed = [entry for pair in changes.changed for entry in (pair.before, pair.after)]
+    touched = [*changes.removed, *changes.added, *stayed]
+    paths = {path for each in rewrites for path in each.paths} | {file.path for each in touched for file in each.files}
+    old, new = (version.snapshot.contents.fragments_with(paths) for version in (before, after))
     reader = DeletionReader(location, after.snapshot.pin, lambda uri: DatasetLocation(uri, location.options))
     deleted = known_deletions(reader, (Held(before.snapshot, old), Held(after.snapshot, new)), rewrites)
     step = source_rules.MergedStep(tuple(old), tuple(new), rewrites, _compared(before.columns, after.columns))

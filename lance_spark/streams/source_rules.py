@@ -244,8 +244,11 @@ def meaning(effect: Effect) -> CommitMeaning:
 
 
 def may_have_moved(effect: Effect) -> bool:
-    """Whether rows of missing fragments may be in new ones, so that rows were only added: this needs a closer look."""
-    return bool(effect.removed and effect.added) and not (effect.deleted or effect.rewritten)
+    """Whether rows that are missing may be in new fragments, so that rows were only added: this needs a closer look.
+
+    If both sides of a merge were compacted, the fragment of one stays and loses the rows that the other brings.
+    """
+    return bool(effect.added and (effect.removed or effect.deleted)) and not effect.rewritten
 
 
 def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | None = None) -> Refused:

@@ -12,7 +12,7 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.cleanup_datasets import clean
 from support.feeds import replayed, state
@@ -96,6 +96,12 @@ APPENDING = (
 APPENDS = st.lists(st.tuples(st.sampled_from(APPENDING), st.booleans(), st.integers(0, 9)), min_size=4, max_size=14)
 
 
+BOTH_COMPACTED = [
+    ("append", False, 0), ("compact", False, 0), ("publish", False, 0), ("merge", True, 0), ("merge", False, 0),
+]  # fmt: skip
+"""A fragment of main stays, with one row: the others come back to main as the branch compacted them."""
+
+
 class Appended(Followed):
     """A history in which rows only come. A branch is often compacted right before it is merged."""
 
@@ -113,6 +119,7 @@ class Appended(Followed):
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @given(steps=APPENDS, limits=LIMITS, options=st.sampled_from([{}, {"filter": "v < 2"}]))
+@example(steps=BOTH_COMPACTED, limits={}, options={})
 @settings(max_examples=max(10, settings().max_examples // 4))
 def test_a_stream_of_appended_rows_gives_each_row_once(stable, steps, limits, options):
     directory = tempfile.mkdtemp()

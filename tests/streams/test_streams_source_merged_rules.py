@@ -60,6 +60,18 @@ def test_new_rows_among_older_ones_and_deleted_ones():
     assert found([OLD, OLDER], [without], [between], told) is None  # an older row was deleted
 
 
+def test_rows_that_a_fragment_loses_and_another_one_brings():
+    """Both sides of a merge were compacted: the fragment of one stays with what the other one does not have."""
+    here, there = fragment(5, "m", rows=7), fragment(6, "k", rows=4)
+    both = [Rewrite((OLD, OLDER), (here,)), Rewrite((OLD,), (there,))]
+    less, none = replace_deletion(here, 4, 1), replace_deletion(there, 1, 2)
+    told = [(here, 1, [0, 1, 2, 3]), (there, 2, [2])]
+    assert found([here], [less, there], both, told) == {6: ranges()}
+    assert found([here], [less, none], both, told) is None  # nobody has one of them
+    assert found([here], [here, there], both, told) is None  # both have them
+    assert found([here], [less, there], [], told) is None  # nothing says where they are
+
+
 def replace_deletion(entry, rows, number):
     return entry._replace(deletion=deletion(rows, number))
 
@@ -103,7 +115,10 @@ def test_a_deleted_row_that_is_back_is_none_that_was_appended():
         (Effect(added=1, removed=1), True),
         (Effect(added=1), False),
         (Effect(removed=1), False),
-        (Effect(added=1, removed=1, deleted=1), False),
+        (Effect(added=1, deleted=1), True),
+        (Effect(deleted=1), False),
+        (Effect(added=1, removed=1, deleted=1), True),
+        (Effect(added=1, deleted=1, rewritten=1), False),
         (Effect(added=1, removed=1, rewritten=1), False),
     ],
 )
