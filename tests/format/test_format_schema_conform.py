@@ -16,6 +16,7 @@ STRUCT = pa.struct([pa.field("a", pa.int32(), False)])
 LIST = pa.list_(pa.field("item", pa.int32(), False))
 VECTOR = pa.list_(pa.field("item", pa.int32(), False), 2)
 MAP = pa.map_(pa.string(), pa.field("value", pa.int32(), False))
+MAP_OF_LISTS = pa.map_(pa.large_string(), LIST)
 
 
 def ticks(kind, *numbers):
@@ -152,6 +153,7 @@ def test_a_nan_or_a_null_does_not_hide_a_rounded_float():
         (pa.array([[1, None]], pa.list_(pa.int32(), 2)), VECTOR, "c.element"),
         (pa.array([[("k", 1)], [("k", None)]], pa.map_(pa.string(), pa.int32())), MAP, "c.value"),
         (pa.array([[("k", None)], [("k", 1)]], pa.map_(pa.string(), pa.int32()))[:1], MAP, "c.value"),
+        (pa.array([[("k", [None])]], pa.map_(pa.string(), pa.list_(pa.int32()))), MAP_OF_LISTS, "c.value.element"),
         (pa.array([[[1], None]], pa.list_(pa.list_(pa.int32()))), pa.list_(pa.field("item", LIST, False)), "c.element"),
         (pa.array([[[None]]], pa.list_(pa.list_(pa.int32()))), pa.list_(LIST), "c.element.element"),
     ],
