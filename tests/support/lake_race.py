@@ -368,8 +368,9 @@ def tag(worker: Worker) -> None:
         number += 1
         name = f"t{number}"
         with worker.job():
-            done = worker.attempt("tag", partial(_tag, lake, name)).outcome == OK or done
-        if worker.chance.random() < 0.5:
+            created = worker.attempt("tag", partial(_tag, lake, name)).outcome == OK
+        done = created or done
+        if created and worker.chance.random() < 0.5:
             worker.attempt("delete tag", partial(_delete_tag, lake, name))
         worker.rest(0.4)
 
