@@ -96,11 +96,14 @@ def state(lake: LanceCatalog) -> State:
 
 
 def left_over(lake: LanceCatalog) -> set[str]:
-    """Tags and branches of tables that belong to branches and tags of the lake, and their files."""
+    """Tags and branches of tables that belong to branches and tags of the lake, and their files.
+
+    Who dies while a ref is written leaves a file that is not yet one, which no reader takes for a ref.
+    """
     root = Path(lake.catalog.uri)
     found = {path for directory in root.iterdir() for path in directory.glob("_refs/*/*lake*")}
     found |= {path for path in root.glob("*/tree/lake/*") if any(file.is_file() for file in path.rglob("*"))}
-    found = {path for path in found if "__manifest" not in path.parts}
+    found = {path for path in found if "__manifest" not in path.parts and path.suffix != ".tmp"}
     return {str(path.relative_to(root)) for path in found}
 
 
