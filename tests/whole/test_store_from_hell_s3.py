@@ -11,6 +11,8 @@ from support.s3_tables import Kept, objects, storage_options
 from support.store_faults import FAULTS
 from support.store_verbs import VERBS, State, World, after, attempt, look, make, patience, rival
 
+from lance_spark.storage import refs
+
 pytestmark = pytest.mark.s3
 
 BUCKET = "store-from-hell"
@@ -103,6 +105,11 @@ def test_a_verb_ends_with_its_full_effect_or_an_error(client, moto, kept, states
 def check_again(world: World, verb: str, wanted: State, is_done: bool) -> None:
     """On a sound store the verb ends what it began; if it was done, it may say so instead, or be done once more."""
     again, words = attempt(None, world, verb)
+    if again != "ok" and "try again in a minute" in words:
+        # A branch without a ref file may be one that another job creates right now. A minute later it is not.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(refs, "GRACE", 0)
+            again, words = attempt(None, world, verb)
     if is_done and not VERBS[verb].again and again == "ok":
         return
     assert again == "ok" or (is_done and not VERBS[verb].again), words
