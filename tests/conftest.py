@@ -24,7 +24,7 @@ from support.kinds import give_way, leave_out, take_share, take_turns
 settings.register_profile(
     "default",
     deadline=None,
-    max_examples=12,
+    max_examples=8,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     # The same examples every time: a change must not fail for what an earlier one broke.
     derandomize=True,

@@ -25,7 +25,7 @@ from lance_spark.errors import AlreadyExists, Conflict, NotFound
 pytestmark = pytest.mark.slow
 
 TEAM = 8
-ROUNDS = 20 if NIGHT else 8
+ROUNDS = 20 if NIGHT else 4
 MODES = ("v2", "compatibility", "v1")
 
 

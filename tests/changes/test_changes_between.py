@@ -414,7 +414,7 @@ def test_few_rows_are_fetched_and_many_come_out_of_a_scan(uri, stable, every, mo
     )
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_every_shape_of_dataset_replays(uri, shape):
     """From its oldest version that is there to the newest, and back; the last one by one."""

@@ -141,7 +141,7 @@ class History:
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @given(steps=STEPS, data=st.data())
-@settings(max_examples=max(12, settings().max_examples // 2))
+@settings(max_examples=max(6, settings().max_examples // 2))
 def test_a_feed_replayed_onto_the_old_rows_gives_the_new_ones(stable, steps, data):
     directory = tempfile.mkdtemp()
     try:

@@ -35,7 +35,7 @@ def changed(uri):
     return uri
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize(
     "options",
     [{}, {"net": True}, {"key": "id", "images": "post"}, {"columns": "v", "images": "none", "net": True}],

@@ -72,7 +72,7 @@ class Followed(History):
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @given(steps=STEPS, limits=LIMITS, options=st.sampled_from([{}, {"key": "id"}, {"images": "none"}]))
-@settings(max_examples=max(10, settings().max_examples // 3))
+@settings(max_examples=max(6, settings().max_examples // 3))
 def test_who_follows_the_changes_has_the_table(stable, steps, limits, options):
     directory = tempfile.mkdtemp()
     try:
@@ -120,7 +120,7 @@ class Appended(Followed):
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @given(steps=APPENDS, limits=LIMITS, options=st.sampled_from([{}, {"filter": "v < 2"}]))
 @example(steps=BOTH_COMPACTED, limits={}, options={})
-@settings(max_examples=max(10, settings().max_examples // 4))
+@settings(max_examples=max(6, settings().max_examples // 4))
 def test_a_stream_of_appended_rows_gives_each_row_once(stable, steps, limits, options):
     directory = tempfile.mkdtemp()
     try:

@@ -64,7 +64,7 @@ def test_one_pass_cleans_a_lineage_of_branches_and_leaves_no_orphan(lineage):
     assert [len(versions(lineage, name)) for name in ("feature/nathan/b3", "b4")] == [1, 1]
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("turn", range(5))
 @pytest.mark.parametrize("backwards", [False, True], ids=["from the root", "from the leaves"])
 def test_branches_cleaned_one_by_one_in_any_order_lose_nothing_readable(lineage, turn, backwards):
@@ -168,7 +168,7 @@ def write_as(uri, spelling):
     return reads(uri)
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("cleaned", SPELLINGS)
 @pytest.mark.parametrize("made", [name for name in SPELLINGS if name != "file with one slash"])
 def test_a_branch_made_through_one_spelling_survives_a_cleanup_through_another(uri, monkeypatch, made, cleaned):

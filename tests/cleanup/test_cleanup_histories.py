@@ -283,4 +283,4 @@ def crashing(steps, size):
 
 
 TestCleanupHistories = Histories.TestCase
-TestCleanupHistories.settings = settings(max_examples=max(12, settings().max_examples // 5), stateful_step_count=20)
+TestCleanupHistories.settings = settings(max_examples=max(6, settings().max_examples // 5), stateful_step_count=20)

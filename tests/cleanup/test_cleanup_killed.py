@@ -137,7 +137,7 @@ def tell_steps(listener):
         setattr(os, name, counted(getattr(os, name)))
 
 
-@pytest.mark.when(day=0.25)
+@pytest.mark.when(day=0.15)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_cleanup_leaves_whole_versions_and_the_next_run_leaves_nothing_to_do(busy, cost, seed):
     (uri, before), (steps, seconds), chance = busy, cost, random.Random(seed)

@@ -143,7 +143,7 @@ def expected(before, change):
     }.get(change, before[None, 6])
 
 
-@pytest.mark.when(day=0.2)
+@pytest.mark.when(day=0.12)
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_what_happens_before_or_amid_the_deletion_wins_and_nothing_listed_is_unreadable(

@@ -58,6 +58,7 @@ def paths(plan):
 
 
 @pytest.mark.when(spark="newest")
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize(
     "policy",
     [

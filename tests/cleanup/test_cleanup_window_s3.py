@@ -92,7 +92,7 @@ def test_a_restore_is_a_conflict(overtaken, storage):
     assert rows(overtaken, storage) == [0, 1, 2, 4, 5, 90]
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("scheme", ["newer", "older"])
 @pytest.mark.parametrize("branch", [None, "exp"])
 def test_a_missing_version_is_seen_whatever_the_names_of_manifests(table, storage, scheme, branch, client, bucket):

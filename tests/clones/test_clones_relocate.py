@@ -273,7 +273,7 @@ MEANWHILE = {
 }
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("change", MEANWHILE)
 @pytest.mark.parametrize(("step", "stable"), [*((step, False) for step in STEPS), ("repoint_fragments", True)])
 def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):

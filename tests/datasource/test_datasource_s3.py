@@ -78,7 +78,7 @@ def test_rows_and_columns_of_a_branch_change_with_permission_for_its_directory_o
     assert ids(branch.to_df(columns=["twice"])) == [6, 8, 24]
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize(
     "more",
     [{}, {"branch": "b"}, {"branch": "n", "create_branch": "true"}, None],

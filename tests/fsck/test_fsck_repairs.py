@@ -378,7 +378,7 @@ def rows_by_fragment(uri):
     }
 
 
-@pytest.mark.when(day=0.6)
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", CASES)
 def test_damage_is_found_repaired_or_named_and_the_repair_undone(uri, name):
     case = CASES[name]

@@ -31,7 +31,7 @@ from lance_spark.lake import audit
 from lance_spark.tables.write import finish
 
 TABLES = ("a", "ns.b", "ns.c")
-STRIDE = 1 if NIGHT else 17
+STRIDE = 1 if NIGHT else 29
 OLD = [0, 1, 2]
 BEFORE = dict.fromkeys(TABLES, OLD)
 

@@ -47,6 +47,7 @@ def publish(root: str, at: int, conflicting: bool) -> None:
         os._exit(7)
 
 
+@pytest.mark.when(day={"conflicting": [True]})
 @pytest.mark.parametrize("conflicting", [False, True])
 def test_killed_before_any_change_all_or_nothing_is_published(tmp_path, conflicting):
     for at in STEPS:

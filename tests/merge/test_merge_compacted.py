@@ -125,7 +125,7 @@ def carry_out(uri, name, who, index=True):
         change(head(uri))
 
 
-@pytest.mark.when(day=0.35, night={"name": set(CASES) - BY_DAY})
+@pytest.mark.when(day=0.2, night={"name": set(CASES) - BY_DAY})
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("name", CASES)

@@ -52,7 +52,7 @@ def through(uri, name, source, into=None, more=()):
     delete_branch(locate(uri), name)
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("more", [(), (90,)], ids=["as it is", "with a version of its own"])
 @pytest.mark.parametrize("ours", [False, True], ids=["fast-forward", "both sides"])
 def test_hour_after_hour(dataset, ours, more):

@@ -332,4 +332,4 @@ class Merges(RuleBasedStateMachine):
 
 
 TestMergeHistories = Merges.TestCase
-TestMergeHistories.settings = settings(max_examples=max(12, settings().max_examples // 2), stateful_step_count=15)
+TestMergeHistories.settings = settings(max_examples=max(6, settings().max_examples // 2), stateful_step_count=15)

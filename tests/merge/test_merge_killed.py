@@ -158,7 +158,7 @@ def tell_steps(listener):
         setattr(module, name, counted(getattr(module, name)))
 
 
-@pytest.mark.when(day=0.25)
+@pytest.mark.when(day=0.15)
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_killed_merge_happened_or_did_not_and_a_second_try_ends_well(busy, costs, name, seed):

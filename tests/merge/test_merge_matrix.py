@@ -351,7 +351,7 @@ def assert_lasting(uri, before):
     assert_sound(head(uri))
 
 
-@pytest.mark.when(day=0.5, night={"name": PART_OF_ANOTHER})
+@pytest.mark.when(day=0.3, night={"name": PART_OF_ANOTHER})
 @STABLE
 @pytest.mark.parametrize("name", SAME)
 def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name):
@@ -368,7 +368,7 @@ def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name
     assert_lasting(uri, before)
 
 
-@pytest.mark.when(day=0.5, night={"name": SAME_CELL})
+@pytest.mark.when(day=0.3, night={"name": SAME_CELL})
 @STABLE
 @pytest.mark.parametrize("name", BOTH)
 def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stable, name):

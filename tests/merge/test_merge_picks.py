@@ -49,7 +49,7 @@ def compacted(uri, branch):
     head(uri, branch).optimize.compact_files()
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("change", [updated, removed, compacted])
 @pytest.mark.parametrize("changed", ["a", None], ids=["original", "picked"])
 @pytest.mark.parametrize("into", ["a", None], ids=["main into a", "a into main"])

@@ -140,7 +140,7 @@ def once_planned(monkeypatch, begin):
     monkeypatch.setattr(pylance, "commit", late)
 
 
-@pytest.mark.when(day=0.2)
+@pytest.mark.when(day=0.12)
 @pytest.mark.parametrize("number", range(20))
 def test_a_branch_merges_while_eight_processes_write(uri, team, monkeypatch, number):
     make(uri, stable=number % 2 == 1)

@@ -89,7 +89,7 @@ def expected(spark, views):
     return ask
 
 
-@pytest.mark.when(day=0.2)
+@pytest.mark.when(day=0.12)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_query_has_the_rows_that_spark_finds(spark, views, way, expected, seed):
     indexed = seed % 2 == 0

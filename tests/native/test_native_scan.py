@@ -264,7 +264,7 @@ LISTS = {
 }
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("column", LISTS)
 def test_a_long_list_of_constants_finds_its_rows(spark, uri, in_tasks, column):
     register(spark)

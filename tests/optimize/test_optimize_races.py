@@ -37,6 +37,7 @@ def appending(root):
 
 
 @pytest.mark.slow
+@pytest.mark.when(day={"stable": [True]})
 @pytest.mark.parametrize("stable", [True, False], ids=["stable", "plain"])
 def test_compactions_deletions_and_appends_at_once(uri, stable):
     location = fragmented(uri, stable, 6, 6)

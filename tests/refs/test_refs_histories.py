@@ -213,4 +213,4 @@ class Refs(RuleBasedStateMachine):
 
 
 TestRefs = Refs.TestCase
-TestRefs.settings = settings(max_examples=max(10, settings().max_examples // 2), stateful_step_count=20)
+TestRefs.settings = settings(max_examples=max(6, settings().max_examples // 2), stateful_step_count=20)

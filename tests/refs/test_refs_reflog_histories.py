@@ -180,4 +180,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=max(10, settings().max_examples // 5), stateful_step_count=20)
+TestHistories.settings = settings(max_examples=max(6, settings().max_examples // 5), stateful_step_count=20)

@@ -53,7 +53,7 @@ def every_branch(uri):
     return {branch: read(uri, branch) for branch in (None, *lance.dataset(uri).branches.list())}
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @CLEANUPS
 @pytest.mark.parametrize("change", [compacted, overwritten, updated], ids=lambda change: change.__name__)
 def test_what_a_clone_reads_outlives_a_cleanup_at_the_remote(source, local, clean, change):

@@ -55,7 +55,7 @@ def test_a_clone_has_every_branch_of_the_source(source, target, way, stable):
     assert {found.branch for found in result.fetched.branches} == {"main", "exp", "exp/deep"}
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_a_clone_of_any_shape_reads_as_the_source_does(source, target, way, shape):
     shape(source)
@@ -74,7 +74,7 @@ def test_a_clone_of_any_shape_reads_as_the_source_does(source, target, way, shap
     assert_same(target, None, source, None)
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 def test_blobs_stay_readable_in_a_clone_and_go_with_a_push(source, target, way, version):
     blobs(source, version)
@@ -194,7 +194,7 @@ def test_a_clone_of_a_clone_follows_the_clone(source, target, way, stable):
     assert_all_sound(source, target, second)
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "legacy"])
 def test_every_format_of_data_files_can_be_cloned(source, target, way, version):
     begun(source, data_storage_version=version)

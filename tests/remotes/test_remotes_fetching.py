@@ -132,7 +132,7 @@ CHANGES = (
 )
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_fetch_and_a_pull_bring_what_changed(source, local, change):
     for branch in (None, "exp"):
@@ -173,7 +173,7 @@ SEVERAL = (
 )
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("several", SEVERAL, ids=lambda changes: "-".join(change.__name__ for change in changes))
 def test_a_fetch_brings_several_changes_at_once(source, local, several):
     for change in several:

@@ -129,11 +129,11 @@ STORIES = {
 }
 
 
-EVERY = 1 if NIGHT else 17
+EVERY = 1 if NIGHT else 29
 """Of so many steps one is tried."""
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("name", STORIES)
 def test_a_second_call_finishes_what_failed_anywhere(tmp_path, monkeypatch, name):
     story, way = STORIES[name], "shallow" if name == "clone-shallow" else "planted"

@@ -56,7 +56,7 @@ def other(root, source, made):
     return str(root / "other.lance")
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_push_brings_what_changed(source, local, change):
     change(head(local))
@@ -74,7 +74,7 @@ def test_a_push_brings_what_changed(source, local, change):
     assert_same(local, None, source, None)
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize(
     "several",
     [

@@ -19,7 +19,7 @@ FOR_THE_NIGHT = (
 """Other cases take the same way."""
 
 
-@pytest.mark.when(day=0.6)
+@pytest.mark.when(day=0.4)
 @pytest.mark.when(night={"name": FOR_THE_NIGHT})
 @pytest.mark.parametrize("name", CASES)
 def test_a_merge_does_what_the_model_does(spark, uri, name):

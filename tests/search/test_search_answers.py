@@ -70,7 +70,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.when(day=0.1)
+@pytest.mark.when(day=0.06)
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("where", [None, "k = 2", "id > 100000"])
 @pytest.mark.parametrize("prefilter", [True, False])
@@ -396,7 +396,7 @@ JOINS = [
 ]
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):

@@ -68,7 +68,7 @@ def ids(table):
     return {(row["left"]["id"], row["right"]["id"]): row["_similarity"] for row in table.to_pylist()}
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("shingling", [Shingling(size=1), Shingling(), Shingling("characters", 5)], ids=str)
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 0.95, 1.0])
 def test_pairs_are_those_that_comparing_all_texts_finds(documents, shingling, threshold):

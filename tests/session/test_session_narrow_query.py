@@ -45,7 +45,7 @@ def answer(frame):
     return sorted(map(repr, frame.collect())), frame.schema
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_narrowed_query_answers_as_the_plain_one(table, seen, name):
     needed = QUERIES[name]

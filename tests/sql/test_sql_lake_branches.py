@@ -167,6 +167,7 @@ def unchanged(world):
 
 
 @pytest.mark.when(newest=0.6, oldest=0.4)
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_statements_change_the_branch_only(world, unchanged, name):
     statement, *expected = STATEMENTS[name]
@@ -177,6 +178,7 @@ def test_statements_change_the_branch_only(world, unchanged, name):
 
 
 @pytest.mark.when(newest=0.6, oldest=0.4)
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", VERBS)
 def test_verbs_of_handles_change_the_branch_only(world, unchanged, name):
     held, before = world.etl.table(f"air.v_{name}"), world.etl.table(f"air.v_{name}").version
@@ -244,6 +246,7 @@ def test_columns_of_the_branch_only(world, unchanged):
 
 
 @pytest.mark.when(newest=0.6, oldest=0.4)
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize(
     "text",
     [

@@ -32,6 +32,7 @@ def test_a_join_of_two_moments_of_the_lake(spark, lake, tagged):
         register(spark, catalog="other", tag="v1")
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -72,6 +73,7 @@ def test_handles_options_and_views(spark, lake, tagged):
     assert ids(spark.table("at_v1_ns1_flights")) == list(range(10))
 
 
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize(
     "change",
     [

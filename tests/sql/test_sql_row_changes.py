@@ -313,7 +313,7 @@ PLACES = {
 }
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("name", PLACES)
 def test_branches_and_paths(spark, target, name):
     branch = PLACES[name]

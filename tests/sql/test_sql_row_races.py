@@ -140,7 +140,7 @@ SETS = {
 }
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("statement", SETS)
 def test_an_update_of_some_rows_names_the_columns_that_it_sets(spark, target, statement, monkeypatch):
     """The others are read where rows are written, and not carried there."""

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.18, newest=0.6)]
 ALL = "SELECT * FROM model"
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("name", ["lake.ns1.`t@before`", "lake.ns1.`t@1`", "lance.`{uri}@before`"])
 @pytest.mark.parametrize(
     "statement",

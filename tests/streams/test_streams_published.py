@@ -16,7 +16,7 @@ from lance_spark.storage.datasets import locate, pin_latest
 ROWS = 4
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @pytest.mark.parametrize("optimize_every", ["1", "2", "3"])
 def test_main_has_whole_batches_once_and_so_has_who_follows_it(uri, tmp_path, stable, optimize_every):

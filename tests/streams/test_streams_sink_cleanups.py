@@ -55,7 +55,7 @@ def query(uri, tmp_path, branch):
     return Query(uri, tmp_path / "c", **({"branch": branch} if branch else {}))
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("cleanups", [1, 3])
 @pytest.mark.parametrize("moment", KILLED)
 def test_a_query_goes_on_after_130_commits_of_others_and_a_cleanup_down_to_two_versions(
@@ -77,7 +77,7 @@ def test_a_query_goes_on_after_130_commits_of_others_and_a_cleanup_down_to_two_v
     assert (tag["branch"], tag["version"]) == (branch, newest)
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("moment", KILLED)
 def test_the_batch_is_found_whatever_is_cleaned_up_in_which_order(moment, query, uri, branch):
     chance = random.Random(moment)
@@ -254,7 +254,7 @@ STEPS = {
 }
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("fails", [Killed, StorageFailure], ids=["killed", "store fails"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_cleanup_that_ends_anywhere_leaves_enough(step, fails, query, uri, branch, monkeypatch):
@@ -396,7 +396,7 @@ def test_two_queries_of_one_branch_both_go_on(uri, tmp_path):
     assert ids(uri) == sorted([*through(2), 500, *range(100, 130), *rows])
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("moment", KILLED)
 @pytest.mark.parametrize("keeps", [{"older_than": NOW}, {"retain_versions": 1}], ids=["by age", "by number"])
 def test_pylances_automatic_cleanup_takes_nothing_after_a_tag(keeps, moment, query, uri, branch):

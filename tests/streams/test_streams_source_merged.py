@@ -59,7 +59,7 @@ def plain(uri):
     return Branches(uri, False)
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.25)
 @pytest.mark.parametrize("ours", [False, True], ids=["fast-forward", "both sides"])
 @pytest.mark.parametrize(
     "options", [{}, {"max_files_per_trigger": 1}, {"max_versions_per_trigger": 1}], ids=["all", "files", "versions"]
@@ -189,7 +189,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.when(day=0.6)
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("after", [False, True], ids=["then compacted", "compacted before"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_more_than_new_rows_is_a_change(plain, change, after):

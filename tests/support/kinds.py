@@ -12,7 +12,7 @@ import pytest
 
 NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if pyspark.__version__.startswith("4.0.") else "newest"
-GRID = 0.2
+GRID = 0.12
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
 _BEGUN = pytest.StashKey[bool]()
 SETTINGS = {"day", "night", "newest", "oldest", "spark"}

@@ -25,7 +25,7 @@ def team():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable row ids"])
-@pytest.mark.when(day={"seconds": [SECONDS]})
+@pytest.mark.when(day={"seconds": [SECONDS], "stable": [True]})
 @pytest.mark.parametrize("seconds", [SECONDS, NIGHT], ids=["short", "long"])
 def test_every_row_is_accounted_for(uri, tmp_path, team, seconds, stable):
     """By night also with our own verbs, streams in and out, and Spark."""

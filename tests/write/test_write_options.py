@@ -30,7 +30,7 @@ def test_max_bytes_per_file(spark, uri):
     assert fragment_rows(uri) == [10_000, 2_000]
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("empty", [False, True], ids=["rows", "no rows"])
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 def test_data_storage_version(spark, uri, version, empty):
@@ -57,7 +57,7 @@ def test_another_data_storage_version_for_an_existing_dataset_is_refused(spark, 
     assert lance.dataset(uri).version == 2
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("empty", [False, True], ids=["rows", "no rows"])
 @pytest.mark.parametrize("stable", [True, False])
 def test_enable_stable_row_ids(spark, uri, stable, empty):
