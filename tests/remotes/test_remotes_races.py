@@ -2,8 +2,8 @@
 
 import lance
 import pytest
-from support.cleanup_datasets import place
-from support.merge_datasets import add, assert_sound, clean_all, head, table
+from support.cleanup_datasets import NOW, clean, place
+from support.merge_datasets import add, assert_sound, head, table
 from support.processes import Job, Team
 from support.remote_datasets import (
     assert_all_sound,
@@ -78,7 +78,8 @@ def append_rows(_, source, start):
 def compact_and_clean(_, source):
     for number in range(3):
         head(source).update({"v": str(-number)}, f"id = {20 + number}")
-        clean_all(source)
+        # Not the files of interrupted writes: those of a push that is not committed yet look the same.
+        clean(source, older_than=NOW, error_if_tagged_old_versions=False)
     return 0
 
 
