@@ -1,9 +1,10 @@
 """The tests of the night, in parts that resume: each runs until it has passed on this state of the code.
 
 ``make test-nightly`` runs what is missing, two parts at a time, each in a process with a Spark session of its own.
-``ARGS=--list`` shows the parts, ``ARGS="merge streams"`` runs those whose names begin so. A part that passed is not
-repeated until the package, its tests, what these stand on or a page that they name changes; with uncommitted changes
-it is. Results are in ``.ci/night.json``, to be committed; logs are in ``.night/``.
+``ARGS=--list`` shows the parts with what passed, now or before a change; ``ARGS="merge streams"`` runs those whose
+names begin so. A part that passed is not repeated until the package, its tests, what these stand on or a page that
+they name changes; with uncommitted changes it is. Results are in ``.ci/night.json``, to be committed; logs are in
+``.night/``.
 """
 
 from __future__ import annotations
@@ -138,17 +139,17 @@ def run(part: Part, state: str) -> Result:
     }
 
 
-def _line(name: str, result: Result | None) -> str:
+def _line(name: str, result: Result | None, is_of_now: bool = True) -> str:
     if result is None:
-        return f"{'missing':8}{name}"
-    word = "passed" if result["passed"] else "FAILED"
-    return f"{word:8}{name:32}{result['seconds']:>7} s  {result['said']}"
+        return f"{'missing':15}{name}"
+    word = ("passed" if result["passed"] else "FAILED") + ("" if is_of_now else " before")
+    return f"{word:15}{name:32}{result['seconds']:>7} s  {result['said']}"
 
 
 def _listed(wanted: list[Part], records: Records, now: Code) -> list[str]:
     known = records.read()
-    on_this = {part.name for part in wanted if known.get(part.name, {}).get("state") == now.state(part.stands_on)}
-    return [_line(part.name, known[part.name] if part.name in on_this else None) for part in wanted]
+    states = {part.name: now.state(part.stands_on) for part in wanted}
+    return [_line(name, known.get(name), known.get(name, {}).get("state") == state) for name, state in states.items()]
 
 
 def main() -> int:

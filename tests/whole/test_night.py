@@ -89,6 +89,12 @@ def test_what_passed_is_not_repeated_and_what_failed_is(night, code, monkeypatch
         ["passed", "merge"],
         ["FAILED", "merge-oldest"],
     ]
+    monkeypatch.setattr(night, "code", lambda: night.Code({**code.files, "lance_spark/x.py": "new"}, frozenset()))
+    assert night.main() == 0
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()] == [
+        ["passed", "before", "merge"],
+        ["FAILED", "before", "merge-oldest"],
+    ]
     monkeypatch.setattr(night.sys, "argv", ["night.py", "nothing"])
     assert night.main() == 2
 
