@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from records import ROOT, UNKNOWN, Code, Records, Result, code, last_line, today
+from records import ROOT, UNKNOWN, Records, Result, code, last_line, today
 
 LOGS, RESULTS = ROOT / ".night", ROOT / ".ci/night.json"
 ENVIRONMENTS = {"newest": ".venv", "oldest": ".venv-oldest"}
@@ -146,12 +146,6 @@ def _line(name: str, result: Result | None, is_of_now: bool = True) -> str:
     return f"{word:15}{name:32}{result['seconds']:>7} s  {result['said']}"
 
 
-def _listed(wanted: list[Part], records: Records, now: Code) -> list[str]:
-    known = records.read()
-    states = {part.name: now.state(part.stands_on) for part in wanted}
-    return [_line(name, known.get(name), known.get(name, {}).get("state") == state) for name, state in states.items()]
-
-
 def main() -> int:
     """Run what is missing; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -166,19 +160,21 @@ def main() -> int:
     if not wanted:
         print(f"No part is called {' or '.join(given.names)}; --list shows them.", file=sys.stderr)
         return 2
+    states = {part.name: now.state(part.stands_on) for part in wanted}
     if given.list:
-        print(*_listed(wanted, records, now), sep="\n")
+        known = records.read()
+        for name, state in states.items():
+            print(_line(name, known.get(name), known.get(name, {}).get("state") == state))
         return 0
     LOGS.mkdir(exist_ok=True)
     end = None if given.minutes is None else time.time() + given.minutes * 60
-    missing = [part for part in wanted if not records.passed(part.name, now.state(part.stands_on))]
+    missing = [part for part in wanted if not records.passed(part.name, states[part.name])]
 
     def turn(part: Part) -> Result | None:
         if end is not None and time.time() > end:
             return None
-        state = now.state(part.stands_on)
-        result = run(part, state)
-        if state != UNKNOWN:
+        result = run(part, states[part.name])
+        if states[part.name] != UNKNOWN:
             records.store(part.name, result)
         print(_line(part.name, result), flush=True)
         return result

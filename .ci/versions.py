@@ -195,8 +195,9 @@ def main() -> int:
     state, kept = code().state(lambda path: path.startswith("lance_spark/")), records()
     left = [row for row in wanted if not kept.passed(row.name, state)]
     if given.list:
+        known = kept.read()
         for row in wanted:
-            result = kept.read().get(row.name, {})
+            result = known.get(row.name, {})
             word = "missing" if not result else "FAILED" if not result["passed"] else "passed"
             when = "" if result.get("state") == state else " before"
             print(f"{word + when:16}{row.name:16}{result.get('said', '')}")
