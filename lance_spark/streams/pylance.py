@@ -11,7 +11,7 @@ from lance_spark.format.stream_notes import CHECKPOINT_FILE, Noted, parse_query_
 from lance_spark.storage import files, refs
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import check_absolute, locate
-from lance_spark.storage.versions import find_manifest, has_version, newest_first, read_transactions, transaction_of
+from lance_spark.storage.versions import find_manifest, newest_first, read_transactions, transaction_of
 from lance_spark.streams.sink_rules import Batch, BranchLook, Watermark
 from lance_spark.survey.survey import read_notes
 
@@ -48,20 +48,6 @@ def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = 
         refs.create_tag(location, batch.tag, pin)
     elif tag.branch != batch.branch or tag.version < version or (back and tag.version > version):
         refs.move_tag(location, batch.tag, pin)
-
-
-def put_tag_if_there(location: DatasetLocation, batch: Batch, mark: Watermark, version: int) -> None:
-    """Like :func:`put_tag`, to an earlier version: a cleanup may remove it at any time while the tag is elsewhere.
-
-    Then the tag stays at the watermark, and a note keeps what the version recorded. A tag that points nowhere would
-    stop the query and every cleanup.
-    """
-    pin = PinnedVersion(batch.branch, version)
-    if version <= mark.version or not has_version(location, pin):
-        return
-    put_tag(location, batch, version)
-    if not has_version(location, pin):
-        put_tag(location, batch, mark.version, back=True)
 
 
 def commit_note(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> PinnedVersion:

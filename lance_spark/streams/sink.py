@@ -28,7 +28,7 @@ from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import NamedTable, take_target
-from lance_spark.streams.pylance import commit_note, commit_removal, look_for, put_tag, put_tag_if_there, read_query_id
+from lance_spark.streams.pylance import commit_note, commit_removal, look_for, put_tag, read_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide, doubled, is_like, last_batch
 from lance_spark.tables.write import append_evolved, begin, give_up, plan_write
 from lance_spark.write import pylance
@@ -156,12 +156,17 @@ def settle(location: DatasetLocation, batch: Batch, at: int, alone: bool) -> Non
 
 
 def settle_again(location: DatasetLocation, batch: Batch, look: BranchLook, at: int | None) -> None:
-    """The same if an earlier attempt committed, at the version ``at``; None if the query has not committed any."""
+    """The same if an earlier attempt committed, at the version ``at``; None if the query has not committed any.
+
+    A cleanup that looked before the tag moves may delete that version unless it is the newest. Then the tag stays: a
+    tag that points nowhere stops the query and every cleanup. If it moved ahead and back, another cleanup would delete
+    the notes that it passed.
+    """
     taken_back = None if doubled(look, batch.query) is None else take_back(location, batch)
     if taken_back is not None:
         put_tag(location, batch, taken_back)
-    elif look.mark is not None and at is not None:
-        put_tag_if_there(location, batch, look.mark, at)
+    elif at == look.newest:
+        put_tag(location, batch, at)
 
 
 def _made(job: WriteJob) -> WriteJob:

@@ -513,12 +513,15 @@ def _identity(location: DatasetLocation, branch: str | None) -> str | None:
 def _read(location: DatasetLocation, branch: str | None, identity: str) -> Notes:
     directory = f"{layout.branch_root(branch)}{layout.STREAMS}"
     found: dict[str, bytes | None] = {}
+    last: list[str] | None = None
     for _ in range(_LOOKS):
+        # A cleanup may combine notes meanwhile, and a listing of a directory that changes may miss the old and the new.
         names = [name for name in files.list_names(location, directory) if layout.last_noted(name) is not None]
-        paths = [f"{directory}/{name}" for name in names]
-        found = dict(zip(paths, each(location, partial(files.read, location), paths), strict=True))
-        if None not in found.values():
-            break  # otherwise a cleanup has just combined notes
+        if names == last:
+            break
+        new = [path for name in names if found.get(path := f"{directory}/{name}") is None]
+        found |= dict(zip(new, each(location, partial(files.read, location), new), strict=True))
+        last = names
     decoded = {
         path: versions
         for path, content in found.items()

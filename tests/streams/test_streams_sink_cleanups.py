@@ -18,7 +18,7 @@ from lance_spark.cleanup.auto import enable_auto_cleanup
 from lance_spark.cleanup.cleanup import Recheck
 from lance_spark.errors import Refused, StorageFailure
 from lance_spark.storage import files as stored
-from lance_spark.storage import small_files
+from lance_spark.storage import refs, small_files
 from lance_spark.storage.datasets import locate
 from lance_spark.streams import pylance
 from lance_spark.streams.sink import commit_stream
@@ -308,6 +308,58 @@ def test_two_cleanups_at_once_leave_enough(query, uri, branch, monkeypatch):
     for number in (1, 2):
         query.batch(number)
     assert ids(uri, branch) == sorted([*through(2), 500, *rows])
+
+
+def test_a_batch_tried_again_between_two_cleanups_loses_no_note(query, uri, branch, monkeypatch):
+    """The first one has looked at the tags and now deletes; the second one sees the tag wherever it is meanwhile."""
+    query.batch(0)
+    die(query, 1, "between commit and tag")
+    rows = others(uri, 6, branch)
+    delete, move, seen = cleanup.delete_batch, refs.move_tag, []
+
+    def moved(*given):
+        move(*given)
+        monkeypatch.setattr(refs, "move_tag", move)
+        both_cleanups()
+
+    def both_cleanups():
+        seen.append(delete(*seen.pop()))
+        others(uri, 3, branch, 2000)
+        clean(uri, **TO_TWO)
+
+    def tried_again(*given):
+        monkeypatch.setattr(cleanup, "delete_batch", delete)
+        monkeypatch.setattr(refs, "move_tag", moved)
+        seen.append(given)
+        query.batch(1)
+        monkeypatch.setattr(refs, "move_tag", move)
+        if seen == [given]:
+            both_cleanups()
+        return seen[0]
+
+    monkeypatch.setattr(cleanup, "delete_batch", tried_again)
+    clean(uri, **TO_TWO)
+    assert seen
+    query.batch(2)
+    assert ids(uri, branch) == sorted([*through(2), 500, *rows, 2000, 2001, 2002])
+
+
+def test_notes_that_a_cleanup_combines_while_they_are_read_are_found(query, uri, branch, monkeypatch):
+    """A listing of a directory that changes may miss the old file and the new one."""
+    query.batch(0)
+    rows = others(uri, 6, branch)
+    clean(uri, **TO_TWO)
+    real = stored.list_names
+
+    def torn(location, directory):
+        if not directory.endswith("_streams"):
+            return real(location, directory)
+        monkeypatch.setattr(stored, "list_names", real)
+        return []
+
+    monkeypatch.setattr(stored, "list_names", torn)
+    query.batch(1)
+    assert ids(uri, branch) == sorted([*through(1), 500, *rows])
 
 
 def test_a_batch_that_is_committed_while_a_cleanup_is_under_way_is_in_once(query, uri, branch, monkeypatch):
