@@ -113,7 +113,7 @@ def test_a_table_that_is_dropped_while_it_is_written_is_a_conflict_and_leaves_no
 def test_what_cannot_be_written_is_refused_in_our_own_words(spark, cat):
     with pytest.raises(NotFound, match="no namespace 'ns3'") as caught:
         cat.write_table(numbers(spark, 0, 1), "ns3.flights")
-    assert caught.value.hint == "Create the namespace first."
+    assert caught.value.hint == "Create it first: lake.create_namespace('ns3')."
     with pytest.raises(InvalidOption, match="has no branch 'exp'"):
         cat.write_table(numbers(spark, 0, 1), "flights", branch="exp")
     put(cat, "flights")

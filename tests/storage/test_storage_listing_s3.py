@@ -59,7 +59,8 @@ def listed(location, part=EVERYTHING):
 def answer(monkeypatch, page):
     """A store that gives the same answer to everything."""
     store = SimpleNamespace(call_s3=lambda *_, **__: page)
-    monkeypatch.setattr("lance_spark.storage.listing.open_filesystem", lambda _: store)
+    for module in ("files", "listing"):
+        monkeypatch.setattr(f"lance_spark.storage.{module}.open_filesystem", lambda _: store)
 
 
 def listings(faulty):
