@@ -34,10 +34,15 @@ SHARES = {
     "tests/cleanup/test_cleanup_beside_pylance.py": 2,
     "tests/remotes/test_remotes_killed.py": 4,
     "tests/streams/test_streams_killed_spark.py": 6,
+    "tests/streams/test_streams_killed_s3.py": 6,
+    "tests/streams/test_streams_killed_connect.py": 6,
 }
-"""Files that take an hour or more, in so many parts. All other files of a room are one part, one for each Spark."""
+"""Files that take an hour or more, in so many parts. The other files of a room are one part, and those that look at the
+checkout another one, for each Spark."""
 STANDING = ("lance_spark/", "pyspark_lance/", "tests/daemons/", "tests/conftest.py", "pyproject.toml")
 """What every test stands on, beside the files of its room and what these import of tests/support."""
+_LOOKS = ("support.pages", '(ROOT / "docs")', "benchmarks", '".ci/')
+"""What tests say that look at all pages, at benchmarks or at the scripts of CI."""
 _SUPPORT = re.compile(r"\bsupport\.(\w+)|\bfrom support import ([\w, ]+)")
 
 
@@ -84,16 +89,17 @@ class Part:
             texts += [(ROOT / path).read_text() for path in new]
         return frozenset(found)
 
-    @cached_property
-    def reads_the_checkout(self) -> bool:
-        """Whether its tests look at all pages, at benchmarks or at the scripts of CI."""
-        return any(word in self.texts for word in ("support.pages", '(ROOT / "docs")', "benchmarks", '".ci/'))
+    def looks_at(self, path: str) -> bool:
+        """Whether its tests look at that kind of file of the checkout, whatever its name."""
+        if path.startswith("tests/"):
+            return '(ROOT / "tests")' in self.texts
+        return any(word in self.texts for word in _LOOKS)
 
     def stands_on(self, path: str) -> bool:
         """Whether a change of the file may change its result."""
         if path in (".ci/night.json", ".ci/versions.json"):
             return False
-        if path in self.files or path in self.support or path.startswith(STANDING) or self.reads_the_checkout:
+        if path in self.files or path in self.support or path.startswith(STANDING) or self.looks_at(path):
             return True
         name = path.rpartition("/")[2]
         if path.startswith(f"{self.room}test_"):
@@ -116,11 +122,17 @@ def parts() -> list[Part]:
             name = Path(file).stem.removeprefix("test_")
             shares = [f"{number}/{SHARES[file]}" for number in range(1, SHARES[file] + 1)]
             found += [Part(f"{name}-{share.partition('/')[0]}", "newest", (file,), share) for share in shares]
-        rest = tuple(file for file in files if file not in SHARES)
-        rooms += [Part(room.name, "newest", rest)] if rest else []
-        with_spark = tuple(file for file in files if "pytest.mark.spark" in (ROOT / file).read_text())
-        rooms += [Part(f"{room.name}-oldest", "oldest", with_spark)] if with_spark else []
+        looking = {file for file in files if any(word in (ROOT / file).read_text() for word in _LOOKS)}
+        for name, chosen in ((room.name, {*files} - looking), (f"{room.name}-looking", looking)):
+            rest = tuple(file for file in files if file in chosen and file not in SHARES)
+            rooms += [Part(name, "newest", rest)] if rest else []
+            with_spark = tuple(file for file in files if file in chosen and _uses_spark(file))
+            rooms += [Part(f"{name}-oldest", "oldest", with_spark)] if with_spark else []
     return found + rooms
+
+
+def _uses_spark(file: str) -> bool:
+    return "pytest.mark.spark" in (ROOT / file).read_text()
 
 
 def run(part: Part, state: str) -> Result:

@@ -103,7 +103,7 @@ def test_upserts_go_on_after_a_cleanup(count, moment, spark, uri):
         query.batch(0)
     if moment == "before the commit":
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lance_spark.spark.streams.change_rows", kill)
+            patch.setattr("lance_spark.rows.spark.change_rows", kill)
             with pytest.raises(Killed):
                 query.batch(number)
     else:
