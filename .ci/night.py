@@ -41,8 +41,15 @@ SHARES = {
 checkout another one, for each Spark."""
 STANDING = ("lance_spark/", "pyspark_lance/", "tests/daemons/", "tests/conftest.py", "pyproject.toml")
 """What every test stands on, beside the files of its room and what these import of tests/support."""
-_LOOKS = ("support.pages", '(ROOT / "docs")', "benchmarks", '".ci/')
-"""What tests say that look at all pages, at benchmarks or at the scripts of CI."""
+_PAGES = ("docs/", "conf/", "jobs/", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+_LOOKS = {
+    "support.pages": _PAGES,
+    '(ROOT / "docs")': _PAGES,
+    "benchmarks": ("benchmarks/",),
+    '".ci/': (".ci/",),
+    '(ROOT / "tests")': ("tests/",),
+}
+"""What of the checkout tests look at, whatever the files are called, by what these tests say."""
 _SUPPORT = re.compile(r"\bsupport\.(\w+)|\bfrom support import ([\w, ]+)")
 
 
@@ -90,10 +97,8 @@ class Part:
         return frozenset(found)
 
     def looks_at(self, path: str) -> bool:
-        """Whether its tests look at that kind of file of the checkout, whatever its name."""
-        if path.startswith("tests/"):
-            return '(ROOT / "tests")' in self.texts
-        return any(word in self.texts for word in _LOOKS)
+        """Whether its tests look at that part of the checkout, whatever the file is called."""
+        return any(word in self.texts and path.startswith(places) for word, places in _LOOKS.items())
 
     def stands_on(self, path: str) -> bool:
         """Whether a change of the file may change its result."""
