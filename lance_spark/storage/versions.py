@@ -21,14 +21,27 @@ from lance_spark.storage.datasets import open_latest
 
 
 def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
-    """The versions of a branch, ascending, with the paths of their manifests. One listing."""
+    """The versions of a branch, ascending, with the paths of their manifests. One listing, or two if some are missing.
+
+    A directory of more than some hundred entries that changes while it is listed may show a version and not the one
+    before it, as if that one had been cleaned up: a retry would not find its own commit, and apply it twice. All
+    versions up to the newest one of a listing existed when that listing ended. So a second one has them all.
+    """
+    found = _listed_versions(location, branch)
+    newest = max(found, default=0)
+    if not found or newest - min(found) + 1 == len(found):
+        return found
+    return {version: path for version, path in _listed_versions(location, branch).items() if version <= newest}
+
+
+def _listed_versions(location: DatasetLocation, branch: str | None) -> dict[int, str]:
     directory = layout.versions_directory(branch)
     names = files.list_names(location, directory)
     return dict(sorted(_versions(f"{directory}/{name}" for name in names)))
 
 
 def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
-    """The versions of a branch, ascending. One listing."""
+    """The versions of a branch, ascending. Listed like :func:`version_paths`."""
     return list(version_paths(location, branch))
 
 

@@ -1,17 +1,22 @@
 """The last look before a commit: at what the store has now, never at what this process saw or keeps open."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import lance
 import pytest
 from support.local_datasets import ids, make_dataset, numbers
 
+from lance_spark.core.layout import manifest_names
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, NotFound
-from lance_spark.storage.commits import commit_on, open_newest
+from lance_spark.storage import files
+from lance_spark.storage.commits import check_nothing_missing, commit_on, find_noted, open_newest
 from lance_spark.storage.datasets import locate, open_for_refs, open_pinned, pin_latest
 from lance_spark.storage.refs import BranchReader, create_tag
+from lance_spark.storage.versions import version_numbers, version_paths
 
 
 def append(uri, first):
@@ -103,3 +108,48 @@ def test_branches_are_read_when_they_are_asked_for(location, uri, monkeypatch):
     assert len(read) == 5
     known = BranchReader(location, branches.table())
     assert (known.find("a").name, known.find("later"), len(read)) == ("a", None, 5)
+
+
+COMMITS = """
+import os, sys
+for version in range(1, 4001):
+    name = f"{sys.argv[1]}/{2**64 - 1 - version:020}.manifest"
+    open(f"{name}.tmp", "w").close()
+    os.rename(f"{name}.tmp", name)
+"""
+
+
+def test_a_directory_that_changes_while_it_is_listed_hides_no_version(uri):
+    """A version that is hidden behind a newer one would count as cleaned up."""
+    directory = Path(uri, "_versions")
+    directory.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", COMMITS, str(directory)]) as committing:
+        while committing.poll() is None:
+            found = version_numbers(locate(uri), None)
+            assert found == [*range(1, len(found) + 1)]
+    assert committing.returncode == 0
+
+
+def test_a_commit_that_a_listing_hides_is_found_and_not_repeated(location, uri, monkeypatch):
+    own = {"call": "this one"}
+    read = pin_latest(location, None)
+    commit_on(location, read, append(uri, 60), own)
+    lance.write_dataset(numbers(1, 50), uri, mode="append")
+    hidden, real = manifest_names(3), files.list_names
+
+    def torn(*given):
+        monkeypatch.setattr(files, "list_names", real)
+        return [name for name in real(*given) if name not in hidden]
+
+    monkeypatch.setattr(files, "list_names", torn)
+    assert find_noted(location, read, "call", "this one") == PinnedVersion(None, 3)
+    monkeypatch.setattr(files, "list_names", torn)
+    check_nothing_missing(location, read)
+
+
+def test_versions_that_were_cleaned_up_are_not_listed(location, uri):
+    for first in (50, 60, 70):
+        lance.write_dataset(numbers(1, first), uri, mode="append")
+    for version in (2, 4):
+        Path(uri, version_paths(location, None)[version]).unlink()
+    assert version_numbers(location, None) == [1, 3, 5]

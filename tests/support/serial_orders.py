@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -36,6 +36,11 @@ class Change(NamedTuple):
     def inserts_by_key(self) -> bool:
         """Whether it looks for its keys among new rows."""
         return self.kind in ("merge", "insert what is missing")
+
+    def without(self, found: Collection[int]) -> Change:
+        """The same, unless it inserts what is missing: then without keys that were there when it looked."""
+        left = tuple(key for key in self.keys if key not in found)
+        return self._replace(keys=left) if self.kind == "insert what is missing" else self
 
     def actions(self, rows: Rows) -> list[tuple[int, Row]]:
         """What happens to which row: what an engine is given."""
