@@ -21,6 +21,8 @@ _SAME_ROWS = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateBas
 _MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
 """Operations that never rewrite rows: a row missing from a fragment that still exists was deleted."""
 _ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
+KEEPS_COLUMNS = (_QUIET - {"Clone"}) | {"DataReplacement", "Delete", "Rewrite", "Update"}
+"""Operations that leave the table's columns as they are."""
 _REPLACES_ALL = frozenset({"Overwrite"})
 _IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
 """Operations that conflict only with a replaced table. ``UpdateConfig`` can change comments of columns."""
@@ -55,6 +57,8 @@ class Step(NamedTuple):
 
     reordered: bool = False
     """Whether it certainly only moved rows to other files, in another order."""
+    fields: frozenset[int] | None = None
+    """The ids of the columns after it; None if it left the columns as they were, or if they are unknown."""
 
     @property
     def replaces_all(self) -> bool:
@@ -141,6 +145,11 @@ class Steps:
     def may_add_columns(self) -> bool:
         """Whether one of them might have given the table a new column."""
         return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.all)
+
+    def dropped(self, fields: Collection[int]) -> frozenset[int]:
+        """Which columns, by id, were missing after one of them."""
+        after = [step.fields for step in self.all if step.fields is not None]
+        return frozenset(fields) - frozenset(fields).intersection(*after)
 
     def described(self) -> str:
         """The versions that changed anything, for display: ``main@7 (Update), main@8 (Delete)``."""

@@ -41,20 +41,23 @@ def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
 
     Unnoticed, rows of the other side would have their values in the wrong column, or bytes of one type would be read as
     another type. A renamed column also has a new name under its id, but its values stay in their files. A cast column
-    gets a new id.
+    gets a new id. A column that was added again under its old name, after a compaction without it, even gets its old id.
     """
     now = {entry.id: entry for entry in side.contents.fields}
     both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
     other_type = [before.name for before, after in both if before.type != after.type]
-    other_name = {
-        before.id: before.name for before, after in both if before.name != after.name and before.type == after.type
+    gone = steps.dropped([before.id for before, _ in both])
+    suspects = {
+        before.id: before.name
+        for before, after in both
+        if before.type == after.type and (before.id in gone or (before.name != after.name and steps.may_add_columns))
     }
-    return other_type + (_not_renamed(base, side, other_name) if other_name and steps.may_add_columns else [])
+    return other_type + (_not_renamed(base, side, suspects) if suspects else [])
 
 
-def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> list[str]:
+def _not_renamed(base: Snapshot, side: Snapshot, suspects: Mapping[int, str]) -> list[str]:
     """The names of the columns, given by id, whose values are now in other files."""
-    known, live = by_file(base.contents.fragments()), frozenset(other)
+    known, live = by_file(base.contents.fragments()), frozenset(suspects)
     same, moved = set(), set()
     for fragment in side.contents.fragments():
         origin = counterpart(fragment, known)
@@ -62,7 +65,7 @@ def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> li
         after = columns(fragment, live)
         same |= {key for key, path in before.items() if after.get(key) == path}
         moved |= {key for key, path in before.items() if after.get(key) != path}
-    return [name for key, name in other.items() if key in moved or key not in same]
+    return [name for key, name in suspects.items() if key in moved or key not in same]
 
 
 def are_free(new: Collection[int], side: Snapshot) -> bool:

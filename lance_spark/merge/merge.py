@@ -27,7 +27,7 @@ from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
-from lance_spark.format.operations import Step, Steps, VersionSpan
+from lance_spark.format.operations import KEEPS_COLUMNS, Step, Steps, VersionSpan
 from lance_spark.format.transactions import Transaction
 from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
@@ -367,7 +367,16 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             replaced=_told(properties, format_versions.REPLACES),
             rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
             reordered=reordered,
+            fields=_fields(reader, location, PinnedVersion(span.branch, version), transaction),
         )
+
+
+def _fields(
+    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
+) -> frozenset[int] | None:
+    if transaction.operation in KEEPS_COLUMNS or not reader.has(location, pin):
+        return None
+    return frozenset(entry.id for entry in reader.contents(location, pin).fields)
 
 
 def _rewrites(

@@ -3,7 +3,7 @@
 import pytest
 from support.merge_values import HERE, ID, data_file, deletion, fragment, steps, version
 
-from lance_spark.format.operations import Steps
+from lance_spark.format.operations import Step, Steps
 from lance_spark.format.versions import Delta, Root, delta
 from lance_spark.merge.conflict_rules import are_free, reused
 
@@ -56,6 +56,7 @@ def test_ids_are_free_above_everything_that_files_have():
 
 
 V = ID._replace(id=1, name="v", nullable=True)
+DROPPED = Step(2, "Project", fields=frozenset({0}))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,20 @@ V = ID._replace(id=1, name="v", nullable=True)
         (V._replace(name="w"), "a.lance", ["Project"], []),
         (V._replace(name="w"), "a.lance", ["Merge"], []),
         (V._replace(name="w"), "b.lance", ["Merge"], ["v"]),
+        (V, "b.lance", ["Merge"], []),
+        (V, "b.lance", [DROPPED, "Merge"], ["v"]),
+        (V, "a.lance", [DROPPED, "Restore"], []),
     ],
-    ids=["nothing", "another type", "renamed", "renamed, and something was added", "another column"],
+    ids=[
+        "nothing",
+        "another type",
+        "renamed",
+        "renamed, and something was added",
+        "another column",
+        "other values",
+        "added again",
+        "back by a restore",
+    ],
 )
 def test_columns_whose_ids_pylance_gave_away(now, files, operations, columns):
     base = version([fragment(0, data_file("id.lance", 0), data_file("a.lance", 1))], fields=(ID, V))

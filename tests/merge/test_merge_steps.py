@@ -126,3 +126,10 @@ def test_versions_that_keep_all_rows(operations, same):
 def test_rows_in_another_order_are_all_kept():
     assert Steps(None, (Step(2, "Update", moved=True, reordered=True),)).keep_all_rows
     assert not Steps(None, (Step(2, "Update", moved=True),)).keep_all_rows
+
+
+def test_columns_that_were_missing_for_a_while():
+    several = [Step(2, "Project", fields=frozenset({0, 2})), "Append", Step(4, "Merge", fields=frozenset({0, 1}))]
+    assert steps(None, *several).dropped([0, 1, 2]) == {1, 2}
+    assert steps(None, *several).dropped([0]) == frozenset()
+    assert steps(None, "Append", "Rewrite").dropped([0, 1]) == frozenset()

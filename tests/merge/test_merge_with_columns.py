@@ -103,10 +103,12 @@ def test_rows_that_both_sides_deleted_together_are_refused_beside_other_columns(
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
-    "added", [{"y": "id * 1000"}, {"z": "cast(id as double)"}, {"z": "cast(id as string)"}], ids=str
+    "added",
+    [{"y": "id * 1000"}, {"z": "id * 1000"}, {"z": "cast(id as double)"}, {"z": "cast(id as string)"}],
+    ids=str,
 )
 def test_a_new_column_with_the_id_of_a_dropped_one_gets_none_of_its_values(location, turned, added):
-    """pylance gives the id away again, when no file has it any more."""
+    """pylance gives the id away again, when no file has it any more, be it to a column of the same name."""
     lance.dataset(location.uri).add_columns({"z": "id * 2"})
     lance.dataset(location.uri).create_branch("old")
     one, other = (location.branch_uri(branch) for branch in (("old", None) if turned else (None, "old")))
@@ -118,6 +120,18 @@ def test_a_new_column_with_the_id_of_a_dropped_one_gets_none_of_its_values(locat
     with pytest.raises(Conflict, match="'z' was dropped on one side, where its id is another column's"):
         publish(location, "old")
     assert now(location).to_table() == before
+
+
+def test_a_column_whose_values_were_replaced_keeps_those_of_new_rows(location):
+    lance.dataset(location.uri).add_columns({"z": "id * 2"})
+    lance.dataset(location.uri).create_branch("old")
+    lance.dataset(location.uri).add_columns({"y": "id"})
+    lance.dataset(location.uri).drop_columns(["y"])
+    lance.dataset(location.uri).update({"z": "id * 1000"})
+    lance.dataset(location.uri).optimize.compact_files()
+    add(location, rows(50, 51, z=7), "old")
+    publish(location, "old")
+    assert now(location).to_table(filter="id in (2, 50)").to_pylist() == [{"id": 2, "z": 2000}, {"id": 50, "z": 7}]
 
 
 def test_a_column_that_was_only_renamed_gets_the_values_of_the_other_side(location):

@@ -23,6 +23,8 @@ class Git:
     states: dict[int, State] = field(default_factory=dict)
     parents: dict[int, tuple[int, ...]] = field(default_factory=dict)
     heads: dict[Place, int] = field(default_factory=dict)
+    agreed: set[tuple[int, int]] = field(default_factory=set)
+    """A commit, and another one that a merge found nothing new in: both sides had changed the same."""
     _numbers: count[int] = field(default_factory=count)
 
     def state(self, place: Place) -> State:
@@ -62,6 +64,15 @@ class Git:
     def holds(self, place: Place, other: Place) -> bool:
         """Whether a branch has everything of another one."""
         return self.heads[other] in self.ancestors(self.heads[place])
+
+    def agree(self, into: Place, source: Place) -> None:
+        """A merge found nothing new: no version records it."""
+        self.agreed.add((self.heads[into], self.heads[source]))
+
+    def agrees(self, place: Place, other: Place) -> bool:
+        """Whether a branch has all changes of another one, some of them by changes of its own."""
+        mine = self.ancestors(self.heads[place])
+        return any(one in mine and self.heads[other] in self.ancestors(same) for one, same in self.agreed)
 
     def bases(self, one: Place, other: Place) -> set[int]:
         """Common ancestors that are no ancestor of another one."""
