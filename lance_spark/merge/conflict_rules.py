@@ -41,7 +41,7 @@ def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
 
     Unnoticed, rows of the other side would have their values in the wrong column, or bytes of one type would be read as
     another type. A renamed column also has a new name under its id, but its values stay in their files. A cast column
-    gets a new id. A column that was added again under its old name, after a compaction without it, even gets its old id.
+    gets a new id. A column that is added again under its old name may get its old id.
     """
     now = {entry.id: entry for entry in side.contents.fields}
     both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
