@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -81,10 +82,21 @@ KINDS: dict[str, Callable[[SparkSession, Given], DataStreamWriter]] = {"sink": s
 
 def begun(writer: DataStreamWriter) -> StreamingQuery:
     """A query that has begun. Spark waits ten seconds for a process of Python; five that begin at once take longer."""
-    query = writer.start()
+    query = started(writer)
     while query.isActive and query.status["message"].startswith("Initializing"):
         time.sleep(0.1)
     return query
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """On a busy machine, even one process may take longer: then nothing has begun yet."""
+    for left in range(4, -1, -1):
+        try:
+            return writer.start()
+        except PySparkException as failure:
+            if not left or "Python worker failed to connect back" not in str(failure):
+                raise
+    raise AssertionError
 
 
 def main(remote: str | None, jobs: list[Given]) -> None:
