@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lance_spark import LanceTable
+from lance_spark import LanceCatalog, LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.rows.rows import delete_where
 from lance_spark.streams.sink import commit_stream, plan_stream
+from lance_spark.tables.write import begin, finish, plan_write
 from lance_spark.write.pylance import write_rows
+from support.branched_lakes import delete_row
+from support.branched_lakes import ids as ids_at
 from support.storm import SCHEMA, Place, Worker, opened, table_of
 from support.storm_log import OK, Entry
 from support.storm_workers import Workers, among
 from support.stream_sources import Query
 
+LEDGER = "ledger"
+"""The second table of the lake, which has what was published and nothing else."""
 WINDOW = "300s"
 """Longer than any job takes: maintenance plans its cleanup only after its other steps."""
 POLICY = {
@@ -216,6 +222,61 @@ def _upsert(table: LanceTable, rows: Any, first: int) -> dict[str, Any]:
     return {"inserted": result.rows_inserted, "updated": result.rows_updated}
 
 
+def publish(worker: Worker) -> None:
+    """Publishes branches of a lake with two tables, this one and one of its own: both get the rows, or none does."""
+    lake, number = _lake(worker.place), 0
+    lake.migrate()
+    _write(lake, LEDGER, [])
+
+    def step() -> bool:
+        nonlocal number
+        number += 1
+        name, ids = f"etl/{number}", worker.fresh(6)
+        with worker.job():
+            there = opened(worker.place).to_table(columns=["id"])["id"].to_pylist()
+            others = worker.chance.sample(there, worker.chance.choice([0, 0, 1])) if len(there) > 9 else []
+            change = partial(_publish, worker, name, ids, others)
+            entry = worker.attempt("publish", change, added=ids, deleted=others)
+            worker.attempt("delete branch of the lake", partial(_forget, lake, name))
+        return entry.outcome == OK
+
+    _repeated(worker, 0.5, step)
+
+
+def _publish(worker: Worker, name: str, ids: list[int], deleted: list[int]) -> dict[str, Any]:
+    lake, own = _lake(worker.place), Path(worker.place.uri).stem
+    lake.branches.create(name)
+    branch = lake.checkout(branch=name)
+    _write(branch, own, ids)
+    _write(branch, LEDGER, ids)
+    for key in deleted:
+        delete_row(branch, own, key)
+    worker.hesitate()
+
+    def audit(merged: LanceCatalog) -> bool:
+        return all(set(ids) <= set(ids_at(merged, table)) for table in (own, LEDGER))
+
+    found = lake.branches.merge(name, audit, run_on="local")
+    return {"branch": name, "state": found.state}
+
+
+def _forget(lake: LanceCatalog, name: str) -> dict[str, Any]:
+    lake.branches.delete(name, purge=True)
+    return {"branch": name}
+
+
+def _lake(place: Place) -> LanceCatalog:
+    return LanceCatalog(str(Path(place.uri).parent), place.storage)
+
+
+def _write(lake: LanceCatalog, name: str, ids: list[int]) -> None:
+    """Append rows on the branch of the lake that is checked out."""
+    catalog = lake.catalog
+    options = {"catalog": catalog.uri, "path": name} | (catalog.ref.option if catalog.ref else {})
+    job = begin(plan_write(options, SCHEMA, overwrite=False))
+    finish(job, write_rows(job, table_of(ids).to_batches()))
+
+
 MORE_WORKERS: Workers = (
     (delete_by_us, "deleter-b"),
     (sort, "sorter"),
@@ -224,6 +285,7 @@ MORE_WORKERS: Workers = (
     (stream_out, "stream-out"),
     (maintain, "maintainer"),
     (upsert, "upserter"),
+    (publish, "publisher"),
 )
 MORE_THINGS = (
     "delete by us",
@@ -237,6 +299,7 @@ MORE_THINGS = (
     "stream",
     "maintain",
     "upsert",
+    "publish",
 )
 
 
@@ -252,3 +315,14 @@ def streamed_wrong(entries: Iterable[Entry]) -> list[str]:
     twice = len(rows) - len(set(rows))
     wrong = [f"the stream read {twice} rows twice"] if twice else []
     return [*wrong, f"the stream missed {sorted(missing)[:20]}"] if missing else wrong
+
+
+def published_wrong(place: Place, entries: Iterable[Entry]) -> list[str]:
+    """What is wrong with the second table of the lake: it has the rows of each publish once, and no other."""
+    publishes = [entry for entry in entries if entry.action == "publish"]
+    if not publishes:
+        return []
+    expected = sorted(key for entry in publishes if entry.outcome == OK for key in entry.added)
+    there = ids_at(_lake(place), LEDGER)
+    more, less = sorted((Counter(there) - Counter(expected)).elements()), sorted({*expected} - {*there})
+    return [f"the ledger has {more[:20]} more, and lacks {less[:20]}"] if more or less else []
