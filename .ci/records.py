@@ -67,7 +67,9 @@ class Records:
         with _WRITING:
             found = {**self.read(), name: result}
             kept = {name: found[name] for name in self.names if name in found}
-            self.file.write_text(json.dumps(kept, indent=1) + "\n")
+            new = self.file.with_suffix(".new")
+            new.write_text(json.dumps(kept, indent=1) + "\n")
+            new.replace(self.file)
 
     def passed(self, name: str, state: str) -> bool:
         """Whether the last run passed, and on this state."""

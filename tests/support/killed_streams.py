@@ -44,6 +44,8 @@ class Moment(NamedTuple):
 
 PLANNED = Moment("Spark noted what a batch reads", "offsets", 12)
 NOTED = Moment("Spark noted that a batch is done", "commits", 12)
+_STARTED_FROM = b"which the job started from, no longer exists"
+"""What a batch says if a cleanup took the version on which it was planned."""
 _SINK = "lance_spark.streams.sink"
 _SOURCE = "lance_spark.streams.source:StreamSource"
 _ROWS = "lance_spark.rows.files_pylance"
@@ -135,8 +137,20 @@ class Queries:
             table.others()
 
     def _run(self, death: Death | None) -> bool:
-        """Whether they died; otherwise they ended, maybe before they came to the moment."""
+        """Whether they died; otherwise they ended, maybe before they came to the moment.
+
+        A cleanup of others, which has no commit window, may take the version from which a batch started. Such a batch
+        is refused, and the queries are started again.
+        """
+        while (died := self._once(death)) is None:
+            continue
+        return died
+
+    def _once(self, death: Death | None) -> bool | None:
+        """The same; None if a cleanup had a batch refused."""
         given: dict[str, Any] = {"remote": None, "jobs": [table.job() for table in self._tables]}
+        log = self._directory / "log"
+        before = log.stat().st_size if log.exists() else 0
         added = self._environment(death)
         if self._server is not None:
             self._server.start(added)
@@ -144,6 +158,8 @@ class Queries:
         with self._driver(given, added) as driver:
             code = self._wait(driver, death)
         died = code == -signal.SIGKILL or (self._server is not None and _dies(self._server, code))
+        if code and not died and _STARTED_FROM in log.read_bytes()[before:]:
+            return None
         assert died or code == 0, f"a query failed: {self._told()}"
         assert not died or death is not None, f"it died by itself: {self._told()}"
         return died
