@@ -369,7 +369,7 @@ def find_namespace(rows: Rows, identifier: Identifier, doing: str) -> Entry:
 def check_same(entry: Entry, location: str | None, doing: str) -> None:
     """Raise Conflict if a table is no longer in the directory where it was looked up."""
     if entry.location != location:
-        raise refusal(errors.Conflict, doing, "it was moved or created again meanwhile", hint="Run it again.")
+        raise refusal(errors.Conflict, doing, "another process moved it or created it again", hint="Run it again.")
 
 
 # --- Directories of tables: recognizing those of V1, and naming those of V2 (specification "V1", "V2")
@@ -544,7 +544,7 @@ class RemoveNamespace:
         ids = {row.object_id for row in gone}
         if self.known is not None and (new := sorted(ids.difference(self.known))):
             name = from_object_id(new[0])
-            raise refusal(errors.Conflict, self.doing, f"'{name}' was created in it meanwhile", hint="Run it again.")
+            raise refusal(errors.Conflict, self.doing, f"another process created '{name}' in it", hint="Run it again.")
         staying = {row.location for row in rows.entries if row.object_id not in ids and row.location}
         return Edit(
             remove=tuple(ids),

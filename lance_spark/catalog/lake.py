@@ -619,7 +619,7 @@ def _check_still_tables(catalog: Catalog, pinned: Collection[Entry], doing: str)
         by_name = {v1_directory(table) for table in list_tables(catalog) if table.in_root}
         missing = [entry for entry in missing if entry.location not in by_name]
     if missing:
-        why = f"table '{missing[0].identifier}' was dropped or renamed meanwhile"
+        why = f"table '{missing[0].identifier}' has since been dropped or renamed"
         raise refusal(errors.Conflict, doing, why, hint="Run it again.")
 
 

@@ -108,7 +108,7 @@ def apply_migration(plan: Migration) -> Migration:
     added = [] if edit.add is None else edit.add[OBJECT_ID].to_pylist()
     gone = _withdraw_dropped(plan.catalog, added)
     tables = tuple(Identifier((name,)) for name in added if name not in gone)
-    skipped = tuple(Skipped(f"{name}.lance", "it was dropped or deregistered meanwhile") for name in sorted(gone))
+    skipped = tuple(Skipped(f"{name}.lance", "it has since been dropped or deregistered") for name in sorted(gone))
     return Migration(plan.catalog, tables, plan.registered, (*plan.skipped, *skipped), executed=True)
 
 

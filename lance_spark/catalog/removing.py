@@ -288,7 +288,7 @@ def _drop_directory(plan: DropPlan, table: FoundTable, directory: str) -> Remove
 
 
 def _too_late(doing: str) -> errors.LanceSparkError:
-    return refusal(errors.NotFound, doing, "another process dropped or deregistered it meanwhile")
+    return refusal(errors.NotFound, doing, "another process dropped or deregistered it")
 
 
 def erase_table(catalog: Catalog, directory: str) -> bool:
@@ -338,7 +338,7 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
             table = look_again(catalog, table, doing)
         with shown_again_on_failure(hidden, table.entry is not None):
             if table.entry is None and (not hidden.mine or hidden.is_alone()):
-                raise refusal(errors.NotFound, doing, "another process dropped or renamed it meanwhile")
+                raise refusal(errors.NotFound, doing, "another process dropped or renamed it")
             known = _copied(catalog, source, target, known)
             if token is not None:  # a table that is only declared remains so
                 directories.put_new(catalog.at(target), RESERVED, token)

@@ -140,7 +140,7 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
         pass
     else:
         _take_back(catalog, declaration, any_holder=True)  # any other holder of the marker lost to this row
-    raise refusal(errors.Conflict, change.doing, "another process dropped it meanwhile", hint="Run it again.")
+    raise refusal(errors.Conflict, change.doing, "another process dropped it", hint="Run it again.")
 
 
 def _is_held(declaration: Declaration) -> bool:
@@ -315,7 +315,7 @@ def _deregister_directory(catalog: Catalog, table: lookup.FoundTable, directory:
             manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
             hidden.keep()  # the mark of a process that tried to drop it would get it collected
         elif not hidden.mine or hidden.is_alone():
-            raise refusal(errors.NotFound, doing, "another process dropped or deregistered it meanwhile")
+            raise refusal(errors.NotFound, doing, "another process dropped or deregistered it")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ _SAME_ROWS = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateBas
 """Operations that leave the table's rows, columns and values unchanged."""
 _MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
 """Operations that never rewrite rows: a row missing from a fragment that still exists was deleted."""
-_ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
 KEEPS_COLUMNS = (_QUIET - {"Clone"}) | {"DataReplacement", "Delete", "Rewrite", "Update"}
 """Operations that leave the table's columns as they are."""
+_ADDS_NO_COLUMNS = (KEEPS_COLUMNS - {"DataReplacement"}) | {"Project"}
 _REPLACES_ALL = frozenset({"Overwrite"})
 _IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
 """Operations that conflict only with a replaced table. ``UpdateConfig`` can change comments of columns."""

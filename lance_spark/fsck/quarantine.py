@@ -33,7 +33,7 @@ def keep(location: DatasetLocation, kept: Kept) -> None:
     """Copy a file to the quarantine. Raises Conflict if it has changed."""
     content = files.read(location, kept.file.path)
     if content is None or digest_of(kept.file.path, content) != kept.file:
-        raise Conflict(f"{kept.file.path} was changed or removed meanwhile.", hint="Check the dataset again.")
+        raise Conflict(f"{kept.file.path} was changed or removed after the check.", hint="Check the dataset again.")
     write_below(location, kept.to, content)
     if look_at_file(location, kept.to) != Digest(kept.to, kept.file.size, kept.file.sha256):
         raise StorageFailure(f"{kept.to} does not hold what was written to it.", hint="Nothing was removed.")

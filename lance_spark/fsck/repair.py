@@ -504,7 +504,7 @@ def carry_out(context: StepContext, step: repair_record.Step) -> None:
 
 def _restore(context: StepContext, step: repair_record.RestoreRef) -> None:
     if quarantine.look_at_file(context.location, step.path) != step.before:
-        raise Conflict(f"{step.path} was changed meanwhile.")
+        raise Conflict(f"{step.path} was changed after the check.")
     if step.before is None:
         _check_lost(context.location, ref_name(step.path) or "")
     for kept in context.record.kept_by(step):
@@ -567,7 +567,7 @@ def _mend(context: StepContext, step: repair_record.MendIndexes) -> None:
     records = {index.uuid: index for index in decode_indexes(read_manifest(location, head))}
     wanted = {**dict(step.moved), **dict.fromkeys(step.dropped)}
     if not wanted.keys() <= records.keys():
-        raise Conflict(f"An index of '{step.path}' was changed meanwhile.")
+        raise Conflict(f"An index of '{step.path}' was changed after the check.")
     for uuid in wanted:
         if is_sound_segment(location, snapshot.bases[records[uuid].base_id], records[uuid]):
             raise Conflict(f"Index '{records[uuid].name}' of '{step.path}' now has its files.")

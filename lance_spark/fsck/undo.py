@@ -153,7 +153,7 @@ class _Undoing:
         restored = datasets.restore(self._location, before)
         if restored != head.version + 1:
             raise Conflict(
-                f"'{before.branch or MAIN}' was restored as {restored}, but another process committed meanwhile.",
+                f"'{before.branch or MAIN}' was restored as {restored}, but another process committed first.",
                 hint="Nothing is lost: check the version before it.",
             )
 

@@ -381,7 +381,7 @@ _EXAMPLES = 3
 """Number of findings that a report shows for a table."""
 _ABOUT_TO_GO = (expiry_rules.WARN, expiry_rules.WARNED, expiry_rules.EXPIRED, expiry_rules.UNMERGED)
 _ENDING = "it expires soon, and a commit would prolong its life"
-_DELETED = "the branch was deleted meanwhile"
+_DELETED = "the branch has been deleted"
 _STOPPING = frozenset({ERROR, UNREACHABLE})
 """Severities of findings that block every deletion in a table."""
 

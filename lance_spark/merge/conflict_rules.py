@@ -459,14 +459,14 @@ def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
     if settings:
         yield f"settings are not taken over: {', '.join(settings)}"
     if ours.added and (schema.columns.add or (schema.columns_of_theirs and sides.theirs.live - sides.base_theirs.live)):
-        yield f"rows that '{sides.our_steps.branch or MAIN}' added meanwhile have no values in new columns"
+        yield f"rows that '{sides.our_steps.branch or MAIN}' added have no values in new columns"
 
 
 def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
     """A note if a change without contests brings rows that lack columns of ours."""
     if not (change.added and sides.ours.live - sides.base_ours.live):
         return ()
-    return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added meanwhile",)
+    return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added since",)
 
 
 def _changed_settings(before: Contents, after: Contents) -> list[str]:

@@ -473,7 +473,7 @@ def carry_indexes(
 
     An index knows rows by the ids of their fragments. It is carried over only if every fragment it covers has the same
     id, files and row ids in the committed version; any other index would return wrong rows. Theirs may have one more
-    segment of an index that ours has: it joins the segments of ours.
+    segment of an index that ours has: it joins the segments of ours. An index that ours dropped stays dropped.
     """
     new = _new_indexes(plan)
     if not new:
@@ -481,6 +481,7 @@ def carry_indexes(
     pin = PinnedVersion(plan.ours.pin.branch, version or plan.ours.pin.version)
     now = versions.read_contents(ours, pin)
     made = _made(theirs, plan)
+    before = {segment.name for segment in plan.sides.base_theirs.contents.indexes}
     carried: list[str] = []
     missing: list[str] = []
     for name, segments in new.items():
@@ -491,7 +492,9 @@ def carry_indexes(
             complete, descriptions = True, _beside(plan, now, segments, made)
             if not descriptions and not _lacks(now, known, plan):
                 continue
-        elif not all(_is_valid(made[segment.uuid], segment, plan, now) for segment in segments if complete):
+        elif name in before or not all(
+            _is_valid(made[segment.uuid], segment, plan, now) for segment in segments if complete
+        ):
             complete = False
         if complete and descriptions:
             for description in descriptions:

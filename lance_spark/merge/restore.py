@@ -175,7 +175,7 @@ def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersi
     if restored != head.version + 1:
         between = ", ".join(str(version) for version in range(head.version + 1, restored))
         raise Conflict(
-            f"Version {pin} was restored as {restored}, but version {between} was committed meanwhile and is covered.",
+            f"Version {pin} was restored as {restored}, but version {between} was committed first and is covered.",
             hint=f"Nothing is lost: check version {between} and restore it if it should win.",
         )
     return PinnedVersion(pin.branch, restored)

@@ -262,7 +262,7 @@ def create_tag_at(location: DatasetLocation, name: str, pin: core_refs.PinnedVer
 def _made_meanwhile(what: str, error: type[LanceSparkError] = AlreadyExists) -> LanceSparkError:
     """A ref was free a moment ago, and is not now. pylance puts nothing of a caller's into a ref that it creates."""
     return error(
-        f"{what} has been created meanwhile: by another job, or by this call, if the store's answer to it was lost.",
+        f"{what} has just been created: by another job, or by this call, if the store's answer to it was lost.",
         hint="If no other job creates refs of that name, use it as it is; otherwise take another name.",
     )
 

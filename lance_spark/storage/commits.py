@@ -82,7 +82,7 @@ def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
     metadata = refs.read_metadata(location, branch)
     if metadata is None:
         raise Conflict(
-            f"Branch '{branch}' of {location.uri} was deleted meanwhile. Nothing was changed.",
+            f"Branch '{branch}' of {location.uri} has been deleted. Nothing was changed.",
             hint="Run it again, on a branch that exists.",
         )
     if read_lifetime(metadata).protected:

@@ -165,7 +165,7 @@ def settle_again(location: DatasetLocation, batch: Batch, look: BranchLook, at: 
     taken_back = None if doubled(look, batch.query) is None else take_back(location, batch)
     if taken_back is not None:
         put_tag(location, batch, taken_back)
-    elif at == look.newest:
+    elif at == look.newest and (look.mark is None or look.mark.version != at):
         put_tag(location, batch, at)
 
 

@@ -279,7 +279,7 @@ class StreamSource:
         return errors.Refused(
             reason,
             hint="A new query, with its own checkpoint, begins with a snapshot of all existing rows; rows that came "
-            "and went meanwhile are lost. To continue with the oldest existing version and skip missing ones, restart "
+            "and went since then are lost. To continue with the oldest existing version and skip missing ones, restart "
             f"with option('fail_on_data_loss', 'false'). {kept}",
         )
 

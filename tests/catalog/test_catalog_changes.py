@@ -153,7 +153,7 @@ def test_removing_a_table_takes_its_versions_along_and_nothing_else():
 
 
 def test_a_table_that_was_made_anew_is_not_removed_for_the_old_one():
-    with pytest.raises(Conflict, match="Cannot drop table 'r': it was moved or created again"):
+    with pytest.raises(Conflict, match="Cannot drop table 'r': another process moved it or created it again"):
         after(RemoveTable(identify_table("r"), "other.lance"))
 
 

@@ -418,6 +418,18 @@ def test_a_branchs_segment_of_an_index_that_main_has_comes_with_a_merge(location
     assert filtered(location.uri, "id >= 1498") == ([*range(1498, 2100)],) * 2
 
 
+def test_a_merge_does_not_bring_back_an_index_that_main_dropped(location):
+    """The branch indexed its own rows: without main's segments, these would be an index of few rows."""
+    create(location, "id")
+    create_branch(location, "exp", RefSpec())
+    append(location, ROWS, 600, "exp")
+    optimize(location, "exp")
+    indexes.drop_index(location, None, "id")
+    result = LanceTable.for_path(location.uri).branches.merge("exp")
+    assert (result.indexes_carried, result.indexes_missing) == ((), ("id_idx",))
+    assert listed(location) == []
+
+
 @pytest.mark.parametrize("other", [False, True], ids=["same", "other"])
 @pytest.mark.parametrize("column", ["k", "v"])
 def test_a_segment_with_other_parameters_is_left_out(location, column, other):

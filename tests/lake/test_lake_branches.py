@@ -189,7 +189,7 @@ def test_a_branch_of_the_same_name_is_another_one(lake, etl):
     for use in (lambda: etl.table("a"), lambda: state(etl), lambda: etl.create_namespace("x")):
         with pytest.raises(NotFound, match="was deleted since"):
             use()
-    with pytest.raises(Conflict, match="was deleted meanwhile"):
+    with pytest.raises(Conflict, match="has been deleted"):
         finish(*job)
     with pytest.raises(NotFound, match="deleted, and created again"):
         lake_branch_of(handle)

@@ -53,7 +53,7 @@ def test_a_branch_that_somebody_deletes_meanwhile(table, monkeypatch, verb, step
     assert len(calls) >= number
     assert (report.complete, report.exit_code) == (True, 0)
     told = {(one.step, one.branch): (one.state, one.why) for one in record.steps}
-    assert told[step, "exp"] == ("nothing", "the branch was deleted meanwhile")
+    assert told[step, "exp"] == ("nothing", "the branch has been deleted")
     assert told["cleanup", None][0] in ("done", "nothing")
 
 

@@ -238,7 +238,7 @@ def test_what_pylance_has_to_restore_is_told_when_it_covers_a_commit(uri, monkey
     forked(uri)
     head(uri).update_config({"mine": "yes"})
     late(monkeypatch, lambda: add(uri, 70, 71), restoring.datasets, "restore")
-    with pytest.raises(Conflict, match="restored as 7, but version 6 was committed meanwhile and is covered"):
+    with pytest.raises(Conflict, match="restored as 7, but version 6 was committed first and is covered"):
         restore(locate(uri), PinnedVersion(None, 4), LocalRunner())
     assert ids(lance.dataset(uri, version=6)) == [*range(30), 70]
 

@@ -52,6 +52,7 @@ class StreamedTable(ABC):
     def job(self) -> dict[str, Any]:
         """What ``stream_job.py`` takes, at the beginning of a run."""
         self._burst_at = self.noted("offsets") + 1
+        self._forget_half_a_note()
         return {
             "kind": self.kind,
             "uri": self.uri,
@@ -93,6 +94,12 @@ class StreamedTable(ABC):
         """How many batches Spark noted in a directory of the checkpoint. It keeps the notes of the last ones only."""
         names = [path.name for path in (self.directory / "checkpoint" / what).glob("*")]
         return 1 + max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def _forget_half_a_note(self) -> None:
+        """Spark refuses a checkpoint if it died while it noted the first batch: "should be empty on batch 0"."""
+        for path in (self.directory / "checkpoint" / "offsets").glob("*"):
+            if not self.noted("offsets"):
+                path.unlink()
 
     @property
     def finished(self) -> bool:
