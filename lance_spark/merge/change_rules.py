@@ -466,6 +466,27 @@ def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False) ->
     return "Merge"
 
 
+def check_names(sides: Sides, change: MergeChange) -> None:
+    """Raise NotCommittable for a column that takes the name of another one, which a Merge of pylance 14 refuses."""
+    _, ours, theirs = sides.fields
+    taken = {(column.parent_id, column.name): column.id for column in ours}
+    known = {column.id: column.name for column in ours}
+    renamed = [
+        (known[column.id], column.name)
+        for column in (theirs if change.columns_of_theirs else ())
+        if taken.get((column.parent_id, column.name), column.id) != column.id and column.id in known
+    ]
+    renamed += [(old, new) for old, new in change.columns.rename if (-1, new) in taken]
+    if renamed:
+        old, new = renamed[0]
+        raise NotCommittable(
+            f"Column '{old}' of {sides.ours.pin} gets the name '{new}', which another column has there; pylance cannot "
+            "commit both at once.",
+            hint=f"Merge in two steps: first a version in which '{new}' is free, then the branch. To undo a rename, "
+            "restore the version before it.",
+        )
+
+
 def check_supported(sides: Sides, change: MergeChange) -> None:
     """Raise NotCommittable for fragments that this release cannot take over."""
     touched = [*change.added, *(each.theirs for each in change.replaced), *(each.ours for each in change.replaced)]

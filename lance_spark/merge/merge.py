@@ -242,7 +242,8 @@ def plan_replay(request: Request) -> ReplayPlan:
         change = _with_dead_rows(there, sides, change, placed)
         emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
-        change_rules.operation_for(change, sides.ours, emptied)
+        if change_rules.operation_for(change, sides.ours, emptied) == "Merge":
+            change_rules.check_names(sides, change)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
         sides=sides,

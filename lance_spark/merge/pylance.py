@@ -273,17 +273,19 @@ def _composed(
     """The schema of ours with the changes applied."""
 
     def alter(scratch: lance.LanceDataset) -> None:
-        if changes.add:
-            scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
-        altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in changes.rename]
+        # A new column may have the name of one that goes, which goes last: until then nothing can get its id.
+        going = {name: f"__going_{count}" for count, name in enumerate(changes.drop)}
+        altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in (*going.items(), *changes.rename)]
         altered += [{"path": name, "nullable": True} for name in changes.relax]
         for entry in altered:
             scratch.alter_columns(entry)
+        if changes.add:
+            scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
         comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
         if comments:
             scratch.update_field_metadata(comments, replace=True)
-        if changes.drop:
-            scratch.drop_columns([*changes.drop])
+        if going:
+            scratch.drop_columns([*going.values()])
 
     return copying.composed(ours.lance_schema, snapshot.contents, alter)
 

@@ -7,8 +7,9 @@ from support.merge_datasets import rows as by_id
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict, Refused
-from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.errors import Conflict, NotCommittable, Refused
+from lance_spark.merge.merge import cherry_pick, merge, revert
+from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.restore import restore
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate
@@ -139,3 +140,66 @@ def test_a_column_that_an_earlier_merge_gave_another_id_is_a_conflict_where_rows
     head(uri, "a").delete("id >= 10")
     run(uri, "a")
     assert [row["x"] for row in by_id(head(uri))] == [2 * row["id"] for row in by_id(head(uri))]
+
+
+# --- Columns that take the names of others
+
+OTHERS = {
+    "renamed, and a new one": lambda it: (it.alter_columns({"path": "v", "name": "w"}), it.add_columns({"v": "-id"})),
+    "dropped, and a new one": lambda it: (it.drop_columns(["v"]), it.add_columns({"v": "-id"})),
+    "dropped, and its name given on": lambda it: (it.drop_columns(["v"]), it.alter_columns({"path": "o", "name": "v"})),
+    "exchanged": lambda it: [
+        it.alter_columns({"path": old, "name": new}) for old, new in (("v", "x"), ("o", "v"), ("x", "o"))
+    ],
+}
+"""What a branch does to column v of a table that has another one, o."""
+IN_STEPS = ("dropped, and its name given on", "exchanged")
+
+
+@pytest.fixture
+def two_columns(uri):
+    lance.write_dataset(table(0, 6).append_column("o", table(6, 12)["v"]), uri, max_rows_per_file=3)
+    create_branch_at(locate(uri), "b", PinnedVersion(None, 1))
+    return uri
+
+
+def merged(uri, version):
+    return merge(locate(uri), PinnedVersion("b", version), None, MergeOptions(), LocalRunner())
+
+
+@pytest.mark.parametrize("others", OTHERS)
+def test_names_that_go_to_other_columns_are_merged_in_steps_if_need_be(two_columns, others):
+    before, (schema, rows) = by_id(head(two_columns)), everything(two_columns)
+    OTHERS[others](head(two_columns, "b"))
+    newest = head(two_columns, "b").version
+    if others in IN_STEPS:
+        with pytest.raises(NotCommittable, match="gets the name"):
+            merged(two_columns, newest)
+        assert everything(two_columns) == (schema, rows)
+        for version in range(2, newest):
+            merged(two_columns, version)
+    merged(two_columns, newest)
+    assert everything(two_columns) == everything(two_columns, "b")
+    restore(locate(two_columns), PinnedVersion(None, 1), LocalRunner())
+    assert by_id(head(two_columns)) == before
+
+
+@pytest.mark.parametrize("others", [name for name in OTHERS if name not in IN_STEPS])
+def test_a_reverted_merge_of_such_names_brings_the_old_column_back_or_changes_nothing(two_columns, others):
+    before = by_id(head(two_columns))
+    OTHERS[others](head(two_columns, "b"))
+    merged(two_columns, head(two_columns, "b").version)
+    after = everything(two_columns)
+    if others == "renamed, and a new one":
+        with pytest.raises(NotCommittable, match="Column 'w' of main@2 gets the name 'v'"):
+            undo(two_columns, 2)
+        assert everything(two_columns) == after
+    else:
+        undo(two_columns, 2)
+        assert by_id(head(two_columns)) == before
+    assert_sound(head(two_columns))
+
+
+def everything(uri, branch=None):
+    dataset = head(uri, branch)
+    return sorted(dataset.schema.names), by_id(dataset)
