@@ -46,9 +46,10 @@ class UpsertBatches:
         query = found_query_id(self.query, self.checkpoint, self.storage)
         batch = Batch(self.location.uri, self.branch, query, number)
         untidy = is_due(self.optimize_every, number)
+        look = None
         for left in range(_ATTEMPTS, -1, -1):
             head = pin_latest(self.location, self.branch)
-            look = look_for(self.location, batch, head.version)
+            look = look_for(self.location, batch, head.version, look)
             decision = decide(batch, look)
             if decision.action == "begin":
                 put_tag(self.location, batch, head.version)

@@ -16,8 +16,12 @@ from lance_spark.streams.sink_rules import Batch, BranchLook, Watermark
 from lance_spark.survey.survey import read_notes
 
 
-def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook:
-    """What is known about a batch's query: its tag, and the branch's versions after it, up to the newest one."""
+def look_for(location: DatasetLocation, batch: Batch, newest: int, before: BranchLook | None = None) -> BranchLook:
+    """What is known about a batch's query: its tag, and the branch's versions after it, up to the newest one.
+
+    What the look ``before`` read is not read again: beside other writers, each attempt would take longer than the one
+    before it.
+    """
     tag = refs.read_tag(location, batch.tag)
     if tag is None:
         return BranchLook(None, {}, newest)
@@ -28,7 +32,9 @@ def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook
     if tag.branch != batch.branch:
         return BranchLook(mark, {}, newest)
     versions = [version for version, _ in newest_first(location, batch.branch, above=tag.version)]
-    newer = read_transactions(location, batch.branch, versions)
+    seen = before.newer if before is not None and before.mark == mark else {}
+    newer = {version: seen[version] for version in versions if version in seen}
+    newer |= read_transactions(location, batch.branch, [version for version in versions if version not in seen])
     newest = max([newest, *versions])
     noted: dict[int, Noted] = {}
     if len(newer) < newest - tag.version:

@@ -114,10 +114,10 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
             raise
         job = _made(job)
     job = replace(job, properties=batch.properties)
-    untidy = job.plan.mode == "append" and is_due(stream.optimize_every, number)
+    untidy, look = job.plan.mode == "append" and is_due(stream.optimize_every, number), None
     for _ in attempts():
         head = pin_latest(location, branch)
-        look = look_for(location, batch, head.version)
+        look = look_for(location, batch, head.version, look)
         decision = decide(batch, look)
         if decision.action == "begin":
             try:
@@ -238,9 +238,10 @@ def take_back(location: DatasetLocation, batch: Batch) -> int | None:
 
     Raises Refused if the rows were changed since, and Conflict.
     """
+    look = None
     for _ in attempts():
         head = pin_latest(location, batch.branch)
-        look = look_for(location, batch, head.version)
+        look = look_for(location, batch, head.version, look)
         twice = doubled(look, batch.query)
         if twice is None:
             return None

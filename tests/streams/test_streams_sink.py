@@ -105,6 +105,33 @@ def test_a_batch_that_broke_anywhere_is_in_once_after_the_next_try(step, batch, 
     assert dataset.tags.list()[query.tag]["version"] == dataset.version
 
 
+def test_a_batch_that_others_overtake_reads_each_of_their_versions_once(query, uri, monkeypatch):
+    """With a manifest of some megabytes and twenty commits a second, it would never be the first."""
+    query.batch(0)
+    for _ in range(5):
+        lance.write_dataset(numbers(2, 100), uri, mode="append")
+    commit, read = write_commit.commit_checked, pylance.read_transactions
+    tries, seen = [], []
+
+    def overtaken(*given):
+        tries.append(1)
+        if len(tries) < 4:
+            lance.write_dataset(numbers(2, 100), uri, mode="append")
+            raise Conflict("another process was first")
+        return commit(*given)
+
+    def reading(location, branch, versions):
+        seen.extend(versions)
+        return read(location, branch, versions)
+
+    monkeypatch.setattr(write_commit, "commit_checked", overtaken)
+    monkeypatch.setattr(pylance, "read_transactions", reading)
+    query.batch(1)
+    assert len(tries) == 4
+    assert len(seen) == len({*seen}) == 8
+    assert ids(uri) == sorted([*through(1), *[100, 101] * 8])
+
+
 def test_versions_of_others_between_commit_and_tag_do_not_hide_the_batch(query, uri, monkeypatch):
     query.batch(0)
     with monkeypatch.context() as patch:
