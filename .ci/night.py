@@ -4,7 +4,7 @@
 ``ARGS=--list`` shows the parts with what passed, now or before a change; ``ARGS="merge streams"`` runs those whose
 names begin so. A part that passed is not repeated until the package, its tests, what these stand on or a page that
 they name changes; with uncommitted changes it is. Results are in ``.ci/night.json``, to be committed; logs are in
-``.night/``.
+``.night/``, and what a part that failed has written in ``night-PART`` of the temporary directory.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -143,9 +145,16 @@ def _uses_spark(file: str) -> bool:
 def run(part: Part, state: str) -> Result:
     """Run a part; returns how it ended."""
     log, began = LOGS / f"{part.name}.log", time.time()
+    # Files of its own, which stay if it fails: pytest keeps those of the last three runs, whoever started them.
+    kept = Path(tempfile.gettempdir(), f"night-{part.name}")
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    around = {**part.environment, "PYTEST_DEBUG_TEMPROOT": str(kept)}
     with log.open("w") as out:
         command = ["nice", "-n", "5", *part.command]
-        ended = subprocess.run(command, cwd=ROOT, env=part.environment, stdout=out, stderr=subprocess.STDOUT)
+        ended = subprocess.run(command, cwd=ROOT, env=around, stdout=out, stderr=subprocess.STDOUT)
+    if ended.returncode in (0, 5):
+        shutil.rmtree(kept)
     return {
         # Exit code 5: no test of the part is for that Spark.
         "passed": ended.returncode in (0, 5),

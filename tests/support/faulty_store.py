@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from email.message import Message
@@ -76,7 +75,6 @@ class FaultyStore:
         self.seen: list[Request] = []
         self.heal()
         self.address = urlsplit(store).netloc
-        self.creating = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -117,9 +115,7 @@ class _Handler(ForwardingHandler):
             time.sleep(float(detail))
             self.close_connection = True
             return None
-        # moto looks whether a key exists and then stores it, in two steps; a real store does both in one.
-        with self.proxy.creating if "If-None-Match" in self.headers else nullcontext():
-            status, headers, content = self._ask_but(alone, path, body) if alone else self.ask(path, body)
+        status, headers, content = self._ask_but(alone, path, body) if alone else self.ask(path, body)
         if requests[0].listing and status == 200 and requests[0].bucket in self.proxy.listed:
             content = _listing(self.proxy.listed[requests[0].bucket], path)
         if self.proxy.clock:

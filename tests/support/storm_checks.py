@@ -11,7 +11,17 @@ from lance_spark.core.refs import READER_TAG, STREAM_TAG
 from lance_spark.engine.local import LocalRunner
 from support.processes import Job, Team
 from support.storm import Place, digest, make, opened, policy, value_of
-from support.storm_log import OK, Entry, happened, history_problems, problems, read_logs, summary, unexpected
+from support.storm_log import (
+    OK,
+    Entry,
+    happened,
+    history_problems,
+    problems,
+    read_logs,
+    summary,
+    taken_twice,
+    unexpected,
+)
 from support.storm_upkeep import published_wrong, streamed_wrong
 from support.storm_workers import WORKERS, Workers, warm_up, work
 
@@ -53,7 +63,7 @@ def account(place: Place, things: Iterable[str] = EVERYTHING) -> None:
     there, wrong = read_all(place)
     wrong += [*problems(entries, ids_of(place)), *history_problems(entries, there[None]), *unexpected(entries)[:20]]
     wrong += wrong_tags(place, entries) + wrong_branches(place, entries) + streamed_wrong(entries)
-    wrong += published_wrong(place, entries)
+    wrong += published_wrong(place, entries) + taken_twice(entries)
     assert not wrong, "\n".join([*wrong, "", summary(entries)])
     assert_took_place(entries, things)
 

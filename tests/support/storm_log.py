@@ -16,6 +16,8 @@ from typing import Any
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
 """It happened; nothing happened; an error that leaves it open which of the two."""
+COMMITS = ("append", "delete", "merge")
+"""Actions of which each is one version of main."""
 _EXAMPLES = 5
 
 
@@ -95,6 +97,17 @@ def problems(entries: Iterable[Entry], rows: Iterable[int]) -> list[str]:
     """What is wrong with the rows that are there, given what the workers were told; empty if nothing is."""
     account = _Account(tuple(entries), Counter(rows))
     return [*account.wrong_rows(), *account.torn()]
+
+
+def taken_twice(entries: Iterable[Entry]) -> list[str]:
+    """Versions of main that two commits were told to be theirs: the store gave one number to two, and one is lost."""
+    made: dict[int, list[Entry]] = {}
+    for entry in entries:
+        version, read = entry.facts.get("version"), entry.facts.get("read")
+        if entry.outcome == OK and entry.action in COMMITS and isinstance(version, int) and version != read:
+            made.setdefault(version, []).append(entry)
+    twice = {version: two for version, two in made.items() if len(two) > 1}
+    return [f"version {version} has two commits: {' and '.join(map(str, two))}" for version, two in twice.items()]
 
 
 def history_problems(entries: Iterable[Entry], versions: Mapping[int, Collection[int]]) -> list[str]:

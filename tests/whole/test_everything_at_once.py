@@ -7,7 +7,7 @@ from support.cleanup_datasets import orphans
 from support.processes import Team
 from support.storm import Place
 from support.storm_checks import EVERYTHING, account, clean_up, run_storm
-from support.storm_log import OK, REFUSED, UNKNOWN, Entry, history_problems, problems
+from support.storm_log import OK, REFUSED, UNKNOWN, Entry, history_problems, problems, taken_twice
 from support.storm_upkeep import MORE_THINGS, MORE_WORKERS
 from support.storm_workers import WORKERS
 
@@ -81,3 +81,15 @@ def test_the_account_looks_at_what_readers_saw(versions, found):
     said = history_problems([ADDED, DELETED, Entry("a", 2, "append", OK, added=(7, 8))], versions)
     assert len(said) == len(found), said
     assert all(word in text for word, text in zip(found, said, strict=True)), said
+
+
+def test_the_account_finds_a_version_that_two_commits_got():
+    one = Entry("a", 1, "append", OK, facts={"version": 4})
+    others = [
+        Entry("d", 1, "delete", OK, facts={"version": 5, "read": 4}),
+        Entry("r", 1, "read", OK, facts={"version": 4}),
+    ]
+    nothing = Entry("d", 2, "delete", OK, facts={"version": 4, "read": 4})
+    assert taken_twice([one, nothing, *others]) == []
+    (said,) = taken_twice([one, *others, Entry("b", 1, "merge", OK, facts={"version": 5})])
+    assert said.startswith("version 5 has two commits: d#1")
