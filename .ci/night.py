@@ -52,7 +52,7 @@ _LOOKS = {
     '(ROOT / "tests")': ("tests/",),
 }
 """What of the checkout tests look at, whatever the files are called, by what these tests say."""
-_SUPPORT = re.compile(r"\bsupport\.(\w+)|\bfrom support import ([\w, ]+)")
+_SUPPORT = re.compile(r"\bsupport\.(\w+)|\bfrom support import ([\w, ]+)|\b(\w+)\.py\b")
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class Part:
 
     @cached_property
     def support(self) -> frozenset[str]:
-        """The files of tests/support that its tests import, or that these import."""
+        """The files of tests/support that its tests import or name, or that these do."""
         texts, found = [self.texts, (ROOT / "tests/conftest.py").read_text()], set[str]()
         while texts:
-            named = re.findall(r"\w+", " ".join(one or several for one, several in _SUPPORT.findall(texts.pop())))
+            named = re.findall(r"\w+", " ".join(" ".join(names) for names in _SUPPORT.findall(texts.pop())))
             new = {path for path in (f"tests/support/{name}.py" for name in named) if (ROOT / path).exists()} - found
             found |= new
             texts += [(ROOT / path).read_text() for path in new]

@@ -11,6 +11,8 @@ from typing import Any
 from moto.s3.responses import S3Response
 from moto.server import main
 
+CHANGED = ("put_object", "_key_response_post")
+"""Methods of moto's answers that look and store."""
 _CONDITIONS = frozenset({"If-Match", "If-None-Match"})
 
 
@@ -26,7 +28,7 @@ def make_atomic() -> None:
 
         return written
 
-    for name in ("put_object", "_key_response_post"):
+    for name in CHANGED:
         setattr(S3Response, name, alone(getattr(S3Response, name)))
 
 
