@@ -18,7 +18,7 @@ from lance_spark.storage.datasets import pin_latest
 from lance_spark.streams.pylance import look_for, put_tag
 from lance_spark.streams.sink import is_due, mark, resume_stream, settle, settle_again, tidy
 from lance_spark.streams.sink import query_id as found_query_id
-from lance_spark.streams.sink_rules import Batch, decide
+from lance_spark.streams.sink_rules import Batch, BranchLook, decide
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,7 +62,7 @@ class UpsertBatches:
                 untidy = False
                 continue
             try:
-                self._upsert(frame, batch, head)
+                self._upsert(frame, batch, look)
             except Conflict:
                 if not left:
                     raise
@@ -70,9 +70,9 @@ class UpsertBatches:
             return
         raise overtaken(self.branch)
 
-    def _upsert(self, frame: DataFrame, batch: Batch, head: PinnedVersion) -> None:
+    def _upsert(self, frame: DataFrame, batch: Batch, look: BranchLook) -> None:
         def unless_done() -> None:
-            now = look_for(self.location, batch, head.version)
+            now = look_for(self.location, batch, look.newest, look)
             if decide(batch, now).action != "commit":
                 raise Conflict(f"Another driver committed batch {batch.number} of query {batch.query}.")
 

@@ -33,8 +33,8 @@ def look_for(location: DatasetLocation, batch: Batch, newest: int, before: Branc
         return BranchLook(mark, {}, newest)
     versions = [version for version, _ in newest_first(location, batch.branch, above=tag.version)]
     seen = before.newer if before is not None and before.mark == mark else {}
-    newer = {version: seen[version] for version in versions if version in seen}
-    newer |= read_transactions(location, batch.branch, [version for version in versions if version not in seen])
+    read = {**seen, **read_transactions(location, batch.branch, [each for each in versions if each not in seen])}
+    newer = {version: read[version] for version in versions if version in read}
     newest = max([newest, *versions])
     noted: dict[int, Noted] = {}
     if len(newer) < newest - tag.version:

@@ -56,8 +56,13 @@ def make_lake(root: str, tables: tuple[str, ...], mode: Any = "compatibility") -
 
 
 def begin_write(lake: LanceCatalog, name: str, *ids: int, overwrite: bool = False) -> tuple[WriteJob, list[str]]:
+    """The same as :func:`begin_table`, of rows with these ids."""
+    return begin_table(lake, name, rows(*ids), overwrite)
+
+
+def begin_table(lake: LanceCatalog, name: str, table: pa.Table, overwrite: bool = False) -> tuple[WriteJob, list[str]]:
     """A job of Spark's writer up to its commit, on the branch of the lake that is checked out."""
-    catalog, table = lake.catalog, rows(*ids)
+    catalog = lake.catalog
     options = {"catalog": catalog.uri, "catalog_mode": catalog.mode, "path": name}
     if catalog.ref is not None:
         options[f"catalog_{catalog.ref.kind}"] = catalog.ref.name

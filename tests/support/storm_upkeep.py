@@ -14,9 +14,9 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.rows.rows import delete_where
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.tables.write import finish
 from lance_spark.write.pylance import write_rows
-from support.branched_lakes import delete_row
+from support.branched_lakes import begin_table, delete_row
 from support.branched_lakes import ids as ids_at
 from support.storm import SCHEMA, Place, Worker, opened, table_of
 from support.storm_log import OK, Entry
@@ -271,10 +271,7 @@ def _lake(place: Place) -> LanceCatalog:
 
 def _write(lake: LanceCatalog, name: str, ids: list[int]) -> None:
     """Append rows on the branch of the lake that is checked out."""
-    catalog = lake.catalog
-    options = {"catalog": catalog.uri, "path": name} | (catalog.ref.option if catalog.ref else {})
-    job = begin(plan_write(options, SCHEMA, overwrite=False))
-    finish(job, write_rows(job, table_of(ids).to_batches()))
+    finish(*begin_table(lake, name, table_of(ids)))
 
 
 MORE_WORKERS: Workers = (

@@ -97,8 +97,8 @@ class StreamedTable(ABC):
 
     def _forget_half_a_note(self) -> None:
         """Spark refuses a checkpoint if it died while it noted the first batch: "should be empty on batch 0"."""
-        for path in (self.directory / "checkpoint" / "offsets").glob("*"):
-            if not self.noted("offsets"):
+        if not self.noted("offsets"):
+            for path in (self.directory / "checkpoint" / "offsets").glob("*"):
                 path.unlink()
 
     @property
