@@ -238,7 +238,7 @@ def test_a_commit_that_came_in_between_is_told(flights, monkeypatch):
     monkeypatch.setattr(datasets, "restore", late)
     done = call(flights, "restore", "@2", "--yes")
     assert done.code == 12
-    assert "version 6 was committed meanwhile and is covered" in done.error
+    assert "version 6 was committed first and is covered" in done.error
 
 
 @pytest.mark.parametrize("word", WORDS)
