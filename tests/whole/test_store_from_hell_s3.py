@@ -56,10 +56,16 @@ def states() -> dict[tuple[str, ...], State]:
 
 @pytest.fixture(scope="module")
 def team() -> Iterator[Team]:
-    """A verb that does not end is killed with its process, and fails the test."""
-    team = Team(1)
-    yield team
-    team.close()
+    """A verb that does not end is killed with its process, and fails the test.
+
+    Later than elsewhere: pylance repeats the commit of a compaction for half a minute, with pauses that double; the
+    last one may take minutes.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("support.processes.PATIENCE", 600)
+        team = Team(1)
+        yield team
+        team.close()
 
 
 CELLS = [(verb, fault, seed) for verb in VERBS for fault in FAULTS for seed in range(3)]
