@@ -148,8 +148,10 @@ class Added(NamedTuple):
 class Rebased(NamedTuple):
     """A change, prepared for a newer version."""
 
+    pin: PinnedVersion
     change: Prepared
     added: tuple[Added, ...]
+    """What was added since the version that the change was rebased on before."""
 
 
 @dataclass(frozen=True)
@@ -159,32 +161,44 @@ class _Touched:
     fragment: Fragment
     offsets: Offsets | None = None
     """The rows; None as long as they are those that the change was prepared with."""
+    written: tuple[str | None] | None = None
+    """Its record for the commit, without the rows, once there is one; in it None if no row is left."""
 
 
-def rebase(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, change: Prepared) -> Rebased:
-    """Rebase a change that was prepared for ``start`` on a newer version of its branch.
+class Rebase:
+    """A change of rows that was prepared for one version of a branch, and goes on top of newer ones.
 
-    Only fragments that changed in between get new deletion files. Raises Conflict if the same rows changed, or if that
-    cannot be determined.
+    Each version in between is read once, however often others commit first: on a branch with many writers, a change
+    that read them all again at each attempt would never be done.
     """
-    walk = _Following(location, start, change)
-    for pin in (PinnedVersion(start.branch, version) for version in range(start.version + 1, head.version + 1)):
-        walk.step(pin)
-    return walk.result(head)
 
-
-class _Following:
     def __init__(self, location: DatasetLocation, start: PinnedVersion, change: Prepared) -> None:
         self._location = location
         self._change = change
+        self._head = start
         self._start = self._last = versions.read_snapshot(location, start)
         own = {fragment.id: fragment for fragment in self._start.contents.fragments() if fragment.id in change.changed}
         self._first = own
         self._touched = {key: _Touched(fragment) for key, fragment in own.items()}
         self._added: list[tuple[Added, tuple[Fragment, ...]]] = []
 
-    def step(self, pin: PinnedVersion) -> None:
-        """Process the next version."""
+    def on(self, head: PinnedVersion) -> Rebased:
+        """The change for the newest version; for the one of the last call, if a listing shows an older one.
+
+        Only fragments that others changed get new deletion files. Raises Conflict if the same rows changed, or if that
+        cannot be determined.
+        """
+        self._head = max(self._head, head, key=lambda pin: pin.version)
+        for version in range(self._last.pin.version + 1, self._head.version + 1):
+            self._step(PinnedVersion(head.branch, version))
+        written = each(self._location, self._written, self._touched.items())
+        self._touched = dict(zip(self._touched, written, strict=True))
+        changed = {key: touched.written[0] for key, touched in self._touched.items() if touched.written is not None}
+        added = tuple(self._still_there())
+        self._added.clear()
+        return Rebased(self._head, replace(self._change, changed=changed), added)
+
+    def _step(self, pin: PinnedVersion) -> None:
         snapshot, transaction = self._read(pin)
         operation = transaction.operation if transaction is not None else ""
         if operation in _REPLACES:
@@ -267,20 +281,17 @@ class _Following:
             del self._touched[key]
         self._touched.update({key: _Touched(by_id[key], offsets) for key, offsets in found.items()})
 
-    def result(self, head: PinnedVersion) -> Rebased:
-        """The change for the last version looked at."""
+    def _written(self, entry: tuple[int, _Touched]) -> _Touched:
+        """The fragment with its record for the commit."""
+        key, touched = entry
+        if touched.written is not None:
+            return touched
+        if touched.offsets is None:
+            return replace(touched, written=(self._change.changed[key],))
+        left = without_rows(self._location, self._head, key, touched.offsets.tolist())
+        return replace(touched, written=(left,))
 
-        def metadata(entry: tuple[int, _Touched]) -> str | None:
-            key, touched = entry
-            if touched.offsets is None:
-                return self._change.changed[key]
-            return without_rows(self._location, head, key, touched.offsets.tolist())
-
-        found = each(self._location, metadata, self._touched.items())
-        changed = dict(zip(self._touched, found, strict=True))
-        return Rebased(replace(self._change, changed=changed), tuple(self._still_there(head)))
-
-    def _still_there(self, head: PinnedVersion) -> Iterator[Added]:
+    def _still_there(self) -> Iterator[Added]:
         """The new fragments; unchanged ones are combined, as part of the newest version."""
         paths = {file.path for _, fragments in self._added for entry in fragments for file in entry.files}
         now = {*self._last.contents.fragments_with(paths)} if paths else set()
@@ -288,7 +299,7 @@ class _Following:
             of_kind = [(added, fragments) for added, fragments in self._added if added.appended == appended]
             same = tuple(entry.id for _, fragments in of_kind for entry in fragments if entry in now)
             if same:
-                yield Added(head, same, appended)
+                yield Added(self._head, same, appended)
             for added, fragments in of_kind:
                 rest = tuple(entry.id for entry in fragments if entry not in now)
                 if rest:

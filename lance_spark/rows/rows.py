@@ -82,17 +82,15 @@ def finish(work: Finish) -> ChangeResult:
 
 def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepared]:
     location, branch = work.location, work.start.branch
-    seen = work.start.version
+    rebase: commit_pylance.Rebase | None = None
     for left in commits.attempts():
-        head = pin_latest(location, branch)
-        change = work.change
+        head, change = pin_latest(location, branch), work.change
         if head != work.start:
             commits.check_still_there(location, work.start)
-            rebased = commit_pylance.rebase(location, work.start, head, work.change)
-            change = rebased.change
+            rebase = rebase or commit_pylance.Rebase(location, work.start, work.change)
+            head, change, added = rebase.on(head)
             tried.append(change)
-            _check_new_rows(work, rebased.added, seen)
-            seen = head.version
+            _check_new_rows(work, added)
         if work.check is not None:
             work.check()
         try:
@@ -107,11 +105,12 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
     raise commits.overtaken(branch)
 
 
-def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
-    """Raise Conflict if the change would have met rows that were added meanwhile and not checked yet."""
+def _check_new_rows(work: Finish, added: Sequence[Added]) -> None:
+    """Raise Conflict if the change would have met rows that others added while it was computed."""
+    if work.meets is None:
+        return
     for entry in added:
-        looks = work.meets is not None and (work.inserts_by_key or not entry.appended)
-        if looks and entry.pin.version > seen and work.meets is not None and work.meets(entry.pin, entry.fragments):
+        if (work.inserts_by_key or not entry.appended) and work.meets(entry.pin, entry.fragments):
             raise errors.Conflict(
                 f"Rows that the change would have met were added, up to version {entry.pin}, while it was computed. "
                 "Nothing was changed.",

@@ -6,12 +6,13 @@ import signal
 import threading
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 
 import lance
 import pytest
 from support.local_datasets import contents, written_since
 from support.processes import PATIENCE, Job, Team, processes
-from support.row_changes import changing_table, check_table, rows_of, written
+from support.row_changes import changing_table, check_table, rows_of, some, written
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
@@ -236,3 +237,37 @@ def test_of_two_changes_that_insert_by_key_the_second_looks_at_the_first(locatio
         finish(second)
     assert seen == [[{"id": 60, "x": 6, "day": "new"}]]
     assert [row["id"] for row in rows_of(location, branch)].count(60) == 1
+
+
+def test_a_change_that_others_overtake_reads_their_versions_and_rows_once(location, branch, monkeypatch):
+    """If it read them all again, it would be slower each time, and on a table with many writers never done."""
+    uri, before = location.branch_uri(branch), rows_of(location, branch)
+    met, steps = [], []
+
+    def meets(pin, fragments):
+        found = lance.dataset(uri, version=pin.version)
+        met.extend(row["id"] for number in fragments for row in found.get_fragment(number).to_table().to_pylist())
+        return False
+
+    def overtaken(*arguments):
+        if overtaking:
+            key = overtaking.pop()
+            lance.write_dataset(some([100 + key]), uri, mode="append")
+            lance.dataset(uri).delete(f"id = {key}")  # beside a row of ours, in one fragment
+        return commit(*arguments)
+
+    def step(self, pin):
+        steps.append(pin.version)
+        return read(self, pin)
+
+    overtaking, work = [5, 6, 7, 8], rows.commit_pylance
+    commit, read = work.commit_rows, work.Rebase._step
+    monkeypatch.setattr(work, "commit_rows", overtaken)
+    monkeypatch.setattr(work.Rebase, "_step", step)
+    start = lance.dataset(uri).version
+    result = finish(replace(written(location, branch, ROWS, meets), inserts_by_key=True))
+    assert met == [108, 107, 106, 105]
+    assert steps == list(range(start + 1, start + 9))
+    assert result.version.version == start + 9
+    theirs = [row for row in before if row["id"] not in (5, 6, 7, 8)] + some([105, 106, 107, 108]).to_pylist()
+    check_table(location, branch, changed(theirs))

@@ -47,8 +47,9 @@ def processes() -> ForkServerContext:
 class Team:
     """Processes that stay, and begin at one moment."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, patience: float = PATIENCE) -> None:
+        """``patience`` is in seconds, as PATIENCE."""
+        self._size, self._patience = size, patience
         self._ends: list[Connection] = []
         self._members: list[BaseProcess] = []
         self._working = 0
@@ -101,7 +102,7 @@ class Team:
     def _received(self) -> list[Any]:
         results = []
         for end in self._ends[: self._working]:
-            assert end.poll(PATIENCE), "a process hangs"
+            assert end.poll(self._patience), "a process hangs"
             result, problem = end.recv()
             assert problem is None, problem
             results.append(result)

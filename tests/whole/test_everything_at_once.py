@@ -18,7 +18,7 @@ NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(len(WORKERS) + len(MORE_WORKERS))
+    made = Team(len(WORKERS) + len(MORE_WORKERS), patience=600)  # the last upsert may have begun just before the end
     yield made
     made.close()
 

@@ -61,11 +61,9 @@ def team() -> Iterator[Team]:
     Later than elsewhere: pylance repeats the commit of a compaction for half a minute, with pauses that double; the
     last one may take minutes.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("support.processes.PATIENCE", 600)
-        team = Team(1)
-        yield team
-        team.close()
+    team = Team(1, patience=600)
+    yield team
+    team.close()
 
 
 CELLS = [(verb, fault, seed) for verb in VERBS for fault in FAULTS for seed in range(3)]
