@@ -180,7 +180,10 @@ class Rebase:
         own = {fragment.id: fragment for fragment in self._start.contents.fragments() if fragment.id in change.changed}
         self._first = own
         self._touched = {key: _Touched(fragment) for key, fragment in own.items()}
-        self._added: list[tuple[Added, tuple[Fragment, ...]]] = []
+        self._added: dict[int, bool] = {}
+        """Fragments that are new since the last call, and whether a plain append added them."""
+        self._compacted: list[Added] = []
+        """Those that were compacted, in the version before: the fragments that have their rows now have others, too."""
 
     def on(self, head: PinnedVersion) -> Rebased:
         """The change for the newest version; for the one of the last call, if a listing shows an older one.
@@ -194,9 +197,9 @@ class Rebase:
         written = each(self._location, self._written, self._touched.items())
         self._touched = dict(zip(self._touched, written, strict=True))
         changed = {key: touched.written[0] for key, touched in self._touched.items() if touched.written is not None}
-        added = tuple(self._still_there())
-        self._added.clear()
-        return Rebased(self._head, replace(self._change, changed=changed), added)
+        added = [*self._compacted, *_by_kind(self._head, self._added)]
+        self._added, self._compacted = {}, []
+        return Rebased(self._head, replace(self._change, changed=changed), tuple(added))
 
     def _step(self, pin: PinnedVersion) -> None:
         snapshot, transaction = self._read(pin)
@@ -222,9 +225,12 @@ class Rebase:
         self._touched.update(zip(stay, looked_at, strict=True))
         for group in {moved[key] for key in pending if key in moved}:
             self._follow(group, snapshot)
+        # Rows that were changed are in other new fragments, and those that were deleted are of no interest any more.
+        gone = {key: self._added.pop(key) for key in before.keys() - after.keys() if key in self._added}
+        compacted = {key: appended for key, appended in gone.items() if key in moved}
+        self._compacted += _by_kind(self._last.pin, compacted)
         new = new_fragments(before, after, {path for group in groups for path in group.new})
-        if new:
-            self._added.append((Added(pin, new, operation == "Append"), tuple(after[key] for key in new)))
+        self._added |= dict.fromkeys(new, operation == "Append")
         self._last = snapshot
 
     def _read(self, pin: PinnedVersion) -> tuple[Snapshot, Transaction | None]:
@@ -291,19 +297,13 @@ class Rebase:
         left = without_rows(self._location, self._head, key, touched.offsets.tolist())
         return replace(touched, written=(left,))
 
-    def _still_there(self) -> Iterator[Added]:
-        """The new fragments; unchanged ones are combined, as part of the newest version."""
-        paths = {file.path for _, fragments in self._added for entry in fragments for file in entry.files}
-        now = {*self._last.contents.fragments_with(paths)} if paths else set()
-        for appended in (True, False):
-            of_kind = [(added, fragments) for added, fragments in self._added if added.appended == appended]
-            same = tuple(entry.id for _, fragments in of_kind for entry in fragments if entry in now)
-            if same:
-                yield Added(self._head, same, appended)
-            for added, fragments in of_kind:
-                rest = tuple(entry.id for entry in fragments if entry not in now)
-                if rest:
-                    yield added._replace(fragments=rest)
+
+def _by_kind(pin: PinnedVersion, fragments: Mapping[int, bool]) -> Iterator[Added]:
+    """Fragments of a version, by whether they were appended: as few entries as possible, as each is a job of Spark."""
+    for kind in (True, False):
+        keys = tuple(key for key, appended in fragments.items() if appended is kind)
+        if keys:
+            yield Added(pin, keys, kind)
 
 
 def _deleted(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> Offsets:

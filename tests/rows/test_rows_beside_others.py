@@ -271,3 +271,27 @@ def test_a_change_that_others_overtake_reads_their_versions_and_rows_once(locati
     assert result.version.version == start + 9
     theirs = [row for row in before if row["id"] not in (5, 6, 7, 8)] + some([105, 106, 107, 108]).to_pylist()
     check_table(location, branch, changed(theirs))
+
+
+def test_new_rows_that_were_compacted_since_are_looked_at_together_and_deleted_ones_not(location, branch):
+    uri, looks = location.branch_uri(branch), []
+
+    def meets(pin, fragments):
+        found = lance.dataset(uri, version=pin.version)
+        rows = [row for number in fragments for row in found.get_fragment(number).to_table().to_pylist()]
+        looks.append((pin.version, [row["id"] for row in rows]))
+        return False
+
+    work = replace(written(location, branch, ROWS, meets), inserts_by_key=True)
+    before = rows_of(location, branch)
+    for key in (100, 101, 102):
+        lance.write_dataset(some([key]), uri, mode="append")
+    lance.dataset(uri).delete("id = 101")
+    lance.dataset(uri).optimize.compact_files(target_rows_per_fragment=5)
+    compacted = lance.dataset(uri).version
+    lance.write_dataset(some([103, 104]), uri, mode="append")
+    lance.dataset(uri).delete("id = 104")
+    head = lance.dataset(uri).version
+    finish(work)
+    assert looks == [(compacted - 1, [100, 102]), (head, [103])]
+    check_table(location, branch, changed(before) + some([100, 102, 103]).to_pylist())
