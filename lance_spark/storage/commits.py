@@ -215,7 +215,7 @@ def commit_on(
 
     newest = newest or open_newest(location, read)
     check_commit(location, read.branch, operation, properties or {})
-    with translated(location, "committing"):
+    with seen_whole(location, read), translated(location, "committing"):
         # On a handle: for a URI, pylance would list and read the newest version a second time.
         dataset = lance.LanceDataset.commit(
             newest,
@@ -249,6 +249,21 @@ def open_newest(location: DatasetLocation, read: PinnedVersion, alone: bool = Fa
     if alone:
         raise Conflict(f"Version {read} of {location.uri} is no longer the newest.", hint="Run it again.")
     return newest
+
+
+@contextmanager
+def seen_whole(location: DatasetLocation, read: PinnedVersion) -> Iterator[None]:
+    """Wraps a commit: raises Conflict if pylance did not find a version that it lists, as a cleanup deleted it since.
+
+    Such a commit ended as "Dataset ... was not found", which no job takes for a reason to try again.
+    """
+    try:
+        yield
+    except NotFound:
+        if read.stamp is not None:
+            check_still_there(location, read)
+        check_nothing_missing(location, read)
+        raise
 
 
 def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:

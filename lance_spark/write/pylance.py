@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,7 @@ from lance_spark.storage.commits import (
     check_writable,
     create_dataset,
     overwrite_without_rows,
+    seen_whole,
 )
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
@@ -325,8 +327,9 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
             said = {**job.properties, **({MESSAGE: plan.options.commit_message} if plan.options.commit_message else {})}
             what = {"operation": Transaction(job.start.version, operation, transaction_properties=said)}
             arguments = {"max_retries": 0}
+    seen = nullcontext() if job.start is None else seen_whole(plan.location, job.start)
     try:
-        with translated(plan.location, "committing"):
+        with seen, translated(plan.location, "committing"):
             if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
                 return create_dataset(  # a commit can take a chosen file format only from fragments
                     plan.location,

@@ -11,12 +11,15 @@ from support.local_datasets import ids, make_dataset, numbers
 
 from lance_spark.core.layout import manifest_names
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import Conflict, NotFound
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_nothing_missing, commit_on, find_noted, open_newest
 from lance_spark.storage.datasets import locate, open_for_refs, open_pinned, pin_latest
 from lance_spark.storage.refs import BranchReader, create_tag
 from lance_spark.storage.versions import version_numbers, version_paths
+from lance_spark.write.pylance import commit_checked
+from lance_spark.write.rules import WriteJob, WritePlan
 
 
 def append(uri, first):
@@ -153,3 +156,28 @@ def test_versions_that_were_cleaned_up_are_not_listed(location, uri):
     for version in (2, 4):
         Path(uri, version_paths(location, None)[version]).unlink()
     assert version_numbers(location, None) == [1, 3, 5]
+
+
+@pytest.mark.parametrize(("gone", "told"), [(2, "no longer exists"), (3, "cleaned up since version 2 was read")])
+@pytest.mark.parametrize("by", ["operation", "rows"])
+def test_a_version_that_a_cleanup_deletes_while_pylance_commits_is_a_conflict(
+    location, uri, monkeypatch, by, gone, told
+):
+    """pylance says "Dataset ... was not found", as if the path were wrong."""
+    plan = WritePlan(location, WriteOptions(), "append", numbers(1).schema, pin_latest(location, None))
+    job, read, commit = WriteJob(plan, plan.start), plan.start, lance.LanceDataset.commit
+    written = append(uri, 60)
+    lance.write_dataset(numbers(1, 50), uri, mode="append")
+    lance.write_dataset(numbers(1, 51), uri, mode="append")
+    path = version_paths(location, None)[gone]
+
+    def late(*arguments, **named):
+        Path(uri, path).unlink(missing_ok=True)
+        raise OSError(f"Dataset at path {path} was not found: Not found: {path}")
+
+    commits = {"operation": lambda: commit_on(location, read, written), "rows": lambda: commit_checked(job, [])}
+    monkeypatch.setattr(lance.LanceDataset, "commit", late)
+    with pytest.raises(Conflict, match=told):
+        commits[by]()
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit)
+    assert 60 not in ids(uri)
