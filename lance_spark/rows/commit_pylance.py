@@ -161,8 +161,6 @@ class _Touched:
     fragment: Fragment
     offsets: Offsets | None = None
     """The rows; None as long as they are those that the change was prepared with."""
-    written: tuple[str | None] | None = None
-    """Its record for the commit, without the rows, once there is one; in it None if no row is left."""
 
 
 class Rebase:
@@ -180,6 +178,8 @@ class Rebase:
         own = {fragment.id: fragment for fragment in self._start.contents.fragments() if fragment.id in change.changed}
         self._first = own
         self._touched = {key: _Touched(fragment) for key, fragment in own.items()}
+        self._changed = dict(change.changed)
+        """What the commit says of touched fragments; nothing yet of those that others changed since the last call."""
         self._added: dict[int, bool] = {}
         """Fragments that are new since the last call, and whether a plain append added them."""
         self._compacted: list[Added] = []
@@ -194,12 +194,11 @@ class Rebase:
         self._head = max(self._head, head, key=lambda pin: pin.version)
         for version in range(self._last.pin.version + 1, self._head.version + 1):
             self._step(PinnedVersion(head.branch, version))
-        written = each(self._location, self._written, self._touched.items())
-        self._touched = dict(zip(self._touched, written, strict=True))
-        changed = {key: touched.written[0] for key, touched in self._touched.items() if touched.written is not None}
+        stale = [key for key in self._touched if key not in self._changed]
+        self._changed |= zip(stale, each(self._location, self._without_own, stale), strict=True)
         added = [*self._compacted, *_by_kind(self._head, self._added)]
         self._added, self._compacted = {}, []
-        return Rebased(self._head, replace(self._change, changed=changed), tuple(added))
+        return Rebased(self._head, replace(self._change, changed=dict(self._changed)), tuple(added))
 
     def _step(self, pin: PinnedVersion) -> None:
         snapshot, transaction = self._read(pin)
@@ -223,6 +222,8 @@ class Rebase:
             stay += [] if fate is Fate.MOVED else [key]
         looked_at = each(self._location, lambda key: self._still(key, after[key], snapshot), stay)
         self._touched.update(zip(stay, looked_at, strict=True))
+        for key in pending:
+            self._changed.pop(key, None)
         for group in {moved[key] for key in pending if key in moved}:
             self._follow(group, snapshot)
         # Rows that were changed are in other new fragments, and those that were deleted are of no interest any more.
@@ -287,15 +288,9 @@ class Rebase:
             del self._touched[key]
         self._touched.update({key: _Touched(by_id[key], offsets) for key, offsets in found.items()})
 
-    def _written(self, entry: tuple[int, _Touched]) -> _Touched:
-        """The fragment with its record for the commit."""
-        key, touched = entry
-        if touched.written is not None:
-            return touched
-        if touched.offsets is None:
-            return replace(touched, written=(self._change.changed[key],))
-        left = without_rows(self._location, self._head, key, touched.offsets.tolist())
-        return replace(touched, written=(left,))
+    def _without_own(self, key: int) -> str | None:
+        """The fragment without the rows, with a deletion file of its own; None if no row is left."""
+        return without_rows(self._location, self._head, key, self._offsets(key).tolist())
 
 
 def _by_kind(pin: PinnedVersion, fragments: Mapping[int, bool]) -> Iterator[Added]:

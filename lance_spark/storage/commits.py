@@ -243,9 +243,7 @@ def open_newest(location: DatasetLocation, read: PinnedVersion, alone: bool = Fa
         raise
     if int(newest.version) == read.version and read.stamp in (None, stamp_of(newest)):
         return newest
-    if read.stamp is not None:
-        check_still_there(location, read)
-    check_nothing_missing(location, read)
+    _check_all_there(location, read)
     if alone:
         raise Conflict(f"Version {read} of {location.uri} is no longer the newest.", hint="Run it again.")
     return newest
@@ -260,10 +258,15 @@ def seen_whole(location: DatasetLocation, read: PinnedVersion) -> Iterator[None]
     try:
         yield
     except NotFound:
-        if read.stamp is not None:
-            check_still_there(location, read)
-        check_nothing_missing(location, read)
+        _check_all_there(location, read)
         raise
+
+
+def _check_all_there(location: DatasetLocation, read: PinnedVersion) -> None:
+    """Raise Conflict if the version that was read, or a newer one, is gone or belongs to another dataset."""
+    if read.stamp is not None:
+        check_still_there(location, read)
+    check_nothing_missing(location, read)
 
 
 def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
