@@ -276,7 +276,9 @@ def test_our_run_and_pylances_own_side_by_side_lose_nothing(history, rounds):
         ours = pool.submit(clean, history)
         theirs = pool.submit(pylances_own_cleanup, history)
         assert ours.result().complete
-        theirs.result()
+        # pylance's own stops where ours deletes a manifest that it is about to read; ours deletes what is left.
+        missing = theirs.exception()
+    assert missing is None or re.search(r"Not found: \S+/_versions/\d+\.manifest", str(missing)), missing
     assert_kept(history, before)
     clean(history)
     assert not orphans(history)
