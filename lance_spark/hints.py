@@ -289,6 +289,7 @@ KEEP_TAGGED = Hint(
     'on_tagged = "keep" in a policy file, or --on-tagged keep of the job',
 )
 COMMIT_WINDOW = Hint("CleanupPolicy(commit_window=...)", "commit_window => '...'", "--commit-window")
+UNVERIFIED_AGE = Hint("CleanupPolicy(unverified_age=...)", "unverified_age => '...'", "--unverified-age")
 STORE_PLAN = Hint("t.cleanup().store(...)", "t.cleanup().store(...) in Python", "--plan-dir")
 RELOCATE = Hint("t.relocate()", "t.relocate() in Python", "lance-git relocate")
 RELOCATE_DRY_RUN = Hint(

@@ -86,6 +86,7 @@ def alter_columns(
             contents = versions.read_contents(location, head)
             check_format(contents, plan)
             files = casting.files(head, contents, plan)
+            pylance.check_written_files(location, branch, files.values())
             try:
                 made = pylance.commit_columns(location, head, contents, plan, files, message)
             except errors.Conflict:
@@ -219,9 +220,9 @@ def fill_columns_by_groups(
                 if not wanted:
                     return files.done(made, filled)
                 size = files.group_size(len(wanted))
-                group = files.of(head, contents, wanted[:size], len(filled), len(wanted[size:]))
+                group = files.offer(files.of(head, contents, wanted[:size], len(filled), len(wanted[size:])))
                 try:
-                    made = pylance.commit_replaced(location, head, names, files.offer(group), files.properties)
+                    made = pylance.commit_replaced(location, head, names, group, files.properties)
                 except errors.Conflict:
                     break
                 filled |= group
@@ -420,12 +421,14 @@ class FilledFiles:
         return undone_on_failure(undo, "files of columns")
 
     def offer(self, filled: Mapping[int, FilledFile]) -> Mapping[int, FilledFile]:
-        """The files, ready for a commit. From here on they are never deleted by this call.
+        """The files, ready for a commit, if they are all there. From here on they are never deleted by this call.
 
         A commit whose response was lost can end as a conflict with itself; then a version references its files. A
-        cleanup can tell which ones are unreferenced.
+        cleanup can tell which ones are unreferenced. Raises Conflict for files that a cleanup deleted meanwhile.
         """
-        self._offered.update(file.file for file in filled.values())
+        offered = [file.file for file in filled.values()]
+        pylance.check_written_files(self._location, self._branch, offered)
+        self._offered.update(offered)
         return filled
 
     def _discard(self, files: Sequence[FilledFile]) -> None:

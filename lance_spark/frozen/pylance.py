@@ -19,7 +19,7 @@ from lance_spark.format.versions import Deletions
 from lance_spark.frozen.rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
 from lance_spark.scan.pylance import Scan, read_batches, read_deletions
 from lance_spark.scan.rules import ScanPartition
-from lance_spark.storage.commits import commit_on
+from lance_spark.storage.commits import check_written, commit_on, data_paths
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 
@@ -65,6 +65,7 @@ def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str]
     schema = PLAN_SCHEMA.with_metadata({LINEAGE: lineage.to_json()})
     operation = lance.LanceOperation.Overwrite(schema, known)
     message = {MESSAGE: f"Freeze '{lineage.name}': {lineage.rows:,} rows of {lineage.source}"}
+    check_written(location, branch, data_paths(map(json.loads, fragments)))
     return commit_on(location, pin_latest(location, branch), operation, message)
 
 

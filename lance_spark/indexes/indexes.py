@@ -114,6 +114,7 @@ def _changed(
             if not made and not todo.plan.removed:
                 builder.done()
                 return IndexResult(look.pin, todo.name, todo.kind, left=todo.left)
+            pylance.check_segments(location, branch, made)
             now = look_at(location, pin_latest(location, branch))
             if now.pin != look.pin and not _still_right(now, todo, builder):
                 continue

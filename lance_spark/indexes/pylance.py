@@ -20,7 +20,7 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.indexes.rules import Kind, Training, find_kind
 from lance_spark.pushdown.aggregates import IndexEnds
 from lance_spark.storage import files
-from lance_spark.storage.commits import commit_on
+from lance_spark.storage.commits import check_written, commit_on
 from lance_spark.storage.datasets import open_own, open_pinned
 from lance_spark.storage.failures import translated
 from lance_spark.storage.versions import read_manifest
@@ -142,6 +142,12 @@ def _arguments(kind: Kind, order: SegmentOrder) -> dict[str, Any]:
 
 
 # --- Committing segments, and deleting those that were never committed
+
+
+def check_segments(location: DatasetLocation, branch: str | None, new: Iterable[Any]) -> None:
+    """Raise Conflict if files of new segments were deleted before the commit that names them."""
+    paths = [f"_indices/{segment.uuid}/{file.path}" for segment in new for file in segment.files or ()]
+    check_written(location, branch, paths)
 
 
 def commit_segments(

@@ -24,7 +24,7 @@ from lance_spark.format.versions import ADDS_ONLY, MOVED, REORDERED, Snapshot
 from lance_spark.rows.files_pylance import without_rows
 from lance_spark.rows.rules import Fate, Prepared, column_conflict, fate_of, follow, new_fragments
 from lance_spark.scan.pylance import deleted_offsets
-from lance_spark.storage import files, versions
+from lance_spark.storage import commits, files, versions
 from lance_spark.storage.commits import commit_on, find_noted, fragments_from
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -106,14 +106,18 @@ def find_commit(location: DatasetLocation, branch: str | None, above: int, ident
 def discard(location: DatasetLocation, branch: str | None, changes: Iterable[Prepared]) -> None:
     """Delete files of changes that were never committed, with the sidecars of blobs."""
     root = DatasetLocation(location.branch_uri(branch), location.options)
-    paths = {path for change in changes for path in (*_data_files(change), *_deletion_files(change))}
-    files.delete(root, sorted(paths))
+    data = {path for change in changes for path in _data_files(change)}
+    deletions = {path for change in changes for path in _deletion_files(change)}
+    files.delete(root, sorted({*data, *(path.removesuffix(".lance") for path in data), *deletions}))
+
+
+def check_written(location: DatasetLocation, branch: str | None, change: Prepared) -> None:
+    """Raise Conflict if files of a change were deleted before its commit."""
+    commits.check_written(location, branch, [*_data_files(change), *_deletion_files(change)])
 
 
 def _data_files(change: Prepared) -> list[str]:
-    found = [file for entry in change.written for file in json.loads(entry)["files"] if file.get("base_id") is None]
-    paths = [f"data/{file['path']}" for file in found]
-    return [*paths, *(path.removesuffix(".lance") for path in paths)]
+    return commits.data_paths(map(json.loads, change.written))
 
 
 def _deletion_files(change: Prepared) -> list[str]:

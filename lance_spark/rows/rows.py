@@ -84,6 +84,7 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
     location, branch = work.location, work.start.branch
     rebase: commit_pylance.Rebase | None = None
     for left in commits.attempts():
+        commit_pylance.check_written(location, branch, work.change)
         head, change = pin_latest(location, branch), work.change
         if head != work.start:
             commits.check_still_there(location, work.start)
@@ -176,8 +177,9 @@ def delete_where(
         rows = sum(count for count, _ in found.values())
         if not rows:
             return DeleteResult(head, 0)
+        hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
+        commit_pylance.check_written(location, branch, Prepared(hit, (), 0, 0, 0))
         try:
-            hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
             return DeleteResult(commit_pylance.commit_deletions(location, head, predicate, hit, message), rows)
         except errors.Conflict:
             if not left:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from uuid import uuid4
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, read_lifetime
+from lance_spark.core.show import counted
 from lance_spark.core.tracking import Follows, following_name, read_follows
 from lance_spark.errors import (
     Conflict,
@@ -28,7 +30,7 @@ from lance_spark.errors import (
 from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
-from lance_spark.storage import refs
+from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
 from lance_spark.storage.resolving import check_branch
@@ -301,6 +303,42 @@ def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> Non
                 " (1d by default).",
             ),
         )
+
+
+def check_written(location: DatasetLocation, branch: str | None, written: Iterable[str]) -> None:
+    """Raise Conflict if files that a job wrote for its commit, below the branch's root, were deleted since.
+
+    A cleanup deletes files that no version names once they are old enough. Where a job takes longer than that, its
+    commit would succeed, with rows that nobody can read. Call it before looking for the newest version: the requests
+    take time in which others commit.
+    """
+    root = DatasetLocation(location.branch_uri(branch), location.options)
+    paths = list(written)
+    missing = files.each(root, partial(_is_gone, root), paths)
+    gone = [path for path, is_gone in zip(paths, missing, strict=True) if is_gone]
+    if gone:
+        raise Conflict(
+            f"Of {counted(len(paths), 'file')} that this job wrote to {root.uri}, {len(gone)} "
+            f"{'is' if len(gone) == 1 else 'are'} gone, such as {gone[0]}: the job took longer than a cleanup keeps "
+            "files that no version names. Nothing was changed.",
+            hint=hints.of(
+                "Run it again. Let cleanups keep such files for longer than the longest job: ",
+                hints.UNVERIFIED_AGE,
+                " (7d by default).",
+            ),
+        )
+
+
+def _is_gone(root: DatasetLocation, path: str) -> bool:
+    try:
+        return not files.exists(root, path)
+    except StorageFailure:
+        return False  # no evidence; to give up the work of hours for one denied or throttled request would be worse
+
+
+def data_paths(fragments: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Paths of the data files of fragments, given as pylance's JSON, that are in the branch's own directory."""
+    return [f"data/{file['path']}" for entry in fragments for file in entry["files"] if file.get("base_id") is None]
 
 
 # --- Retries after losing to another process, and the pauses between them

@@ -192,7 +192,7 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: 
     """
     if job.plan.evolution is not None:
         return append_evolved(job, fragments)
-    pylance.check(job)
+    pylance.check(job, fragments)
     # An overwrite replaces everything, including what came since it was planned, with columns that are still the same.
     if job.plan.mode == "overwrite" or (job.start is not None and is_like(look, job.start.version, head.version)):
         job = replace(job, start=head)

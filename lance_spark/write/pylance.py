@@ -30,7 +30,9 @@ from lance_spark.storage.commits import (
     check_still_there,
     check_unprotected,
     check_writable,
+    check_written,
     create_dataset,
+    data_paths,
     overwrite_without_rows,
     seen_whole,
 )
@@ -289,15 +291,16 @@ def commit(job: WriteJob, fragments: Sequence[str]) -> int:
     pylance's rules decide whether the commit can be combined with commits made since the job started. If not, this
     raises Conflict, and nothing was committed. After any other error the commit may or may not have happened.
     """
-    check(job)
+    check(job, fragments)
     return commit_checked(job, fragments)
 
 
-def check(job: WriteJob) -> None:
-    """Raise Conflict if commits since the job started rule out committing its files."""
+def check(job: WriteJob, fragments: Sequence[str]) -> None:
+    """Raise Conflict if commits since the job started, or a cleanup, rule out committing its files."""
     plan = job.plan
     if job.start is None:
         return
+    check_written(plan.location, job.start.branch, data_paths(map(json.loads, fragments)))
     check_still_there(plan.location, job.start)
     if plan.mode == "append":
         _check_same_columns(plan, job.start)
