@@ -46,6 +46,7 @@ from lance_spark.storage.commits import (
     check_mergeable,
     check_unprotected,
     check_writable,
+    check_written,
     overtaken,
     unchanged,
 )
@@ -509,7 +510,12 @@ def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
 
 
 def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
-    """Commit a prepared replay and carry indexes over. Raises Conflict after a concurrent commit: prepare it again."""
+    """Commit a prepared replay and carry indexes over. Raises Conflict after a concurrent commit: prepare it again.
+
+    The same if a cleanup deleted the copies, while other tables were prepared for hours.
+    """
+    request, plan, _ = prepared
+    check_written(open_root(request, plan.ours.root.uri), None, [copy.target for copy in plan.copies])
     return _carried(prepared, _committed(prepared, engine), engine)
 
 
@@ -544,7 +550,8 @@ def _denied(request: Request, plan: ReplayPlan) -> Iterator[None]:
 
 
 _LITTLE = 8 * 1024**2
-"""Bytes that are copied without looking first whether the commit afterwards can succeed: it looks itself."""
+"""Bytes that are copied without looking first whether the commit afterwards can succeed: it looks itself. Nor does it
+look whether the copies are still there: no cleanup deletes files that are seconds old."""
 
 
 def _may_go_on(request: Request, plan: ReplayPlan) -> bool:
@@ -622,7 +629,8 @@ _VERBS = {format_versions.RECEIVE: "push"}
 def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
     """Copy all files of the plan and their blobs; returns where the copy ran, None if there was nothing to copy.
 
-    ``place`` opens a root by its URI. Raises NotFound for a missing file, StorageFailure.
+    ``place`` opens a root by its URI. Raises NotFound for a missing file, StorageFailure, and Conflict if a cleanup
+    deleted copies meanwhile.
     """
     copies = plan.copies
     if not copies:
@@ -639,6 +647,9 @@ def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
     work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
     runner = engine.for_work(operation, work)
     runner.collect(_COPY, runner.flat_map(_COPY, items, copy_one, _COPIED))
+    if work.copied_bytes > _LITTLE:
+        for target in {target for _, _, target in items}:
+            check_written(target, None, [copy.target for _, copy, there in items if there == target])
     return runner.name
 
 

@@ -18,7 +18,7 @@ from lance_spark.core.layout import deletion_path
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable
-from lance_spark.format.contents import Contents, DeletionFile, Field, Fragment, IndexSegment
+from lance_spark.format.contents import Contents, Field, Fragment, IndexSegment
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.versions import (
     ADDS_ONLY,
@@ -37,14 +37,7 @@ from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
-from lance_spark.storage.commits import (
-    base_path,
-    check_written,
-    commit_on,
-    fragment_json,
-    fragments_from,
-    open_newest,
-)
+from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from, open_newest
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
 
@@ -66,14 +59,11 @@ def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Roo
 def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, alone: bool = False) -> int:
     """Commit a plan whose files are copied; returns the number of the new version. ``alone``: only right after ours.
 
-    Raises Conflict if pylance cannot combine the plan with a concurrent commit, or if a cleanup deleted copied files;
-    nothing was committed, so plan again.
+    Raises Conflict if pylance cannot combine the plan with a concurrent commit; nothing was committed, so plan again.
     Raises NotCommittable for a change that would leave a wrong index.
     """
     import lance
 
-    here = DatasetLocation(plan.ours.root.uri, location.options)
-    check_written(here, None, [copy.target for copy in plan.copies])
     # A commit right after ours looks at the newest version here: only what this process computes comes between the two.
     newest = open_newest(location, plan.ours.pin, alone=True) if alone else None
     ours = open_pinned(location, plan.ours.pin) if newest is None else newest
@@ -427,26 +417,25 @@ class _Transfer:
         """All fragments of theirs as pylance's JSON, for a commit to ours; copies the files first."""
         change = MergeChange(added=tuple(self.theirs.contents.fragments()))
         ids = _ids(change, self.ours)
-        copied = []
-        for fragment in change.added:
-            if fragment.deletion is not None and (ids[fragment.id] != fragment.id or not reference.everything):
-                copied.append(self._copy_deletion(fragment.deletion, fragment.id, ids[fragment.id]))
         sidecars = bool(blob_columns(self.source, self.theirs.pin))
         placed = place(change, self.ours, self.theirs, reference, sidecars)
         if copy is not None:
             data = [file for file in placed.copies if file.target.startswith("data/")]
             copy([(self._there(file.source), file, self._here) for file in data])
-            copied += [file.target for file in data]
-        check_written(self._here, None, copied)
+        # Deletion files last: while data files are copied for hours, a cleanup could delete them.
+        for fragment in change.added:
+            if ids[fragment.id] != fragment.id or not reference.everything:
+                self._copy_deletion(fragment, ids[fragment.id])
         assembly = Assembly(self.theirs, placed.with_ids(ids), {})
         dataset = open_pinned(self.source, self.theirs.pin)
         return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
 
-    def _copy_deletion(self, deletion: DeletionFile, old_id: int, new_id: int) -> str:
-        """Copies a deletion file that needs another name: it is found by the id of its fragment. Returns its path."""
-        there, path = self._there(self.theirs.root_of(deletion)), deletion.path_for(new_id)
-        copying.copy_file(there, deletion.path_for(old_id), self._here, path)
-        return path
+    def _copy_deletion(self, fragment: Fragment, new_id: int) -> None:
+        """Copies a deletion file that needs another name: it is found by the id of its fragment."""
+        if fragment.deletion is not None:
+            there = self._there(self.theirs.root_of(fragment.deletion))
+            before, after = (fragment.deletion.path_for(key) for key in (fragment.id, new_id))
+            copying.copy_file(there, before, self._here, after)
 
     def _there(self, root: Root) -> DatasetLocation:
         """A place of the source's files, with the storage options of the dataset in the same store."""

@@ -116,9 +116,9 @@ def commit_rewrites(
     """
     from lance.optimize import Compaction, RewriteResult
 
+    check_still_there(location, planned)
     new = (fragment for entry in rewritten for fragment in _new_fragments(entry.result))
     check_written(location, planned.branch, data_paths(new))
-    check_still_there(location, planned)
     check_nothing_missing(location, planned)
     # Not a handle of the planned version: pylance would take its indexes and lose those that an earlier commit of the
     # same plan rewrote. Not a shared handle either: the commit moves it.

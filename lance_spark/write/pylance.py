@@ -300,8 +300,8 @@ def check(job: WriteJob, fragments: Sequence[str]) -> None:
     plan = job.plan
     if job.start is None:
         return
-    check_written(plan.location, job.start.branch, data_paths(map(json.loads, fragments)))
     check_still_there(plan.location, job.start)
+    check_written(plan.location, job.start.branch, data_paths(map(json.loads, fragments)))
     if plan.mode == "append":
         _check_same_columns(plan, job.start)
     else:

@@ -21,6 +21,7 @@ from lance_spark.errors import Conflict, PermissionDenied, StorageFailure
 from lance_spark.format.evolution import AlterColumn
 from lance_spark.indexes.indexes import create_index
 from lance_spark.indexes.rules import IndexRequest
+from lance_spark.merge import merge as merging
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
@@ -157,13 +158,36 @@ def test_a_compaction_whose_files_a_cleanup_deleted_leaves_the_fragments_as_they
     assert (pin_latest(location, branch), read(location, branch)) == (before, rows)
 
 
-def test_a_merge_copies_files_again_that_a_cleanup_deleted(location, branch):
+@pytest.fixture
+def feature(location, branch):
+    """A branch with rows, of one that also has new ones."""
     create_branch(location, "feature", RefSpec(branch=branch))
     lance.write_dataset(some(200), location.branch_uri("feature"), mode="append")
     lance.write_dataset(some(300), location.branch_uri(branch), mode="append")
-    ids = [row["id"] for row in read(location, branch)]
-    merge(location, pin_latest(location, "feature"), branch, MergeOptions(), Sweeping(location.uri, times=1))
-    assert sorted(row["id"] for row in read(location, branch)) == sorted([*ids, *range(200, 210)])
+    return pin_latest(location, "feature")
+
+
+def test_a_merge_whose_copies_a_cleanup_deleted_is_a_conflict_and_the_next_one_copies_again(
+    location, branch, feature, monkeypatch
+):
+    monkeypatch.setattr(merging, "_LITTLE", 0)
+    rows, engine = read(location, branch), Sweeping(location.uri, times=1)
+    with pytest.raises(Conflict, match=r"1 file that this job wrote .* 1 is gone"):
+        merge(location, feature, branch, MergeOptions(), engine)
+    assert read(location, branch) == rows
+    merge(location, feature, branch, MergeOptions(), engine)
+    assert [row["id"] for row in read(location, branch)[-10:]] == [*range(200, 210)]
+
+
+def test_a_prepared_merge_whose_copies_a_cleanup_deleted_is_a_conflict(location, branch, feature):
+    requests, rows = merging.merge_requests(location, feature, branch, MergeOptions()), read(location, branch)
+    prepared = merging.prepare(requests, LocalRunner(1))
+    sweep(location.uri)
+    with pytest.raises(Conflict, match=r"1 file that this job wrote .* 1 is gone"):
+        merging.commit_prepared(prepared, LocalRunner(1))
+    assert read(location, branch) == rows
+    merging.commit_prepared(merging.prepare(requests, LocalRunner(1)), LocalRunner(1))
+    assert [row["id"] for row in read(location, branch)[-10:]] == [*range(200, 210)]
 
 
 @pytest.mark.parametrize("failure", [PermissionDenied, StorageFailure])
