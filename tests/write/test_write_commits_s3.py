@@ -8,7 +8,7 @@ from support.processes import PATIENCE, Job, Team, processes
 from support.s3_tables import objects, opened, prepare, rows, write, write_each
 
 from lance_spark.core.refs import RefSpec
-from lance_spark.errors import StorageFailure
+from lance_spark.errors import Conflict, StorageFailure
 from lance_spark.refs.refs import create_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import finish
@@ -111,6 +111,39 @@ def test_a_job_that_cannot_know_whether_it_committed_fails_and_keeps_its_files(
     with pytest.raises(StorageFailure):
         finish(*job)
     assert rows(table, storage, **options) == [1, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"branch": "b"}], ids=["main", "branch"])
+def test_a_job_whose_file_a_cleanup_deleted_is_a_conflict(table, storage, bucket, client, options):
+    write(table, storage, [1])
+    create_branch(locate(table, storage), "b", RefSpec())
+    before = {*files_of(client, bucket, "/data/")}
+    job = prepare(table, storage, [2], **options)
+    (mine,) = {*files_of(client, bucket, "/data/")} - before
+    client.delete_object(Bucket=bucket, Key=mine)
+    with pytest.raises(Conflict, match=r"1 file that this job wrote .* 1 is gone"):
+        finish(*job)
+    assert rows(table, storage, **options) == [1]
+
+
+@pytest.mark.parametrize("answer", ["403 AccessDenied", "503 SlowDown"])
+def test_a_job_commits_if_the_store_does_not_tell_whether_its_file_is_there(
+    table, storage, faulty, storage_through, answer
+):
+    write(table, storage, [1])
+    job = prepare(table, storage_through, [2])
+    asked = []
+
+    def silent(request):
+        if request.method != "HEAD" or "/data/" not in request.key:
+            return None
+        asked.append(request)
+        return answer
+
+    faulty.rule = silent
+    assert finish(*job) == 2
+    assert rows(table, storage) == [1, 2]
+    assert asked
 
 
 def test_a_new_dataset_whose_first_answer_gets_lost_is_there_once(table, storage, faulty, storage_through):
