@@ -128,6 +128,7 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
                 # Nothing of this query is in, and without its tag nothing can follow.
                 undo = partial(give_up, job, fragments)
                 raise denied.saying(left_after(undo, "files of the batch")) from None
+            job = _from_mark(job, head)
             continue
         if decision.action == "skip" or (not fragments and job.plan.mode == "append" and number):
             settle_again(location, batch, look, decision.at)
@@ -184,6 +185,15 @@ def _made(job: WriteJob) -> WriteJob:
     return WriteJob(replace(job.plan, mode="append", start=start, claim=None), start)
 
 
+def _from_mark(job: WriteJob, mark: PinnedVersion) -> WriteJob:
+    """The first batch of a query, if it is the same on the version that the tag marks: no look sees those before it."""
+    if job.start is None or job.plan.mode != "append":
+        return job
+    before = range(job.start.version + 1, mark.version + 1)
+    made = versions.read_transactions(job.plan.location, mark.branch, before)
+    return replace(job, start=mark) if is_like(made, job.start.version, mark.version) else job
+
+
 def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: BranchLook) -> int | None:
     """The new version; None if another process committed first, and the branch must be examined again.
 
@@ -194,7 +204,7 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: 
         return append_evolved(job, fragments)
     pylance.check(job, fragments)
     # An overwrite replaces everything, including what came since it was planned, with columns that are still the same.
-    if job.plan.mode == "overwrite" or (job.start is not None and is_like(look, job.start.version, head.version)):
+    if job.plan.mode == "overwrite" or (job.start is not None and is_like(look.newer, job.start.version, head.version)):
         job = replace(job, start=head)
     try:
         return pylance.commit_checked(job, fragments)

@@ -62,13 +62,15 @@ class BranchLook:
     """Everything that cleanups noted, of missing versions and of some existing ones."""
 
 
-_BESIDE_APPENDS = frozenset({"Append", "Delete", "Update", "Rewrite", "CreateIndex", "ReserveFragments"})
+_BESIDE_APPENDS = frozenset(
+    {"Append", "Delete", "Update", "Rewrite", "CreateIndex", "ReserveFragments", "UpdateConfig", "UpdateBases"}
+)
 """Operations that leave columns and the meaning of an append as they are."""
 
 
-def is_like(look: BranchLook, start: int, head: int) -> bool:
-    """Whether an append that was planned on one version is the same on a later one that was looked at."""
-    between = [look.newer.get(version) for version in range(start + 1, head + 1)]
+def is_like(known: Mapping[int, Transaction | None], start: int, head: int) -> bool:
+    """Whether an append that was planned on one version is the same on a later one, by the versions in between."""
+    between = [known.get(version) for version in range(start + 1, head + 1)]
     return all(one is not None and one.operation in _BESIDE_APPENDS for one in between)
 
 

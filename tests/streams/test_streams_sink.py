@@ -132,6 +132,35 @@ def test_a_batch_that_others_overtake_reads_each_of_their_versions_once(query, u
     assert ids(uri) == sorted([*through(1), *[100, 101] * 8])
 
 
+def test_the_first_batch_starts_where_other_writers_have_come_to(query, uri, monkeypatch):
+    """From the version where it was planned, pylance read all later ones at each attempt: it was never the first."""
+    make_dataset(uri)
+    written = query.write(numbers(10))
+    for start in range(100, 105):
+        lance.write_dataset(numbers(1, start), uri, mode="append")
+    commit, starts = write_commit.commit_checked, []
+
+    def overtaken(job, fragments):
+        starts.append(job.start.version)
+        if len(starts) < 3:
+            lance.write_dataset(numbers(1, 200 + len(starts)), uri, mode="append")
+            raise Conflict("another process was first")
+        return commit(job, fragments)
+
+    monkeypatch.setattr(write_commit, "commit_checked", overtaken)
+    commit_stream(*written, 0)
+    assert starts == [6, 7, 8]
+    assert sorted(ids(uri)) == sorted([0, 1, 2, *range(10), *range(100, 105), 201, 202])
+
+
+def test_a_first_batch_stays_where_it_was_planned_if_a_column_changed(query, uri):
+    make_dataset(uri)
+    written = query.write(numbers(10))
+    lance.dataset(uri).alter_columns({"path": "id", "name": "key"})
+    with pytest.raises(Conflict, match=r"'id' .* was altered or dropped"):
+        commit_stream(*written, 0)
+
+
 def test_versions_of_others_between_commit_and_tag_do_not_hide_the_batch(query, uri, monkeypatch):
     query.batch(0)
     with monkeypatch.context() as patch:
