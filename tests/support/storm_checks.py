@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -87,9 +88,12 @@ def ids_of(place: Place, branch: str | None = None) -> list[int]:
     return list(opened(place, branch).to_table(columns=["id"])["id"].to_pylist())
 
 
-def read_all(place: Place) -> tuple[dict[str | None, dict[int, list[int]]], list[str]]:
-    """The rows of every version that pylance lists, by branch; and what could not be read, or reads wrong."""
-    ids_of_versions: dict[str | None, dict[int, list[int]]] = {}
+def read_all(place: Place) -> tuple[dict[str | None, dict[int, array[int]]], list[str]]:
+    """The rows of every version that pylance lists, by branch; and what could not be read, or reads wrong.
+
+    As arrays of eight bytes: ten thousand versions with lists of as many ids took all memory of a machine.
+    """
+    ids_of_versions: dict[str | None, dict[int, array[int]]] = {}
     wrong = []
     for branch in [None, *opened(place).branches.list()]:
         ids_of_versions[branch] = {}
@@ -99,7 +103,8 @@ def read_all(place: Place) -> tuple[dict[str | None, dict[int, list[int]]], list
             except (OSError, ValueError, RuntimeError) as problem:
                 wrong.append(f"{branch or 'main'}@{version} cannot be read: {problem}")
                 continue
-            ids = ids_of_versions[branch][version] = rows["id"].to_pylist()
+            ids = rows["id"].to_pylist()
+            ids_of_versions[branch][version] = array("q", ids)
             if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
                 wrong.append(f"{branch or 'main'}@{version} has rows twice, or values that no writer wrote")
     return ids_of_versions, wrong

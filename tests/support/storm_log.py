@@ -114,7 +114,8 @@ def history_problems(entries: Iterable[Entry], versions: Mapping[int, Collection
     """What is wrong with the rows of all versions of a branch: a change is seen whole, and no row comes back."""
     entries = tuple(entries)
     deleted = {key for entry in entries for key in entry.deleted}
-    whole = [(entry, {*entry.added} - deleted) for entry in entries]
+    added = ((entry, {*entry.added} - deleted) for entry in entries)
+    whole = [(entry, ids) for entry, ids in added if len(ids) > 1]
     wrong, seen, gone = [], set[int](), set[int]()
     for version, rows in sorted(versions.items()):
         there = set(rows)
