@@ -30,7 +30,7 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.storage import files, small_files
-from lance_spark.storage.commits import check_written, commit_on, data_paths, fragments_from
+from lance_spark.storage.commits import check_written, commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -126,12 +126,16 @@ def commit_columns(
 def discard_files(location: DatasetLocation, branch: str | None, unused: Iterable[str]) -> None:
     """Delete data files, given as pylance's JSON, that were never committed."""
     root = DatasetLocation(location.branch_uri(branch), location.options)
-    files.delete(root, [f"data/{json.loads(file)['path']}" for file in unused])
+    files.delete(root, _paths_of(unused))
 
 
 def check_written_files(location: DatasetLocation, branch: str | None, written: Iterable[str]) -> None:
     """Raise Conflict if data files, given as pylance's JSON, were deleted before the commit that names them."""
-    check_written(location, branch, data_paths([{"files": [json.loads(file) for file in written]}]))
+    check_written(location, branch, _paths_of(written))
+
+
+def _paths_of(data_files: Iterable[str]) -> list[str]:
+    return [f"data/{json.loads(file)['path']}" for file in data_files]
 
 
 def changed_fragments(

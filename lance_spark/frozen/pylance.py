@@ -65,7 +65,7 @@ def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str]
     schema = PLAN_SCHEMA.with_metadata({LINEAGE: lineage.to_json()})
     operation = lance.LanceOperation.Overwrite(schema, known)
     message = {MESSAGE: f"Freeze '{lineage.name}': {lineage.rows:,} rows of {lineage.source}"}
-    check_written(location, branch, data_paths(map(json.loads, fragments)))
+    check_written(location, branch, data_paths(fragments))
     return commit_on(location, pin_latest(location, branch), operation, message)
 
 

@@ -21,7 +21,7 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width
 from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
 from lance_spark.optimize.rules import RewriteTask, RewrittenTask
 from lance_spark.scan.rules import batch_rows
-from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_written, data_paths
+from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_written
 from lance_spark.storage.datasets import open_latest, open_pinned
 from lance_spark.storage.failures import translated
 from lance_spark.write.pylance import with_row_ids, write_rows
@@ -117,8 +117,7 @@ def commit_rewrites(
     from lance.optimize import Compaction, RewriteResult
 
     check_still_there(location, planned)
-    new = (fragment for entry in rewritten for fragment in _new_fragments(entry.result))
-    check_written(location, planned.branch, data_paths(new))
+    check_written(location, planned.branch, [f"data/{path}" for entry in rewritten for path in entry.files])
     check_nothing_missing(location, planned)
     # Not a handle of the planned version: pylance would take its indexes and lose those that an earlier commit of the
     # same plan rewrote. Not a shared handle either: the commit moves it.

@@ -117,7 +117,7 @@ def check_written(location: DatasetLocation, branch: str | None, change: Prepare
 
 
 def _data_files(change: Prepared) -> list[str]:
-    return commits.data_paths(map(json.loads, change.written))
+    return commits.data_paths(change.written)
 
 
 def _deletion_files(change: Prepared) -> list[str]:

@@ -336,9 +336,10 @@ def _is_gone(root: DatasetLocation, path: str) -> bool:
         return False  # no evidence; to give up the work of hours for one denied or throttled request would be worse
 
 
-def data_paths(fragments: Iterable[Mapping[str, Any]]) -> list[str]:
+def data_paths(fragments: Iterable[str]) -> list[str]:
     """Paths of the data files of fragments, given as pylance's JSON, that are in the branch's own directory."""
-    return [f"data/{file['path']}" for entry in fragments for file in entry["files"] if file.get("base_id") is None]
+    written = (file for entry in fragments for file in json.loads(entry)["files"])
+    return [f"data/{file['path']}" for file in written if file.get("base_id") is None]
 
 
 # --- Retries after losing to another process, and the pauses between them

@@ -5,7 +5,6 @@ Options and the DataFrame's schema come in; a new version comes out, or an error
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -237,7 +236,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
     )
     casts = CastFiles(location, branch, LocalRunner())
     commits.check_still_there(location, start)
-    commits.check_written(location, branch, commits.data_paths(map(json.loads, fragments)))
+    commits.check_written(location, branch, commits.data_paths(fragments))
     try:
         for left in commits.attempts():
             head = pin_latest(location, branch)

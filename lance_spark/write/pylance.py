@@ -301,7 +301,7 @@ def check(job: WriteJob, fragments: Sequence[str]) -> None:
     if job.start is None:
         return
     check_still_there(plan.location, job.start)
-    check_written(plan.location, job.start.branch, data_paths(map(json.loads, fragments)))
+    check_written(plan.location, job.start.branch, data_paths(fragments))
     if plan.mode == "append":
         _check_same_columns(plan, job.start)
     else:
@@ -381,11 +381,8 @@ def _ids(field: LanceField) -> tuple[Any, ...]:
 def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
     """Delete the files of uncommitted fragments, with their blob sidecars."""
     root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
-    for fragment in fragments:
-        for file in json.loads(fragment)["files"]:
-            if file.get("base_id") is None:
-                path = f"data/{file['path']}"
-                files.delete(root, (path, path.removesuffix(".lance")))
+    for path in data_paths(fragments):
+        files.delete(root, (path, path.removesuffix(".lance")))
 
 
 # --- Datasets and versions with columns but no rows
