@@ -59,6 +59,8 @@ class Step(NamedTuple):
     """Whether it certainly only moved rows to other files, in another order."""
     fields: frozenset[int] | None = None
     """The ids of the columns after it; None if it left the columns as they were, or if they are unknown."""
+    branch: str | None = None
+    """The branch that made it, perhaps one that the branch at hand was created from."""
 
     @property
     def replaces_all(self) -> bool:

@@ -352,11 +352,11 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
     numbers = reader.versions(location, span.branch, span.after, span.until)
     for version, transaction in reader.transactions(location, span.branch, numbers).items():
         if transaction is None:
-            yield Step(version, "Unknown")
+            yield Step(version, "Unknown", branch=span.branch)
             continue
         properties, trace = transaction.properties, format_versions.read_trace(transaction.properties)
         if trace is not None and trace.action == format_versions.BEGIN:
-            yield Step(version, _ANEW)
+            yield Step(version, _ANEW, branch=span.branch)
             continue
         reordered = properties.get(format_versions.REORDERED) == "true"
         brings = trace is not None and trace.action in format_versions.BRINGING
@@ -370,6 +370,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
             reordered=reordered,
             fields=_fields(reader, location, PinnedVersion(span.branch, version), transaction),
+            branch=span.branch,
         )
 
 

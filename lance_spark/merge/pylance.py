@@ -6,7 +6,7 @@ In: a plan whose files are copied, or a version of another dataset. Out: one ver
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from lance_spark.core.layout import deletion_path
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable
+from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.contents import Contents, Field, Fragment, IndexSegment
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.versions import (
@@ -489,7 +489,8 @@ def carry_indexes(
     missing: list[str] = []
     for name, segments in new.items():
         known = [segment for segment in now.indexes if segment.name == name]
-        descriptions = [made[segment.uuid] for segment in segments if segment.uuid in made]
+        by_uuid = {segment.uuid: segment for segment in segments}
+        descriptions = [made[uuid] for uuid in by_uuid if uuid in made]
         complete = len(descriptions) == len(segments)
         if known:
             complete, descriptions = True, _beside(plan, now, segments, made)
@@ -501,7 +502,7 @@ def carry_indexes(
             complete = False
         if complete and descriptions:
             for description in descriptions:
-                _copy_directory(theirs, plan, str(description.uuid), ours)
+                _copy_directory(theirs, plan, by_uuid[str(description.uuid)], ours)
             (carried if _commit(ours, pin, descriptions) else missing).append(name)
         else:
             missing.append(name)
@@ -557,15 +558,20 @@ def _lacks(now: Contents, known: Iterable[IndexSegment], plan: ReplayPlan) -> bo
 
 
 def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
-    """Descriptions by pylance of indexes made since the base, from the transactions that made them."""
-    dataset = open_pinned(theirs, plan.sides.theirs.pin)
-    made = {}
-    for step in plan.sides.their_steps.all:
+    """Descriptions by pylance of indexes made since the base, from the transactions that made them.
+
+    Each is read on the branch that made it: on a branch created from that one, its version is missing, or the clone's.
+    One that a cleanup deleted meanwhile is left out: the merge is committed, and an index can be created again.
+    """
+    made: dict[str, Any] = {}
+    pins = {plan.sides.theirs.pin.branch: plan.sides.theirs.pin}
+    for step in reversed(plan.sides.their_steps.all):
         if step.operation == "CreateIndex":
-            with translated(theirs, "reading a transaction"):
-                transaction = dataset.read_transaction(step.version)
-            operation = None if transaction is None else transaction.operation
-            made.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
+            pin = pins.setdefault(step.branch, PinnedVersion(step.branch, step.version))
+            with suppress(NotFound), translated(theirs, "reading a transaction"):
+                transaction = open_pinned(theirs, pin).read_transaction(step.version)
+                operation = None if transaction is None else transaction.operation
+                made.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
     return made
 
 
@@ -593,10 +599,10 @@ def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:
     return columns(ours, live) == columns(theirs, live) and ours.row_ids == theirs.row_ids
 
 
-def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, uuid: str, ours: DatasetLocation) -> None:
-    source = DatasetLocation(plan.sides.theirs.root.uri, theirs.options)
-    target = DatasetLocation(plan.ours.root.uri, ours.options)
-    for path in copying.files_below(source, f"_indices/{uuid}"):
+def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, segment: IndexSegment, ours: DatasetLocation) -> None:
+    root = plan.sides.theirs.bases[segment.base_id]
+    source, target = DatasetLocation(root.uri, theirs.options), DatasetLocation(plan.ours.root.uri, ours.options)
+    for path in copying.files_below(source, f"_indices/{segment.uuid}"):
         copying.copy_file(source, path, target, path)
 
 

@@ -23,7 +23,7 @@ from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound,
 from lance_spark.indexes import indexes, rules
 from lance_spark.indexes.indexes import index_stats, list_indexes
 from lance_spark.indexes.rules import IndexRequest, find_kind
-from lance_spark.refs.refs import create_branch
+from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
@@ -402,6 +402,30 @@ def test_a_branch_that_is_merged_brings_its_new_index(location):
     table.branches.merge("exp")
     assert [(each.name, each.rows_covered) for each in listed(location)] == [("id_idx", ROWS)]
     check_answers(location.uri, "id", "btree")
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "beside"])
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+def test_an_index_of_the_branch_that_a_branch_was_created_from_comes_with_a_merge(location, later, known):
+    """The transaction that made it, and its files, belong to another branch than the one that is merged."""
+    if known:
+        create(location, "id")
+    create_branch(location, "exp", RefSpec())
+    append(location, ROWS, 600, "exp")
+    create(location, "id", branch="exp")
+    if later:
+        append(location, 2100, 100, "exp")
+    create_branch(location, "deep", RefSpec(branch="exp"))
+    if later:
+        append(location, 2200, 100, "deep")
+    result = LanceTable.for_path(location.uri).branches.merge("deep")
+    assert (result.indexes_carried, result.indexes_missing) == (("id_idx",), ())
+    for name in ("deep", "exp"):
+        delete_branch(location, name)
+    (there,) = listed(location)
+    assert (there.rows_covered, there.rows_uncovered) == (2100, 200 * later)
+    check_answers(location.uri, "id", "btree")
+    assert filtered(location.uri, "id >= 1498") == ([*range(1498, 2100 + 200 * later)],) * 2
 
 
 def test_a_branchs_segment_of_an_index_that_main_has_comes_with_a_merge(location):
