@@ -39,8 +39,8 @@ SHARES = {
     "tests/streams/test_streams_killed_s3.py": 6,
     "tests/streams/test_streams_killed_connect.py": 6,
 }
-"""Files that take an hour or more, in so many parts. The other files of a room are one part, and those that look at the
-checkout another one, for each Spark."""
+"""Files that take an hour or more, in so many parts; the oldest Spark runs one of them. The other files of a room are
+one part, and those that look at the checkout another one, for each Spark."""
 STANDING = ("lance_spark/", "pyspark_lance/", "tests/daemons/", "tests/conftest.py", "pyproject.toml")
 """What every test stands on, beside the files of its room and what these import of tests/support."""
 _PAGES = ("docs/", "conf/", "jobs/", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -129,11 +129,12 @@ def parts() -> list[Part]:
             name = Path(file).stem.removeprefix("test_")
             shares = [f"{number}/{SHARES[file]}" for number in range(1, SHARES[file] + 1)]
             found += [Part(f"{name}-{share.partition('/')[0]}", "newest", (file,), share) for share in shares]
+            rooms += [Part(f"{name}-oldest", "oldest", (file,), shares[0])] if _uses_spark(file) else []
         looking = {file for file in files if any(word in (ROOT / file).read_text() for word in _LOOKS)}
         for name, chosen in ((room.name, {*files} - looking), (f"{room.name}-looking", looking)):
             rest = tuple(file for file in files if file in chosen and file not in SHARES)
             rooms += [Part(name, "newest", rest)] if rest else []
-            with_spark = tuple(file for file in files if file in chosen and _uses_spark(file))
+            with_spark = tuple(file for file in rest if _uses_spark(file))
             rooms += [Part(f"{name}-oldest", "oldest", with_spark)] if with_spark else []
     return found + rooms
 

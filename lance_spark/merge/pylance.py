@@ -564,10 +564,10 @@ def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
     One that a cleanup deleted meanwhile is left out: the merge is committed, and an index can be created again.
     """
     made: dict[str, Any] = {}
-    pins = {plan.sides.theirs.pin.branch: plan.sides.theirs.pin}
-    for step in reversed(plan.sides.their_steps.all):
+    merged = plan.sides.theirs.pin
+    for step in plan.sides.their_steps.all:
         if step.operation == "CreateIndex":
-            pin = pins.setdefault(step.branch, PinnedVersion(step.branch, step.version))
+            pin = merged if step.branch == merged.branch else PinnedVersion(step.branch, step.version)
             with suppress(NotFound), translated(theirs, "reading a transaction"):
                 transaction = open_pinned(theirs, pin).read_transaction(step.version)
                 operation = None if transaction is None else transaction.operation

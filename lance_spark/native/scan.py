@@ -34,7 +34,14 @@ from lance_spark.pushdown.aggregates import (
     plan_aggregates,
     settled,
 )
-from lance_spark.pushdown.filters import PushedFilter, as_spark_sends, conjunction, named_columns, translate
+from lance_spark.pushdown.filters import (
+    PushedFilter,
+    as_spark_sends,
+    conjunction,
+    has_null_bytes,
+    named_columns,
+    translate,
+)
 from lance_spark.pushdown.order import Sample, SortKey, Statistics, estimate, sortable
 from lance_spark.scan.pylance import fragment_sizes, stored_schema
 from lance_spark.scan.read import (
@@ -328,7 +335,11 @@ class NativeScanBuilder(Implementation):
         return True
 
     def push_predicates(self, predicates: list[Any]) -> ChosenPredicates:
-        """Take what Lance can filter by; the rest, and what Spark must apply again, is left to Spark."""
+        """Take what Lance can filter by; the rest, and what Spark must apply again, is left to Spark.
+
+        Spark prints what it is told was taken, and Spark 4.0 fails to print a NULL of bytes (SPARK-58782): the query
+        ended with an internal error. A predicate with one is taken without telling.
+        """
         if not self._source.takes_more:
             return ChosenPredicates((), tuple(range(len(predicates))))
         taken, left = [], []
@@ -338,7 +349,8 @@ class NativeScanBuilder(Implementation):
             if pushed is not None and condition is not None:
                 self._named |= set(named_columns(condition))
                 self._pushed = replace(self._pushed, filters=(*self._pushed.filters, pushed))
-                taken.append(place)
+                if not has_null_bytes(condition):
+                    taken.append(place)
             if pushed is None or not pushed.exact or self._source.is_small:
                 left.append(place)
         return ChosenPredicates(tuple(taken), tuple(left))

@@ -403,13 +403,22 @@ Expression: TypeAlias = "Column | Literal | Call | Cast"
 
 def named_columns(expression: Expression) -> Iterator[str]:
     """Names of the top-level columns in an expression."""
-    if isinstance(expression, Column):
-        yield expression.path[0]
-    elif isinstance(expression, Cast):
-        yield from named_columns(expression.argument)
+    return (leaf.path[0] for leaf in _leaves(expression) if isinstance(leaf, Column))
+
+
+def has_null_bytes(expression: Expression) -> bool:
+    """Whether one of the constants is a NULL of type ``binary``."""
+    return any(leaf == Literal(None, "binary") for leaf in _leaves(expression))
+
+
+def _leaves(expression: Expression) -> Iterator[Column | Literal]:
+    if isinstance(expression, Cast):
+        yield from _leaves(expression.argument)
     elif isinstance(expression, Call):
         for argument in expression.arguments:
-            yield from named_columns(argument)
+            yield from _leaves(argument)
+    else:
+        yield expression
 
 
 # --- Constants in Lance's SQL, in the column's own type, which keeps their value and the use of an index
