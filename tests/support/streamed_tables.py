@@ -139,6 +139,7 @@ class StreamedTable(ABC):
     def _check_batches(self, told: str) -> None:
         """The tag is at the last batch's version, and no version of the branch has a batch that another one has.
 
+        If the driver died before it moved the tag there, and others committed since, the tag stays: drivers die twice.
         Spark's source of files may remember files of a batch that Spark had not noted when it died: the next batch then
         has these files and its own, and the query has fewer batches.
         """
@@ -148,6 +149,7 @@ class StreamedTable(ABC):
         versions = sorted(entry["version"] for entry in dataset.versions())
         said = {number: dataset.read_transaction(number).transaction_properties for number in versions}
         batches = [said[number][BATCH] for number in versions if BATCH in said[number]]
+        told = f"{told}; its tag is at version {tag['version']} of {said}"
         assert (tag["branch"], tag["version"] in versions) == (self.branch, True), told
         query = name.removeprefix(self.tag)
         look = look_for(locate(self.uri, self.storage), Batch(self.uri, self.branch, query, 0), versions[-1])
@@ -157,7 +159,10 @@ class StreamedTable(ABC):
         if self.cleans:
             assert batches == sorted({*batches} & {*every}, key=int), told
         else:
-            assert (batches, said[tag["version"]][BATCH]) == (every, every[-1]), told
+            assert batches == every, told
+            last = next(number for number in versions if said[number].get(BATCH) == every[-1])
+            before = every[-3:-1] if last < versions[-1] else []
+            assert said[tag["version"]][BATCH] in (every[-1], *before), told
 
 
 class Sunk(StreamedTable):
