@@ -58,6 +58,13 @@ def test_the_parts_have_every_file_on_the_newest_spark(night):
     assert set(night.SHARES) <= set(shares)
 
 
+def test_the_oldest_spark_has_each_file_with_spark_once_and_one_share_of_what_takes_an_hour(night):
+    oldest = [(file, part.share) for part in night.parts() if part.spark == "oldest" for file in part.files]
+    every = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/test_*.py")]
+    with_spark = [file for file in every if night._uses_spark(file)]
+    assert sorted(oldest) == sorted((file, f"1/{night.SHARES.get(file, 1)}") for file in with_spark)
+
+
 @pytest.fixture
 def code(night, monkeypatch, tmp_path):
     """A checkout of some files, whose results are stored elsewhere."""
@@ -140,6 +147,5 @@ def test_a_change_repeats_what_stands_on_the_file(night, code, path):
 
 def test_pages_and_scripts_are_read_by_some(night):
     reading = {part.name for part in night.parts() if part.looks_at("docs/reference/merging.md")}
-    assert reading >= {f"documentation-{number}" for number in range(1, 5)}
-    rest = {"core-looking", "whole-looking"}
-    assert {name for name in reading if not name.startswith("documentation")} == rest
+    documentation = {f"documentation-{number}" for number in (1, 2, 3, 4, "oldest")}
+    assert reading == {"core-looking", "whole-looking", *documentation}
