@@ -268,7 +268,11 @@ def last_complete(names: Iterable[str]) -> int:
 
 
 def later_publishes(names: Iterable[str], sequence: int) -> dict[int, bool]:
-    """The sequence numbers of the publishes after one, in order, and whether each has an outcome."""
+    """The sequence numbers of the publishes after one, in order, and whether each has an outcome.
+
+    The files were listed after the version that is in question was looked up: a journal that is created while the
+    listing goes on, or an outcome that it has and the journal of which it missed, is of a publish after that version.
+    """
     known = {*names}
     numbers = sorted(number for name in known if (number := sequence_of(name)) is not None and number > sequence)
     return {number: outcome_name(number) in known for number in numbers}
@@ -281,11 +285,25 @@ def since(journal: Journal, location: str) -> int | None:
     return next((table.since for table in journal.tables if table.location == location), None)
 
 
+def _changed(outcome: PublishOutcome, location: str) -> TableOutcome | None:
+    done = (*outcome.tables, *(() if outcome.manifest is None else (outcome.manifest,)))
+    return next((each for each in done if each.location == location and each.before < each.after), None)
+
+
 def before(outcome: PublishOutcome, location: str) -> int | None:
     """Main's version before a publish; None if that changed nothing there, or was taken back."""
-    done = (*outcome.tables, *(() if outcome.manifest is None else (outcome.manifest,)))
-    changed = (each for each in done if each.location == location and each.before < each.after)
-    return next((each.before for each in changed), None) if outcome.is_published else None
+    changed = _changed(outcome, location) if outcome.is_published else None
+    return None if changed is None else changed.before
+
+
+def tells_all(outcome: PublishOutcome, location: str, newest: int) -> bool:
+    """Whether an outcome tells what ``newest`` has of the publish.
+
+    A version that was looked up before the publish was taken back may have its changes, although the outcome, which was
+    read later, says that no reader is to see them. Then the versions themselves have to be asked.
+    """
+    changed = _changed(outcome, location)
+    return outcome.is_published or changed is None or newest >= changed.after
 
 
 def version_seen(newest: int, befores: Iterable[int | None]) -> int:

@@ -3,7 +3,8 @@
 A reader remembers the last publish that was complete when it was taken. Of a table, main's newest version comes first,
 and then the list of the publishes that are later: a version with a publish's changes is younger than its journal, so
 the list has every publish that the version could contain. Where a later one has changed it, the version before that
-counts.
+counts. A publish that was taken back between the two looks has left its changes in the version that was found first,
+and an outcome that says nothing of them: then the versions themselves tell, as for one that is unfinished.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def version_seen(
         since = publish_rules.since(journal, path)
         if since is None:
             continue
-        if is_done:
-            befores.append(publish_rules.before(_outcome(manifest, reader, sequence), path))
+        outcome = _outcome(manifest, reader, sequence) if is_done else None
+        if outcome is not None and publish_rules.tells_all(outcome, path, newest):
+            befores.append(publish_rules.before(outcome, path))
         else:
             befores.append(_before_mark(location, since, newest, _mark_of(journal, path)))
     return publish_rules.version_seen(newest, befores)
