@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
@@ -30,6 +30,20 @@ _LARGEST = 2**63 - 1
 _FORMS = "A ref is a branch, a tag, branch@7, @7, main~2 or HEAD."
 
 Kind = Literal["branch", "tag"]
+
+
+def from_handle(handle: RefSpec, given: RefSpec, names_branch: bool) -> RefSpec:
+    """The ref that was given to a handle's verb, as the handle sees it.
+
+    Nothing means the handle's own ref, and a version or moment alone is one of its branch: on a handle of ``dev``,
+    ``branches.create("x")`` that began at main would publish what was never audited. ``names_branch``: the caller named
+    a branch, possibly main.
+    """
+    if given == RefSpec() and not names_branch:
+        return handle
+    if names_branch or given.tag is not None or handle.begins is not None:  # what has not begun has main's versions
+        return given
+    return replace(given, branch=handle.branch)
 
 
 @dataclass(frozen=True)

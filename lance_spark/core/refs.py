@@ -786,4 +786,6 @@ def missing_version(version: int, branch: str | None, known: Sequence[int]) -> N
     """A NotFound for a version number, suggesting the nearest existing ones."""
     near = sorted(sorted(known, key=lambda other: (abs(other - version), other))[:3])
     hint = f"Nearest versions: {', '.join(map(str, near))}." if near else None
+    if hint and branch is not None and version < near[0]:
+        hint = f"{hint} For an earlier one, name the branch that '{branch}' was created from."
     return NotFound(f"Branch '{branch or MAIN}' has no version {version}.", hint=hint)

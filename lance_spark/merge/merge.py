@@ -96,7 +96,10 @@ def merge_requests(
     """
     check_mergeable(location, into)
     if source.branch == into:
-        raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
+        raise InvalidOption(
+            f"{source} is a version of '{into or MAIN}' itself.",
+            hint="Name another branch to merge, or the one to merge it into.",
+        )
     action = format_versions.PUBLISH if publish else format_versions.MERGE
 
     def make() -> Request:

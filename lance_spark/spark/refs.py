@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import LAKE_BRANCH, Branch, PinnedVersion, RefSpec, Tag, branch_or_none
+from lance_spark.core.ref_expressions import from_handle
+from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag, branch_or_none
 from lance_spark.core.show import Card, Shown, meant, to_span
 from lance_spark.core.table_options import parse_ref
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
@@ -81,7 +82,7 @@ class Branches(Shown, Collection[Branch]):
     location: DatasetLocation
     spark: SparkSession | None
     ref: RefSpec = field(default_factory=RefSpec)
-    """The handle's: on a branch of the lake, defaults are the table's branch there, not main."""
+    """The handle's: verbs act on its branch, and start from its version."""
 
     def list(self, all: bool = False) -> list[Branch]:
         """The branches except for main, by name; with ``all`` also the plans of frozen sets, and those of the lake."""
@@ -98,14 +99,14 @@ class Branches(Shown, Collection[Branch]):
         version: int | None = None,
         **settings: Unpack[BranchSettings],
     ) -> Branch:
-        """Create a branch from a branch, tag or version; from the newest version of main by default.
+        """Create a branch from a branch, tag or version; by default from the version of the handle.
 
-        On a branch of the lake the default is what that has of the table. ``settings`` are those of :meth:`alter`.
-        Raises InvalidName with the broken rule, AlreadyExists, NotFound.
+        A ``version`` without a branch is one of the handle's branch. ``settings`` are those of :meth:`alter`. Raises
+        InvalidName with the broken rule, AlreadyExists, NotFound.
         """
         check_settings(settings)
-        spec = spec_of(branch=branch, tag=tag, version=version)
-        made = ref_actions.create_branch(self.location, name, _or_on_lake(self.location, self.ref, spec, branch))
+        spec = start_of(self.location, self.ref, branch=branch, tag=tag, version=version)
+        made = ref_actions.create_branch(self.location, name, spec)
         if not settings:
             return made
         alter_branch(self.location, name, settings)
@@ -156,9 +157,7 @@ class Branches(Shown, Collection[Branch]):
         *,
         progress: Progressing = None,
     ) -> MergeResult:
-        """Merge a branch into another one (main by default), as one version; executors copy many files.
-
-        On a branch of the lake, the default is the table's branch there.
+        """Merge a branch into the handle's, or into another one, as one version; executors copy many files.
 
         Only files that the branch itself wrote are copied. With ``reference`` none are, and the branch cannot be
         deleted. ``progress`` is a function that is called with the progress. Raises Conflict, with the conflicting
@@ -167,8 +166,7 @@ class Branches(Shown, Collection[Branch]):
         options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
         source = resolve(self.location, spec_of(branch=name))
         engine = engine_of(self.spark, progress=progress)
-        on_lake = into is None and is_on_lake(self.ref)
-        target = changing_branch(self.location, self.ref, "merge into") if on_lake else branch_or_none(into)
+        target = changing_branch(self.location, self.ref, "merge into") if into is None else branch_or_none(into)
         return merge(self.location, source, target, options, engine)
 
     def _card(self) -> Card:
@@ -182,7 +180,7 @@ class Tags(Shown, Collection[Tag]):
     _kind = "tag"
     location: DatasetLocation
     ref: RefSpec = field(default_factory=RefSpec)
-    """The handle's: on a branch of the lake, the default is the table's branch there, not main."""
+    """The handle's: verbs start from its version."""
 
     def list(self, all: bool = False) -> list[Tag]:
         """The tags, by name; with ``all`` also those that clones, merges, streams, frozen sets and the lake need."""
@@ -194,14 +192,13 @@ class Tags(Shown, Collection[Tag]):
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
     ) -> None:
-        """Tag a version; by default the newest of the branch (main by default).
+        """Tag a version; by default that of the handle, or the newest of the ``branch``.
 
-        On a branch of the lake, the default is what that has of the table. ``settings`` are those of :meth:`alter`.
-        Raises InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
+        A ``version`` without a branch is one of the handle's branch. ``settings`` are those of :meth:`alter`. Raises
+        InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
         """
         check_settings(settings, tag=True)
-        spec = spec_of(branch=branch, version=version)
-        ref_actions.create_tag(self.location, name, _or_on_lake(self.location, self.ref, spec, branch))
+        ref_actions.create_tag(self.location, name, start_of(self.location, self.ref, branch=branch, version=version))
         if settings:
             alter_tag(self.location, name, settings)
 
@@ -215,8 +212,11 @@ class Tags(Shown, Collection[Tag]):
             return alter_tag(self.location, name, settings, unset)
 
     def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
-        """Point an existing tag at another version. Raises NotFound, and Refused for one that something relies on."""
-        ref_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
+        """Point an existing tag at another version, chosen as by :meth:`create`.
+
+        Raises NotFound, and Refused for a tag that something relies on.
+        """
+        ref_actions.move_tag(self.location, name, start_of(self.location, self.ref, branch=branch, version=version))
 
     def delete(self, name: str, force: bool = False) -> None:
         """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: ``t.frozen.delete`` does it.
@@ -272,16 +272,18 @@ def changing_branch(location: DatasetLocation, ref: RefSpec, what: str) -> str |
     return begin_table_branch(location, ref.begins)
 
 
-def is_on_lake(ref: RefSpec) -> bool:
-    """Whether it is what a branch of the lake has of a table."""
-    return ref.begins is not None or (ref.branch or "").startswith(LAKE_BRANCH)
-
-
-def _or_on_lake(location: DatasetLocation, ref: RefSpec, given: RefSpec, branch: str | None) -> RefSpec:
-    """The ref that was given; without one, and on a branch of the lake, the version that this has of the table."""
-    if given != RefSpec() or branch is not None or not is_on_lake(ref):
-        return given
-    pin = resolve(location, ref)
+def start_of(
+    location: DatasetLocation,
+    ref: RefSpec,
+    branch: str | None = None,
+    tag: str | None = None,
+    version: int | None = None,
+) -> RefSpec:
+    """Where a new ref of a handle starts: at what was named, as the handle sees it; else at the handle's version."""
+    spec = from_handle(ref, spec_of(branch=branch, tag=tag, version=version), branch is not None)
+    if spec.begins is None:
+        return spec
+    pin = resolve(location, spec)  # a branch of the lake reads main until the table is changed there
     return RefSpec(branch=pin.branch, version=pin.version)
 
 

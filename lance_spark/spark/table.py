@@ -20,6 +20,7 @@ from lance_spark.clones import clone
 from lance_spark.clones.relocate import relocate
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
+from lance_spark.core.ref_expressions import from_handle
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
@@ -165,9 +166,10 @@ class LanceTable(
     ) -> LanceTable:
         """The same dataset at another ref; the arguments are the read options of these names.
 
-        A tag, a version and a moment are resolved now. Raises InvalidOption for two refs at once, NotFound.
+        A version or a moment without a branch is one of this handle's branch. A tag, a version and a moment are
+        resolved now. Raises InvalidOption for two refs at once, NotFound.
         """
-        spec = spec_of(branch=branch, tag=tag, version=version, as_of=as_of)
+        spec = from_handle(self.ref, spec_of(branch=branch, tag=tag, version=version, as_of=as_of), branch is not None)
         pin = resolve(self.location, spec)
         moving = spec.tag is None and spec.version is None and spec.as_of is None
         return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))

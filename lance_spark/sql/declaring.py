@@ -9,18 +9,17 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from lance_spark.catalog.lake import begin_table_branch, check_whole
-from lance_spark.catalog.lookup import find_open_table, locate_table
+from lance_spark.catalog.lookup import find_open_table, locate_table, read_name
 from lance_spark.catalog.manifest_pylance import check_may_change
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.rules import Catalog, identify_table
 from lance_spark.core.declared import at
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.ref_expressions import parse_version_text
-from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
+from lance_spark.core.ref_expressions import MARK, from_handle, parse_version_text
+from lance_spark.core.refs import PinnedVersion, RefSpec, branch_or_none
 from lance_spark.core.show import meant
 from lance_spark.engine.local import Engine
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.resolving import dataset_at, find_spec, resolve
+from lance_spark.storage.resolving import dataset_at, find_spec, read_path, resolve
 
 SqlType = Literal["STRING", "BIGINT", "BOOLEAN", "ARRAY<STRING>"]
 
@@ -65,42 +64,70 @@ class Context:
     def table(self, name: str) -> DatasetLocation:
         """The location of a whole table, with all its branches. Raises NotFound, InvalidName, InvalidOption.
 
-        Raises Refused in a catalog on a branch or at a tag of the lake, which has one version of each table.
+        Raises Refused for a name with a ref, and in a catalog on a branch or at a tag of the lake, which has one
+        version of each table.
         """
-        catalog = self.catalog
-        if catalog is not None:
-            check_whole(catalog, f"call a procedure for all branches of table '{name}'")
-            return locate_table(catalog, name)
-        location = dataset_at(name, self.storage_options)
-        open_latest(location)
+        if self.catalog is not None:
+            check_whole(self.catalog, f"call a procedure for all branches of table '{name}'")
+        location, spec = self._named(name)
+        if spec != RefSpec():
+            raise Refused(
+                f"The procedure is about the whole table, and '{name}' names a ref of it.",
+                hint=f"Leave out the '{MARK}' and what follows it.",
+            )
         return location
 
     def to_change(self, name: str, branch: str | None) -> tuple[DatasetLocation, str | None]:
-        """A table and its branch (None for main) to change: the one that was given, or main.
+        """A table and its branch (None for main) to change: the one that was given, or that of the name, or main.
 
         On a branch of the lake it is that of the table there, which exists from now on; naming another one raises
-        Refused, as does everything at a tag. Raises NotFound, InvalidName, InvalidOption.
+        Refused, as does everything at a tag. Raises NotFound, InvalidName, InvalidOption, and Refused for a name with a
+        tag or a version.
         """
-        location, spec = self._on_lake(name, branch)
-        if spec is None:
-            return location, branch_or_none(branch or MAIN)
-        return location, spec.branch if spec.begins is None else begin_table_branch(location, spec.begins)
+        on_lake = self._on_lake(name, branch)
+        if on_lake is not None:
+            location, spec = on_lake
+            return location, spec.branch if spec.begins is None else begin_table_branch(location, spec.begins)
+        location, named = self._named(name)
+        if branch is not None:
+            return location, branch_or_none(branch)
+        if named != RefSpec(branch=named.branch):
+            raise Refused(f"'{name}' names a version, which never changes.", hint="Name a branch instead.")
+        return location, named.branch
 
     def to_read(self, name: str, ref: str | None) -> tuple[DatasetLocation, PinnedVersion]:
-        """A table and its version: the ref that was given, or main. On a branch of the lake, what that has of it.
+        """A table and its version: the ref that was given, or that of the name, or main.
 
+        A version alone is one of the branch in the name. On a branch of the lake, it is what that has of the table.
         Raises as :meth:`to_change`, and NotFound for a missing ref, with near names.
         """
-        location, spec = self._on_lake(name, ref)
-        return location, pin_of(location, ref or MAIN) if spec is None else resolve(location, spec)
+        on_lake = self._on_lake(name, ref)
+        if on_lake is not None:
+            location, spec = on_lake
+            return location, resolve(location, spec)
+        location, named = self._named(name)
+        spec = named if ref is None else spec_of(location, ref)
+        if ref is not None and parse_version_text(ref).expression is None:
+            spec = from_handle(named, spec, names_branch=False)
+        return location, resolve(location, spec)
 
-    def _on_lake(self, name: str, ref: str | None) -> tuple[DatasetLocation, RefSpec | None]:
-        """A table; on a branch of the lake also what that has of it, or a version of that.
+    def _named(self, name: str) -> tuple[DatasetLocation, RefSpec]:
+        """The table of a name or path, and the ref in it."""
+        if self.catalog is None:
+            at = read_path(name, self.storage_options)
+            return at.location, at.spec
+        if MARK not in name:
+            return locate_table(self.catalog, name), RefSpec()
+        found = read_name(self.catalog, identify_table(name).parts)
+        return found.location, found.spec
+
+    def _on_lake(self, name: str, ref: str | None) -> tuple[DatasetLocation, RefSpec] | None:
+        """What a branch of the lake has of a table, or a version of that; None in any other catalog.
 
         Raises Refused if another ref was named.
         """
         if self.catalog is None or self.catalog.ref is None:
-            return self.table(name), None
+            return None
         check_may_change(self.catalog.manifest, f"call a procedure for table '{name}'")
         version = None if ref is None else parse_version_text(ref).version
         spec = RefSpec(branch=ref) if version is None else RefSpec(version=version)
@@ -218,5 +245,5 @@ def find_procedure(name: str) -> Procedure:
 
 
 TABLE = Parameter("table", "STRING", "the table's name, such as 'ns1.flights'", required=True)
-REFS = "a branch, a tag, 'exp@7' or a version of main"
-BY_DEFAULT = "by default main, or what the branch of the lake has that the catalog is on"
+REFS = "a branch, a tag, 'exp@7' or a version of the table's branch"
+BY_DEFAULT = "by default what the table's name says, as in 'flights@exp', else main, or what the branch of the lake has"

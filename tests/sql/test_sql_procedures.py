@@ -280,3 +280,30 @@ def test_expire_refs(call, lake, uri):
     assert (lance.dataset(uri).tags.list().keys(), lance.dataset(uri).branches.list().keys()) == ({"stays"}, set())
     with pytest.raises(InvalidOption):
         call("expire_refs", warn="soon")
+
+
+def test_a_table_named_at_a_branch_is_that_branch(call, lake, uri):
+    call("create_branch", name="dev")
+    append(uri, numbers(1, 10), "dev")
+    call("create_branch", name="exp")
+    append(uri, numbers(1, 20), "exp")
+    at_dev = "ns.t@dev"
+    assert call("create_branch", table=at_dev, name="from-dev")[0]["parent_branch"] == "dev"
+    assert call("create_tag", table=at_dev, name="v1", ref="1") == [{"name": "v1", "branch": "dev", "version": 1}]
+    assert call("create_tag", table=at_dev, name="v2", ref="main") == [{"name": "v2", "branch": "main", "version": 1}]
+    assert call("merge_branch", table=at_dev, branch="exp")[0]["into"] == "dev"
+    assert (ids(uri), ids(uri, "dev")) == ([0, 1, 2], [0, 1, 2, 10, 20])
+    assert call("revert", table=at_dev, version=3)[0]["into"] == "dev"
+    assert call("restore", table=at_dev, ref="1")[0]["branch"] == "dev"
+    assert call("optimize", table=at_dev)[0]["branch"] == "dev"
+    assert call("merge_branch", table=at_dev, branch="exp", into="main")[0]["into"] == "main"
+    for name in ("ns.t@v1", "ns.t@dev@2"):
+        with pytest.raises(Refused, match="names a version, which never changes"):
+            call("merge_branch", table=name, branch="exp")
+    with pytest.raises(Refused, match="about the whole table"):
+        call("fsck", table=at_dev)
+    with pytest.raises(NotFound):
+        call("merge_branch", table="ns.t@deb", branch="exp")
+    by_path = Context(LocalRunner(2))
+    made = find_procedure("create_branch").call(by_path, {"table": f"{uri}@dev", "name": "by-path"}).to_pylist()
+    assert made[0]["parent_branch"] == "dev"
