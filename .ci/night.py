@@ -34,6 +34,7 @@ SHARES = {
     "tests/whole/test_everything_at_once_s3.py": 1,
     "tests/whole/test_bad_input.py": 1,
     "tests/cleanup/test_cleanup_beside_pylance.py": 2,
+    "tests/merge/test_merge_pairs.py": 2,
     "tests/remotes/test_remotes_killed.py": 4,
     "tests/streams/test_streams_killed_spark.py": 6,
     "tests/streams/test_streams_killed_s3.py": 6,
