@@ -170,8 +170,8 @@ def _update(state: State, spec: Spec) -> State:
 def _upsert(state: State, spec: Spec) -> State:
     """All columns of a row, and a new row."""
     first = spec.touched[0]
-    if first not in state.rows or not {"v", "w"} <= state.columns.keys():
-        raise Inapplicable("no row")
+    if first not in state.rows or spec.new in {row["id"] for row in state.rows.values()}:
+        raise Inapplicable("no row to change, or none to insert")
     state = _new(state, spec, row_of(spec.new, v=spec.number))
     return state.cells({first: {**state.rows[first], "v": 80 + spec.number}})
 
