@@ -71,6 +71,8 @@ _THEIRS_UPDATED = _conflict("theirs updated rows in which ours wrote a column")
 COMPACTED_OURS = _conflict("theirs wrote a column of rows that ours compacted")
 GONE_OURS = _conflict("rows that ours rewrote or removed were changed")
 GONE_THEIRS = _conflict("both sides changed rows that theirs rewrote or removed")
+BLANK = "rows that one side has back have no values in column"
+"""The beginning of a reason that only rows show."""
 _COMMENTED = _conflict("the comment of column '{}' was changed on both sides")
 _ALTERED = _conflict("column '{}' was altered on one side and altered or dropped on the other")
 

@@ -302,6 +302,7 @@ _TWICE = (
     "Take nothing if the rows are already there. Otherwise pick the version that first had them, from "
     "the branch that made it, or write them again."
 )
+_BLANK = hints.of("Revert the version that wrote the column (", hints.REVERT, "), try again, then write it again.")
 _HINTS = {
     change_rules.COMPACTED_OURS.reason: _COLUMNS,
     COLUMNS_COMPACTED: _COLUMNS,
@@ -309,6 +310,7 @@ _HINTS = {
     change_rules.GONE_OURS.reason: _EVIDENCE,
     change_rules.GONE_THEIRS.reason: _EVIDENCE,
     TAKEN_BEFORE: _TWICE,
+    change_rules.BLANK: _BLANK,
 }
 
 

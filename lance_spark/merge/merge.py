@@ -36,7 +36,7 @@ from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
-from lance_spark.merge.row_conflicts import examples, other_rows, same_keys
+from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows, same_keys
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import deleted_offsets
@@ -239,6 +239,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         if replacement.both_deleted:
             deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
             conflicts += clashes
+    conflicts += blank_rows((request.location, there), sides, change.replaced)
     conflicts += same_keys((request.location, there), sides, change, followed.ours_old)
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)

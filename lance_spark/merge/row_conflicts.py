@@ -41,6 +41,38 @@ def other_rows(
     return (), [sides.conflict(reason, [replacement.ours.id], rows)]
 
 
+def blank_rows(
+    locations: Locations, sides: change_rules.Sides, replaced: Iterable[change_rules.Replacement]
+) -> list[change_rules.MergeConflict]:
+    """Conflicts about rows that one side has back, in fragments in which the other side wrote columns meanwhile.
+
+    In such a file a deleted row has the values of a row beside it: pylance has to put something there. They would come
+    back with the row.
+    """
+    here, there = locations
+    conflicts = []
+    for each in replaced:
+        written = (_written(sides.ours, each.ours, each.base), _written(sides.theirs, each.theirs, each.base))
+        if each.base.deletion is None or not any(written):
+            continue
+        base = frozenset(deleted_offsets(here, sides.base_ours, each.base).to_pylist())
+        ours = base & frozenset(deleted_offsets(here, sides.ours, each.ours).to_pylist())
+        theirs = base & frozenset(deleted_offsets(there, sides.theirs, each.theirs).to_pylist())
+        for back, names in ((ours - theirs, written[0]), (theirs - ours, written[1])):
+            if back and names:
+                rows = examples(here, sides.base_ours, each.base, sorted(back)[:_EXAMPLES])
+                reason = f"{change_rules.BLANK} '{names[0]}', which was written while they were deleted"
+                conflicts.append(sides.conflict(reason, [each.ours.id], rows))
+    return conflicts
+
+
+def _written(side: format_versions.Snapshot, fragment: Fragment, base: Fragment) -> list[str]:
+    """The names of the columns that a side wrote in a fragment of the base."""
+    before, after = (format_versions.columns(entry, side.live) for entry in (base, fragment))
+    names = {entry.id: entry.name for entry in side.contents.fields}
+    return [names[key] for key, path in after.items() if before.get(key) != path]
+
+
 def examples(
     location: DatasetLocation, base: format_versions.Snapshot, fragment: Fragment, offsets: Sequence[int]
 ) -> tuple[str, ...]:

@@ -28,7 +28,19 @@ from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
 from support.backfills import LocalValues
 from support.cleanup_datasets import place
-from support.merge_pairs import FIRST, SECOND, Clash, Inapplicable, Spec, State, Value, begun, history, merged
+from support.merge_pairs import (
+    FIRST,
+    SECOND,
+    Clash,
+    Inapplicable,
+    Spec,
+    State,
+    Value,
+    begun,
+    check_back,
+    history,
+    merged,
+)
 
 Act = Callable[["Chain", Spec, State], object]
 
@@ -132,9 +144,11 @@ def _part(chain: Chain, spec: Spec, state: State) -> object:
     """Rows deleted and written in one commit, as an overwrite of a part does."""
     dataset, uri = chain.head, place(*chain)
     written = lance.fragment.write_fragments(_rows(chain, spec, state, spec.identity), dataset, mode="append")
-    changed = [fragment.delete(_where(spec)) for fragment in dataset.get_fragments()]
+    changed = {fragment.fragment_id: fragment.delete(_where(spec)) for fragment in dataset.get_fragments()}
     operation = lance.LanceOperation.Update(
-        removed_fragment_ids=[], updated_fragments=[each for each in changed if each], new_fragments=[*written]
+        removed_fragment_ids=[key for key, left in changed.items() if left is None],
+        updated_fragments=[left for left in changed.values() if left is not None],
+        new_fragments=[*written],
     )
     return lance.LanceDataset.commit(uri, operation, read_version=dataset.version)
 
@@ -144,8 +158,10 @@ def _overwrite(chain: Chain, spec: Spec, state: State) -> object:
 
 
 def _values(chain: Chain, name: str, of: Callable[[int], int]) -> LocalValues:
+    schema = chain.head.schema
+    kind = schema.field(name).type if name in schema.names else pa.int64()
     return LocalValues(
-        locate(chain.uri), lambda batch: {name: [of(n) for n in batch["id"].to_pylist()]}, **{name: pa.int64()}
+        locate(chain.uri), lambda batch: {name: [of(n) for n in batch["id"].to_pylist()]}, **{name: kind}
     )
 
 
@@ -349,6 +365,8 @@ class Scene:
     def __post_init__(self) -> None:
         try:
             self.expected = self.exact or merged(self.base, self.mine, self.other)
+            if self.verb == "revert":
+                check_back(self.base, self.mine, self.other)
         except Clash as clash:
             self.clash = str(clash)
 

@@ -190,10 +190,17 @@ def _add(values: Callable[[Cells, Spec], Value], reads: bool = False, nullable: 
         key, source = spec.name("+c", "+d"), spec.name("v", "w")
         if key in state.columns or (reads and source not in state.columns):
             raise Inapplicable(key)
-        added = Column(key[1:], nullable=nullable, reads=source if reads else "")
+        kind = state.columns[source].type if reads else "int64"
+        added = Column(key[1:], kind, nullable=nullable, reads=source if reads else "")
+        if values is not _nothing:
+            state = replace(state, filled=state.filled | {key})
         return state.column(key, added).cells({n: {**row, key: values(row, spec)} for n, row in state.rows.items()})
 
     return add
+
+
+def _nothing(_: Cells, __: Spec) -> Value:
+    return None
 
 
 def _plus(row: Cells, spec: Spec) -> Value:
@@ -276,7 +283,7 @@ KINDS: dict[str, Kind] = {
     "upsert": Kind(_upsert, rows=True),
     "overwrite a part": Kind(_part, rows=True),
     "overwrite": Kind(_overwrite, rows=True),
-    "add empty": Kind(_add(lambda *_: None), columns=True),
+    "add empty": Kind(_add(_nothing), columns=True),
     "add constant": Kind(_add(lambda _, spec: spec.number), columns=True),
     "add computed": Kind(_add(_plus, reads=True), columns=True),
     "add NOT NULL": Kind(_add(lambda _, spec: spec.number, nullable=False), columns=True),
@@ -347,6 +354,12 @@ def _check_replaced(base: State, ours: State, theirs: State) -> None:
             base.replaced,
         ):
             raise Clash("one side replaced the whole table")
+
+
+def check_back(base: State, ours: State, theirs: State) -> None:
+    """Raise Clash for rows that come back although ours wrote a column while they were deleted."""
+    if (theirs.rows.keys() - base.rows.keys()) & {*FIRST, *SECOND} and ours.filled - base.filled:
+        raise Clash("rows come back without values")
 
 
 def _check_rows(state: State) -> None:
