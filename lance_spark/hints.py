@@ -119,6 +119,7 @@ def unprotect_lake_branch(name: str) -> Hint:
     return Hint(python, f"{python} in Python", quoted("lance-catalog", "branch", "--alter", name, "--no-protected"))
 
 
+RECOVER = Hint("lake.recover()", f"CALL {CATALOG}.system.recover()", "lance-catalog recover")
 MIGRATE = Hint("lake.migrate()", f"CALL {CATALOG}.system.migrate()", "lance-catalog migrate")
 
 

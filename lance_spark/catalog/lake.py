@@ -55,7 +55,7 @@ from lance_spark.catalog.lake_rules import (
 from lance_spark.catalog.lookup import check_same_table, list_tables
 from lance_spark.catalog.manifest_pylance import CatalogVersion, newest
 from lance_spark.catalog.marks import hide
-from lance_spark.catalog.published import at_published
+from lance_spark.catalog.published import Moment, at_published
 from lance_spark.catalog.rules import (
     MANIFEST,
     TABLE,
@@ -151,33 +151,34 @@ def create_ref(
 ) -> LakeRef:
     """Pin the newest version of every table of the catalog, or of those in ``tables``, which names namespaces too.
 
-    A table that other jobs write meanwhile is pinned before or after their commit. A failure leaves nothing behind; a
-    crash leaves an incomplete ref, which can be deleted. In V1 it is a ref of that name on each table. Raises
-    InvalidName, AlreadyExists, StorageFailure, NotFound for an unknown table, and Refused for a catalog of another mode
-    without ``__manifest``.
+    A table that other jobs write meanwhile is pinned before or after their commit; of publishes it is the last complete
+    one, in all tables. A failure leaves nothing behind; a crash leaves an incomplete ref, which can be deleted. In V1
+    it is a ref of that name on each table. Raises InvalidName, AlreadyExists, StorageFailure, NotFound for an unknown
+    table, Refused for a catalog of another mode without ``__manifest``, and Conflict if too much changed meanwhile.
     """
-    doing = check_may_create(catalog, kind, name)
+    moment = Moment.of(catalog, check_may_create(catalog, kind, name))
     if not catalog.reads_manifest:
-        return lake_v1.create_on_tables(catalog, kind, name, now, tables, doing)
-    _begin(catalog.manifest, branch_of(kind, name))
+        return lake_v1.create_on_tables(catalog, kind, name, now, tables, moment)
+    newest_rows = pin_latest(catalog.manifest, None).version
+    rows = PinnedVersion(None, moment.version(MANIFEST, catalog.manifest, newest_rows))
+    _begin(catalog.manifest, branch_of(kind, name), rows)
     ref = ref_class(kind)(name, secrets.token_hex(4), now.replace(microsecond=0))
     try:
-        return _filled(catalog, ref, tables, doing)
+        return _filled(catalog, ref, tables, moment)
     except errors.LanceSparkError:
         with suppress(errors.LanceSparkError):  # the first error is more useful; the ref stays incomplete
             delete_ref(catalog, kind, name)
         raise
 
 
-def _begin(manifest: DatasetLocation, branch: str) -> None:
+def _begin(manifest: DatasetLocation, branch: str, rows: PinnedVersion) -> None:
     """Create the branch of ``__manifest``, over the remains of one whose deletion was killed."""
-    head = pin_latest(manifest, None)
     try:
-        create_branch_at(manifest, branch, head)
+        create_branch_at(manifest, branch, rows)
     except errors.AlreadyExists:
         if not refs.clear_deleted(manifest, branch):
             raise
-        create_branch_at(manifest, branch, head)
+        create_branch_at(manifest, branch, rows)
 
 
 def check_may_create(catalog: Catalog, kind: str, name: str) -> str:
@@ -380,10 +381,15 @@ def _joined(catalog: Catalog, identifier: Identifier, location: DatasetLocation,
     """
     ref = catalog.ref
     assert ref is not None
+    new, path = entry.pin is not None and entry.pin.new, entry.location or ""
+    moment = Moment.of(catalog, doing)
     newest_main = _newest_of(location, entry, doing)
+    if not new and moment.version(path, location, newest_main.version) < newest_main.version:
+        # The branch would have rows that may be taken back, and its next table none of that publish.
+        hint = hints.of("Run it again when that has ended. If its process died: ", hints.RECOVER, ".")
+        raise refusal(errors.Conflict, doing, "a publish that has not ended yet has changed it", hint)
     keep(location, ref.pin_tag, newest_main)
-    new = entry.pin is not None and entry.pin.new
-    note = NotePin(identifier, entry.location or "", Pin(newest_main.version, None, new), doing)
+    note = NotePin(identifier, path, Pin(newest_main.version, None, new), doing)
     manifest_pylance.apply(catalog.manifest, note)
     pin = find_table(manifest_pylance.read_rows(catalog.manifest, note.needs), identifier, doing).pin or note.pin
     keep(location, ref.pin_tag, PinnedVersion(None, pin.version))
@@ -597,18 +603,30 @@ def _note(catalog: Catalog, ref: LakeRef) -> None:
 # --- Filling a new ref
 
 
-def _filled(catalog: Catalog, ref: LakeRef, tables: Collection[Name] | None, doing: str) -> LakeRef:
+def _filled(catalog: Catalog, ref: LakeRef, tables: Collection[Name] | None, moment: Moment) -> LakeRef:
     """The id is noted first: with it, a deletion finds the pins that a killed creation left."""
     complete(catalog, ref, 0, ready=False)
     rows = _with_directories(catalog, _rows(catalog, ref, RowFilter(everything=True)))
-    covered = _covered(rows, tables, doing)
+    covered = _covered(rows, tables, moment.doing)
     paths = sorted({entry.location or "" for entry in covered if is_inside(entry.location)})
-    versions = files.each(catalog.root, partial(_pinned, catalog, ref), paths, _AT_ONCE)
-    found = dict(zip(paths, versions, strict=True))
-    pins = {entry.object_id: Pin(found.get(entry.location or "") or 0) for entry in covered}
-    fill(catalog, ref, rows, pins, doing)
-    _check_still_tables(catalog, [entry for entry in covered if found.get(entry.location or "")], doing)
-    return complete(catalog, ref, sum(version is not None for version in versions))
+    newest = files.each(catalog.root, partial(_pinned, catalog, ref), paths, _AT_ONCE)
+    heads = {path: (catalog.at(path), version) for path, version in zip(paths, newest, strict=True) if version}
+    versions = _of_moment(ref, moment, heads)
+    pins = {entry.object_id: Pin(versions.get(entry.location or "", 0)) for entry in covered}
+    fill(catalog, ref, rows, pins, moment.doing)
+    _check_still_tables(catalog, [entry for entry in covered if entry.location in versions], moment.doing)
+    return complete(catalog, ref, len(versions))
+
+
+def _of_moment(ref: LakeRef, moment: Moment, heads: Mapping[str, tuple[DatasetLocation, int]]) -> Mapping[str, int]:
+    """The versions that a new ref has; the pins of tables that a later publish has changed go back behind it."""
+    versions = moment.versions(heads)
+    back = {path: version for path, version in versions.items() if version < heads[path][1]}
+    for path, version in back.items():
+        keep(heads[path][0], ref.pin_tag, PinnedVersion(None, version))
+    if back:  # a cleanup that began before may not have seen their pins: then this raises
+        moment.versions({path: heads[path] for path in back})
+    return versions
 
 
 def _check_still_tables(catalog: Catalog, pinned: Collection[Entry], doing: str) -> None:

@@ -6,15 +6,17 @@ New, dropped and renamed tables, and merges of all tables at once, cannot be had
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from lance_spark import errors, hints
 from lance_spark.catalog.entry_rules import refusal, v1_directory
 from lance_spark.catalog.lake_rules import TAG, LakeRef, ref_class
 from lance_spark.catalog.lookup import list_tables, locate_table
-from lance_spark.catalog.rules import Catalog, Name, identify_table
+from lance_spark.catalog.published import Moment
+from lance_spark.catalog.rules import Catalog, Identifier, Name, identify_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import Branch, PinnedVersion, Tag, is_service_tag, lake_branch_of
 from lance_spark.refs.refs import create_branch_at, create_tag_at, delete_tag, remove_branch
@@ -23,19 +25,25 @@ from lance_spark.storage.datasets import find_latest
 
 
 def create_on_tables(
-    catalog: Catalog, kind: str, name: str, now: datetime, tables: Collection[Name] | None, doing: str
+    catalog: Catalog, kind: str, name: str, now: datetime, tables: Collection[Name] | None, moment: Moment
 ) -> LakeRef:
     """Create the ref on each table that has data, or on those in ``tables``; after a failure on none of them.
 
     Raises AlreadyExists if a table has it, NotFound for an unknown table, Refused if none has data.
     """
-    places = _places(catalog) if tables is None else [locate_table(catalog, identify_table(each)) for each in tables]
+    doing = moment.doing
+    names = [*list_tables(catalog)] if tables is None else [identify_table(each) for each in tables]
+    places = [locate_table(catalog, each) for each in names] if tables is not None else _places(catalog, names)
     taken = [place for place, there in zip(places, _found(catalog, kind, name, places), strict=True) if there]
     if taken:
         hint = hints.of("Take another name, or delete it first: ", hints.delete_lake_ref(kind, name), ".")
         raise refusal(errors.AlreadyExists, doing, f"{taken[0].uri} has one of that name", hint)
     heads = files.each(catalog.root, lambda place: find_latest(place, None), places)
-    targets = [(place, head) for place, head in zip(places, heads, strict=True) if head is not None]
+    paths = map(v1_directory, names)
+    found = {path: (place, head) for path, place, head in zip(paths, places, heads, strict=True) if head is not None}
+    # Whoever opens the same catalog with its __manifest may publish.
+    seen = moment.versions({path: (place, head.version) for path, (place, head) in found.items()})
+    targets = [(place, replace(head, version=seen[path], stamp=None)) for path, (place, head) in found.items()]
     if not targets:
         hint = hints.of("Write a table first. Namespaces and what is in them need __manifest: ", hints.MIGRATE, ".")
         raise refusal(errors.Refused, doing, f"no table in {catalog.uri} has data", hint)
@@ -88,8 +96,8 @@ def _delete(catalog: Catalog, kind: str, name: str, places: list[DatasetLocation
     files.each(catalog.root, delete, places)
 
 
-def _places(catalog: Catalog) -> list[DatasetLocation]:
-    return [catalog.at(v1_directory(table)) for table in list_tables(catalog)]
+def _places(catalog: Catalog, names: Iterable[Identifier] | None = None) -> list[DatasetLocation]:
+    return [catalog.at(v1_directory(table)) for table in (list_tables(catalog) if names is None else names)]
 
 
 def _found(

@@ -11,14 +11,16 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from lance_spark.catalog import lake
-from lance_spark.catalog.lake_rules import BRANCH, LakeRef
+from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.publish_rules import Journal
 from lance_spark.catalog.rules import Catalog, Name
 from lance_spark.core.refs import BranchSettings, Lifetime
 from lance_spark.engine.local import Engine
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.audit import merged_lake
-from lance_spark.lake.report import UP_TO_DATE, Publish, report, report_plan
+from lance_spark.lake.clone import clone
+from lance_spark.lake.diff import diff
+from lance_spark.lake.report import UP_TO_DATE, LakeDiff, Publish, report, report_plan
 from lance_spark.lake.rules import BranchRows
 from lance_spark.refs.refs import alter_branch as alter_table_branch
 from lance_spark.refs.refs import check_settings
@@ -26,13 +28,47 @@ from lance_spark.storage.commits import unchanged
 
 
 def create_branch(
-    catalog: Catalog, name: str, tables: Collection[Name] | None = None, settings: BranchSettings | None = None
+    catalog: Catalog,
+    name: str,
+    engine: Engine,
+    tables: Collection[Name] | None = None,
+    settings: BranchSettings | None = None,
 ) -> LakeRef:
-    """Raises InvalidName, AlreadyExists, NotFound for an unknown table, InvalidOption, and Refused."""
+    """An unfinished publish is ended first.
+
+    Raises InvalidName, AlreadyExists, NotFound for an unknown table, InvalidOption, and Refused.
+    """
     wanted = settings or {}
     check_settings(wanted)
-    made = lake.create_ref(catalog, BRANCH, name, datetime.now(timezone.utc), tables)
+    made = _create_ref(catalog, BRANCH, name, engine, tables)
     return replace(made, lifetime=alter_branch(catalog, name, wanted)) if wanted else made
+
+
+def create_tag(catalog: Catalog, name: str, engine: Engine) -> LakeRef:
+    """An unfinished publish is ended first. Raises InvalidName, AlreadyExists, and Refused."""
+    return _create_ref(catalog, TAG, name, engine)
+
+
+def _create_ref(
+    catalog: Catalog, kind: str, name: str, engine: Engine, tables: Collection[Name] | None = None
+) -> LakeRef:
+    lake.check_whole(catalog, f"create {kind} '{name}' of the lake")
+    publishing.end_unfinished(catalog, engine)
+    return lake.create_ref(catalog, kind, name, datetime.now(timezone.utc), tables)
+
+
+def diff_branch(catalog: Catalog, name: str, engine: Engine) -> LakeDiff:
+    """What a branch changed since main last took it in. An unfinished publish is ended first. Raises NotFound."""
+    lake.check_whole(catalog, "compare a branch of the lake")
+    publishing.check_manifest(catalog)
+    publishing.end_unfinished(catalog, engine)
+    return diff(catalog, name)
+
+
+def clone_lake(catalog: Catalog, target: Catalog, engine: Engine) -> int:
+    """:func:`lance_spark.lake.clone.clone`. An unfinished publish is ended first."""
+    publishing.end_unfinished(catalog, engine)
+    return clone(catalog, target)
 
 
 def alter_branch(
@@ -99,6 +135,7 @@ def publish(
     lake.check_whole(catalog, "publish a branch")
     (engine, audit), message = execution, options.message or ""
     if options.dry_run:
+        publishing.end_unfinished(catalog, engine)  # as the run will: half of it looks like a conflict
         plan = publishing.plan_publish(catalog, look(), engine, message, dry_run=True)
         return PublishReport(
             Publish(branch, UP_TO_DATE) if plan.is_empty else report_plan(plan.journal, plan.conflicts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lance_spark.catalog.entry_rules import Entry
 from lance_spark.catalog.publish_rules import EntryChange, JournalTable
 from lance_spark.catalog.rules import Catalog
-from lance_spark.changes.diff import diff
+from lance_spark.changes.diff import diff as diff_versions
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.lake import rules
 from lance_spark.lake.publish import read_branch, written_tables
@@ -16,7 +16,7 @@ from lance_spark.storage import files
 from lance_spark.storage.datasets import find_latest, pin_latest
 
 
-def diff_branch(catalog: Catalog, name: str) -> LakeDiff:
+def diff(catalog: Catalog, name: str) -> LakeDiff:
     """What a branch changed since it began, or since its last publish. Changes nothing. Raises NotFound."""
     branch = read_branch(catalog, name)
     changes = {change.known.location or change.known.object_id: change for change in branch.changes}
@@ -55,7 +55,7 @@ def _counts(catalog: Catalog, table: JournalTable | None) -> tuple[int, int] | N
     base = graph.pin(only_base(graph, PinnedVersion(None, table.since), table.source))
     if graph.origin(base) == graph.origin(table.source):
         return None
-    rows = diff(location, base, table.source, counts_only=True).rows
+    rows = diff_versions(location, base, table.source, counts_only=True).rows
     return rows.added, rows.deleted
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -370,14 +371,28 @@ def publish(
         rules.check(plan.conflicts)
         if plan.is_empty:
             return None
-        if audit is not None:
-            check_audit(audit(plan))
+        if audit is not None and not _passes(catalog, partial(audit, plan), last):
+            continue
         journal = replace(plan.journal, sequence=last + 1)
         if journals.write_journal(catalog.manifest, journal):
             outcome = finish(catalog, journal, engine, plan.prepared)
             rules.check_published(journal, outcome)
             return Finished(journal, outcome)
     raise overtaken(None)
+
+
+def _passes(catalog: Catalog, audit: Callable[[], bool], last: int) -> bool:
+    """Whether an audit passed; False if it has to be repeated, as another publish began: it may have seen half of that.
+
+    Raises Refused, and what the audit raises.
+    """
+    try:
+        check_audit(audit())
+    except Exception:
+        if max(journals.sequences(catalog.manifest), default=0) == last:
+            raise
+        return False
+    return True
 
 
 # --- After the journal: any process can end the publish, and several may do so at the same time
@@ -403,6 +418,16 @@ def recover(catalog: Catalog, engine: Engine) -> Finished | None:
         return None
     journal = journals.read_journal(catalog.manifest, last)
     return Finished(journal, finish(catalog, journal, engine))
+
+
+def end_unfinished(catalog: Catalog, engine: Engine) -> None:
+    """End an unfinished publish before something keeps or compares a moment of main, so that this is the present one.
+
+    If that cannot be done, as with rights that are too narrow, nothing is lost: what follows takes the last complete
+    moment, which lacks later commits to the tables of that publish.
+    """
+    with suppress(LanceSparkError):
+        recover(replace(catalog, ref=None), engine)
 
 
 def finish(

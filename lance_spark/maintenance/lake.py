@@ -19,7 +19,7 @@ from lance_spark.core.show import moment_at
 from lance_spark.engine.local import Engine
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.lake.audit import leftovers, sweep
-from lance_spark.lake.diff import diff_branch
+from lance_spark.lake.diff import diff
 from lance_spark.lake.publish import latest, read_branch, recover
 from lance_spark.maintenance import expiry_rules
 from lance_spark.maintenance.expiry_rules import EXPIRED, UNMERGED, WARN, ExpiryEntry, ExpiryOptions, RefRecord
@@ -138,7 +138,7 @@ def _record(catalog: Catalog, ref: LakeRef) -> RefRecord | None:
 def _unmerged(catalog: Catalog, name: str) -> str:
     """Why main lacks, or may lack, changes of a branch; "" if it has all."""
     try:
-        changes = len(diff_branch(catalog, name).changes)
+        changes = len(diff(catalog, name).changes)
     except LanceSparkError as problem:
         return f"main may lack its changes: {problem.message}"
     return f"{changes} of its changes are not in main" if changes else ""

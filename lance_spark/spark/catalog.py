@@ -42,7 +42,6 @@ from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.lake import branches
 from lance_spark.lake import publish as publishing
-from lance_spark.lake.clone import clone_lake
 from lance_spark.lake.reflog import lake_reflog
 from lance_spark.lake.report import Publish, report
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
@@ -96,7 +95,7 @@ class LanceCatalog(Shown, Hinting):
     @property
     def tags(self) -> LakeTags:
         """The tags of the whole lake: one version of each table under a name."""
-        return LakeTags(self.catalog)
+        return LakeTags(self.catalog, self._spark)
 
     @property
     def branches(self) -> LakeBranches[LanceCatalog]:
@@ -414,7 +413,7 @@ class LanceCatalog(Shown, Hinting):
         source = self.catalog if branch is None else self.checkout(branch=branch).catalog
         check_places(self._spark, root)
         made = LanceCatalog(root, dict(self.catalog.root.options), spark=self._spark)
-        clone_lake(source, made.catalog)
+        branches.clone_lake(source, made.catalog, engine_of(self._spark))
         return made
 
     def storage(self, namespace: Name = "", run_on: RunOn = "auto") -> CatalogStorage:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Collection as Some
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from lance_spark.catalog import lake as lake_actions
@@ -15,7 +14,6 @@ from lance_spark.catalog.rules import Catalog, Name
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches
-from lance_spark.lake.diff import diff_branch
 from lance_spark.lake.report import LakeDiff, Publish
 from lance_spark.session.caches import refresh
 from lance_spark.spark.refs import Collection
@@ -53,6 +51,7 @@ class LakeTags(Shown, Collection[LakeRef]):
 
     _kind = "tag of the lake"
     catalog: Catalog
+    _spark: SparkSession | None = None
 
     def list(self) -> list[LakeRef]:
         """The tags, by name; also those whose creation or deletion was interrupted, which can only be deleted."""
@@ -62,10 +61,11 @@ class LakeTags(Shown, Collection[LakeRef]):
         """Pin the newest version of every table, under a name. It copies nothing.
 
         The pinned versions are kept by every cleanup, until the tag is deleted. The tables are looked at one after the
-        other, many at once: a table that another job writes meanwhile is pinned before or after its commit. Raises
+        other, many at once: a table that another job writes meanwhile is pinned before or after its commit. Publishes
+        are in all tables or in none: an unfinished one is ended first, one that begins meanwhile is left out. Raises
         InvalidName, AlreadyExists, and Refused for a catalog without ``__manifest`` (V1), on a branch or at a tag.
         """
-        return lake_actions.create_ref(self.catalog, TAG, name, datetime.now(timezone.utc))
+        return branches.create_tag(self.catalog, name, engine_of(self._spark))
 
     def delete(self, name: str) -> None:
         """Delete a tag. The next cleanup of a table removes a version that nothing else keeps. Raises NotFound."""
@@ -105,7 +105,7 @@ class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
         those of :meth:`alter`. Raises InvalidName, AlreadyExists, NotFound for an unknown table, InvalidOption, and
         Refused for a catalog without ``__manifest`` (V1), on another branch or at a tag.
         """
-        return branches.create_branch(self.lake.catalog, name, tables, settings)
+        return branches.create_branch(self.lake.catalog, name, engine_of(self.lake._spark), tables, settings)
 
     def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[BranchSettings]) -> Lifetime:
         """Change a branch's lifetime, owner and protection, as ``t.branches.alter`` does; returns its settings.
@@ -119,8 +119,7 @@ class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
 
         The numbers of rows are those of the manifests: rewritten rows count as removed and added. Raises NotFound.
         """
-        lake_actions.check_whole(self.lake.catalog, "compare a branch of the lake")
-        return diff_branch(self.lake.catalog, name)
+        return branches.diff_branch(self.lake.catalog, name, engine_of(self.lake._spark))
 
     def merge(
         self,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.catalog.lake import check_whole, create_ref, delete_ref, list_refs
+from lance_spark.catalog.lake import check_whole, delete_ref, list_refs
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.rules import TABLE, Catalog
 from lance_spark.lake import branches, publish
-from lance_spark.lake.diff import diff_branch
 from lance_spark.lake.publish import branch_in_tables
 from lance_spark.lake.report import Publish, report
 from lance_spark.sql.declaring import Context, Parameter, Rows, procedure, table_of
@@ -52,7 +51,7 @@ def _create_lake_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     """Branch every table of the catalog, or some; it copies nothing. ``register(..., branch=)`` is a catalog on it."""
     settings: Any = {key: given[key] for key in ("expire_after", "owner", "protected") if given[key] is not None}
     catalog = context.need_catalog("create a branch of the lake")
-    yield _branch_row(branches.create_branch(catalog, given["name"], given["tables"], settings))
+    yield _branch_row(branches.create_branch(catalog, given["name"], context.engine, given["tables"], settings))
 
 
 @procedure(
@@ -82,8 +81,7 @@ def _list_lake_branches(context: Context, _given: Mapping[str, Any]) -> Rows:
 def _diff_lake(context: Context, given: Mapping[str, Any]) -> Rows:
     """What a branch of the whole lake changed since it began, or since its last merge, by table and namespace."""
     catalog = context.need_catalog("compare a branch of the lake")
-    check_whole(catalog, "compare a branch of the lake")
-    for each in diff_branch(catalog, given["name"]).changes:
+    for each in branches.diff_branch(catalog, given["name"], context.engine).changes:
         told = {name: getattr(each, name) for name in ("name", "kind", "change")}
         rows = {"rows_added": each.rows_added, "rows_removed": each.rows_removed} if each.kind == TABLE else {}
         yield {**told, **rows, "name_before": each.before or None}
@@ -178,7 +176,7 @@ def _publishes(catalog: Catalog, limit: int = _ALL) -> Iterator[dict[str, Any]]:
 def _create_lake_tag(context: Context, given: Mapping[str, Any]) -> Rows:
     """Tag the newest version of every table of the catalog under one name; every cleanup keeps them."""
     catalog = context.need_catalog("create a tag of the lake")
-    yield _ref_row(create_ref(catalog, TAG, given["name"], datetime.now(timezone.utc)))
+    yield _ref_row(branches.create_tag(catalog, given["name"], context.engine))
 
 
 @procedure("drop_lake_tag", "name STRING", _TAG_NAME)

@@ -82,7 +82,7 @@ def _create(session: CatalogSession, asked: LakeBranchArguments) -> None:
         said = f"Branch '{name}' would be created from the newest version of {which}."
         session.did("create", True, said, name=name, tables=None, created_at=None)
         return
-    made = create_branch(session.lake, name, tables or None, asked.settings)
+    made = create_branch(session.lake, name, session.engine, tables or None, asked.settings)
     said = f"Branch '{name}' was created from the newest version of {counted(made.tables, 'table')}."
     session.did("create", False, said, name=name, tables=made.tables, created_at=stamp(made.created_at))
     session.output.note(f"{session.typed} checkout {name} lets the verbs in this directory act there.")

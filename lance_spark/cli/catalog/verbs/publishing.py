@@ -29,7 +29,7 @@ def diff(session: CatalogSession, name: str | None) -> None:
     By table, since the branch began or since its last merge. Rewritten rows count as removed and added. BRANCH is the
     one that is checked out here unless you name another.
     """
-    from lance_spark.lake.diff import diff_branch
+    from lance_spark.lake.branches import diff_branch
 
     here = MAIN if session.remembered is None else session.remembered.branch
     name = here if name is None else name
@@ -37,7 +37,7 @@ def diff(session: CatalogSession, name: str | None) -> None:
         raise InvalidOption(
             "Main has nothing to compare: diff shows what a branch changed.", hint="lance-catalog diff BRANCH"
         )
-    found = diff_branch(session.lake, name)
+    found = diff_branch(session.lake, name, session.engine)
     rows = [
         (each.name, f"{each.change} from {each.before}" if each.before else each.change, *_counts(each))
         for each in found.changes

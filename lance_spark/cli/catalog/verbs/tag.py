@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +43,9 @@ def _json(tag: LakeRef) -> dict[str, Any]:
 
 
 def _create(session: CatalogSession, asked: LakeTagArguments) -> None:
-    from lance_spark.catalog.lake import check_may_create, create_ref
+    from lance_spark.catalog.lake import check_may_create
     from lance_spark.catalog.lake_rules import TAG
+    from lance_spark.lake.branches import create_tag
 
     (name,) = asked.names
     if asked.dry_run:
@@ -53,7 +53,7 @@ def _create(session: CatalogSession, asked: LakeTagArguments) -> None:
         said = f"Tag '{name}' would be put on the newest version of every table."
         session.did("create", True, said, name=name, tables=None, created_at=None)
         return
-    tag = create_ref(session.lake, TAG, name, datetime.now(timezone.utc))
+    tag = create_tag(session.lake, name, session.engine)
     said = f"Tag '{name}' was put on the newest version of {counted(tag.tables, 'table')}."
     session.did("create", False, said, name=name, tables=tag.tables, created_at=stamp(tag.created_at))
     session.output.note(f"{session.typed} ls -r --tag {name} shows them.")
