@@ -12,7 +12,8 @@
     ├── AlreadyExists         11   the name is taken
     ├── Conflict              12   another process committed first; a retry can help
     ├── StorageFailure        20   the store did not answer; says nothing about existence
-    │   └── PermissionDenied  21   the store answered: not allowed
+    │   ├── PermissionDenied  21   the store answered: not allowed
+    │   └── StorageFull       23   the disk or the quota has no room left
     └── CorruptData           22   the store answered with bytes that are not a Lance dataset
 
 "Absent" (NotFound) and "unreachable" (StorageFailure) are never converted into one another: a caller that reads a
@@ -142,6 +143,12 @@ class PermissionDenied(StorageFailure):
         return made
 
     _outcome = False
+
+
+class StorageFull(StorageFailure):
+    """The disk is full, or the quota on it is used up."""
+
+    exit_code = 23
 
 
 def may_have_happened(failure: LanceSparkError) -> bool:

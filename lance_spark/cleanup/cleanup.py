@@ -31,7 +31,7 @@ from lance_spark.core.reflog import kept_branches
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.show import Card, Shown, counted, moment_at
 from lance_spark.engine.local import Engine, Frame, Runner, Work
-from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused
+from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused, StorageFull
 from lance_spark.storage import files
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import locate
@@ -127,26 +127,58 @@ class CleanupPlan(Shown):
         finished = [stored[:2] for name, stored in unfinished.items() if name in self.facts.finishes]
         record = stored_plans.record(self.location, self.facts.id, self.facts.home)
         with unchanged():
-            parts = self.store(record).parts
+            parts = self._recorded(record)
         note_for_streams(self.facts, now)
-        outcomes = sweep.add_up(self._delete(record, parts, recheck, max_deletes_per_second))
+        if parts is None:
+            outcomes = sweep.add_up(self._delete_unrecorded(recheck, max_deletes_per_second))
+        else:
+            outcomes = sweep.add_up(self._delete(record, parts, recheck, max_deletes_per_second))
         if sweep.FAILED not in outcomes["outcome"].to_pylist():
-            tidy_up(self.location, record, parts, outcomes["kind"].to_pylist(), self.runner)
-            for directory, names in [*finished, (record, parts)]:
+            if parts is not None:
+                tidy_up(self.location, record, parts, outcomes["kind"].to_pylist(), self.runner)
+                finished.append((record, parts))
+            for directory, names in finished:
                 stored_plans.forget(directory, names)
         return replace(self.report(), executed=True, outcomes=outcomes.to_pylist())
+
+    def _recorded(self, record: DatasetLocation) -> tuple[str, ...] | None:
+        """The parts of the stored record; None on a full disk, where only deleting makes room for one."""
+        try:
+            return self.store(record).parts
+        except StorageFull:
+            files.delete(record, [""])
+            return None
+
+    def _delete_unrecorded(self, recheck: Recheck, per_second: float | None) -> pa.Table:
+        """OUTCOMES of all candidates, from memory.
+
+        As safe as with a record, since manifests go first: what a crash leaves is named by no version, and waits for
+        ``unverified_age``.
+        """
+        candidates = self.runner.collect("collect the candidates", self._candidates())
+        manifests = sweep.is_manifest(candidates)
+        first = Deletion(self.location, recheck, per_second)
+        outcomes = [*first.of(sweep.in_deletion_order(candidates.filter(manifests)))]
+        then = Deletion(self.location, Recheck(self.facts, self.now_ns, manifests_are_done=True), per_second)
+        rest = candidates.filter(pc.invert(manifests))
+        outcomes += then.of(rest)
+        remove_empty_directories(self.location, nested_directories(rest))
+        return pa.Table.from_batches(outcomes, sweep.OUTCOMES)
 
     def _delete(
         self, record: DatasetLocation, parts: Sequence[str], recheck: Recheck, per_second: float | None
     ) -> pa.Table:
         """OUTCOMES of all candidates in a record."""
         files = [part for part in parts if not stored_plans.holds_manifests(part)]
-        deletion = Deletion(self.location, record, recheck, per_second)
-        outcomes = deletion.manifests(part for part in parts if stored_plans.holds_manifests(part))
+        manifests = [part for part in parts if stored_plans.holds_manifests(part)]
+        tables = each(record, partial(stored_plans.read_part, record), manifests)
+        rows = pa.concat_tables([CANDIDATES.empty_table(), *(table for table in tables if table is not None)])
+        deletion = Deletion(self.location, recheck, per_second)
+        outcomes = pa.Table.from_batches(deletion.of(sweep.in_deletion_order(rows)), sweep.OUTCOMES)
         share = None if per_second is None else per_second / max(1, min(self.runner.parallelism, len(files)))
         recheck = Recheck(self.facts, self.now_ns, manifests_are_done=True)
-        deletion = Deletion(self.location, record, recheck, share)
-        deleted = self.runner.flat_map("delete files", files, deletion, sweep.OUTCOMES)
+        deletion = Deletion(self.location, recheck, share)
+        deleted = self.runner.flat_map("delete files", files, partial(_delete_part, deletion, record), sweep.OUTCOMES)
         return pa.concat_tables([outcomes, self.runner.collect("delete files", deleted).cast(sweep.OUTCOMES)])
 
     def __str__(self) -> str:
@@ -673,23 +705,11 @@ class Deletion:
     """Deletes candidates in batches at a limited rate, after a look before each batch. It is sent to executors."""
 
     location: DatasetLocation
-    record: DatasetLocation
     recheck: Recheck
     per_second: float | None
 
-    def manifests(self, parts: Iterable[str]) -> pa.Table:
-        """OUTCOMES of the manifests in the parts, oldest version first: so no version hint points into a gap."""
-        tables = each(self.record, partial(stored_plans.read_part, self.record), parts)
-        rows = pa.concat_tables([CANDIDATES.empty_table(), *(table for table in tables if table is not None)])
-        return pa.Table.from_batches(self._batches(sweep.in_deletion_order(rows)), sweep.OUTCOMES)
-
-    def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
-        """OUTCOMES of the files of one part; none if another run has finished the plan."""
-        rows = stored_plans.read_part(self.record, part)
-        if rows is not None:
-            yield from self._batches(rows)
-
-    def _batches(self, candidates: pa.Table) -> Iterator[pa.RecordBatch]:
+    def of(self, candidates: pa.Table) -> Iterator[pa.RecordBatch]:
+        """OUTCOMES of the candidates, in their order. Manifests go oldest first: no version hint points into a gap."""
         pace = Pace(self.per_second)
         for rows in candidates.combine_chunks().to_batches(max_chunksize=BATCH):
             time.sleep(pace.wait(time.monotonic(), rows.num_rows))
@@ -704,6 +724,13 @@ class Deletion:
         ]
         deleted = delete_batch(self.location, ready)
         return sweep.outcome_rows(rows, deleted.deleted, deleted.gone, dict(deleted.failed))
+
+
+def _delete_part(deletion: Deletion, record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]:
+    """OUTCOMES of the files of one part; none if another run has finished the plan."""
+    rows = stored_plans.read_part(record, part)
+    if rows is not None:
+        yield from deletion.of(rows)
 
 
 def tidy_up(
@@ -723,10 +750,14 @@ def _directories(record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]
     candidates = stored_plans.read_part(record, part)
     if candidates is None:
         return  # another run has finished this one's work, and tidied up
+    yield pa.record_batch([pa.array(nested_directories(candidates), pa.string())], _DIRECTORIES)
+
+
+def nested_directories(candidates: pa.Table) -> list[str]:
+    """The directories of indexes and blobs among the candidates, sorted."""
     nested = candidates.filter(pc.is_in(candidates["kind"], value_set=pa.array(sorted(_NESTED))))
     named = zip(nested["file"].to_pylist(), nested["key"].to_pylist(), strict=True)
-    directories = {directory for file, key in named for directory in _above(file, key)}
-    yield pa.record_batch([pa.array(sorted(directories), pa.string())], _DIRECTORIES)
+    return sorted({directory for file, key in named for directory in _above(file, key)})
 
 
 def _above(file: str, key: str) -> Iterator[str]:

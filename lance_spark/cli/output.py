@@ -42,6 +42,7 @@ EXIT_CODES = (
     (20, "the store did not answer"),
     (21, "the store denied access"),
     (22, "a file cannot be read"),
+    (23, "the disk is full"),
     (INTERRUPTED, "interrupted"),
 )
 

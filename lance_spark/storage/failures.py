@@ -6,6 +6,7 @@ contacts a store.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,6 +133,54 @@ def _directory(uri: str, verb: str) -> str:
     return f"{scheme}://{'/'.join([bucket, *above])}/"
 
 
+# --- What the operating system says about a local disk
+
+_ERRNO = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
+
+
+class _OnDisk(NamedTuple):
+    """The error for one of the system's error numbers."""
+
+    kind: type[errors.LanceSparkError]
+    says: str
+    hint: str
+
+
+_FULL = "Free space there, then run it again. lance-git gc --execute removes old versions, also on a full disk."
+_MODES = "Check the owner and the mode of its files and directories, and which user runs this."
+_ON_DISK = {
+    errno.ENOSPC: _OnDisk(errors.StorageFull, "The disk is full", _FULL),
+    errno.EDQUOT: _OnDisk(errors.StorageFull, "The disk quota is used up", _FULL),
+    errno.EROFS: _OnDisk(
+        errors.PermissionDenied, "The file system is read-only", "Mount it for writing, or work on a clone elsewhere."
+    ),
+    errno.EACCES: _OnDisk(errors.PermissionDenied, "The operating system denied access", _MODES),
+    errno.EPERM: _OnDisk(errors.PermissionDenied, "The operating system denied access", _MODES),
+    errno.ENAMETOOLONG: _OnDisk(
+        errors.InvalidName, "A name or path is longer than the file system allows", "Choose a shorter one."
+    ),
+    errno.ESTALE: _OnDisk(
+        errors.StorageFailure,
+        "The network file system lost track of a file",
+        "Run it again. If that does not help, mount the file system again.",
+    ),
+    errno.EIO: _OnDisk(errors.StorageFailure, "The disk could not be read or written", "Check the disk."),
+    errno.EMFILE: _OnDisk(
+        errors.StorageFailure, "This process has too many open files", "Raise the limit, for example: ulimit -n 65536."
+    ),
+}
+
+
+def _by_system(text: str, where: str, location: DatasetLocation) -> errors.LanceSparkError | None:
+    """The error for what the operating system said about a local disk; None if it said nothing of the kind.
+
+    Without this, a full disk would come with a hint about endpoints and regions.
+    """
+    found = _ERRNO.search(text) if location.is_local else None
+    known = None if found is None else _ON_DISK.get(int(found[1] or found[2]))
+    return None if known is None else known.kind(f"{known.says}: {where}: {text}", hint=known.hint)
+
+
 # --- From pylance's exceptions to this package's errors
 # pylance raises OSError, ValueError or RuntimeError with a text. The type depends on the call, so the text decides.
 # Everything unrecognized is a StorageFailure: "unrecognized" must never be read as "absent".
@@ -172,6 +221,7 @@ _CORRUPT = re.compile(
     re.I,
 )
 _ABSENT = re.compile(r"not found|no such file|does not exist", re.I)
+_ENDPOINT = "Check the endpoint, the region and, for plain HTTP, storage.allow_http=true."
 _UNSUPPORTED = re.compile(r"not supported|please upgrade|unsupported", re.I)
 
 
@@ -197,6 +247,8 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     text = clean(str(problem), location)
     told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"
+    if by_system := _by_system(text, where, location):
+        return by_system
     if _BROKEN_FILE.search(told):
         return _corrupt(text, where)
     if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
@@ -214,6 +266,8 @@ def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | N
     # s3fs keeps the store's error code only in the cause of its exception.
     text = clean(f"{type(problem).__name__}: {problem.__cause__ or problem}", location)
     told = _without_paths(text, location)
+    if by_system := _by_system(text, location.uri, location):
+        return by_system
     if isinstance(problem, PermissionError) or _DENIED.search(told):
         return _denied(text, location.uri, denial(text, location, path))
     return _no_answer(told, text, location.uri) or errors.StorageFailure(f"The store of {location.uri} failed: {text}")
@@ -233,7 +287,7 @@ def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None
     if _UNREACHABLE.search(told):
         return errors.StorageFailure(
             f"The store could not be reached: {where}: {text}",
-            hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
+            hint=None if where.startswith("/") else _ENDPOINT,
         )
     return None
 

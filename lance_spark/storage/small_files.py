@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -54,11 +55,16 @@ def _write_durably(path: str, content: bytes) -> None:
     import os
 
     temporary = f"{path}.{uuid4().hex}.tmp"
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)  # a full disk needs its bytes
+        raise
     sync_directory(os.path.dirname(path))
 
 
