@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lance_spark.cli.output import exit_codes_text
+from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs import GROUPS
@@ -132,7 +132,7 @@ def cli(
         os.chdir(place)
     context.obj = Session(wanted_output(context, given["no_color"]), dataset, storage_from(storage), place is not None)
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        put(context.get_help())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import click
 from lance_spark.core import show
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import HEAD, PLUS, WorkProgress, table_lines
-from lance_spark.errors import Refused
+from lance_spark.errors import LanceSparkError, Refused
 
 if TYPE_CHECKING:
     from lance_spark.merge.report import MergeResult
@@ -52,6 +53,52 @@ def exit_codes_text(partly: str) -> str:
     return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in sorted([*EXIT_CODES, (PARTLY_DONE, partly)]))
 
 
+# --- Printing results, also to a full disk, into a closed pipe, or in another encoding
+
+
+class Unprintable(LanceSparkError):
+    """The result could not be printed; what the command does is done."""
+
+
+class ReaderGone(Unprintable):
+    """Whoever read the output stopped, like ``head``."""
+
+    exit_code = 141  # 128 + SIGPIPE: what a shell reports of git and others
+
+
+def prepare_streams() -> None:
+    """Let stdout and stderr take every character, and a closed stderr every error."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def put(text: str, color: bool | None = None) -> None:
+    """Print to stdout. Raises Unprintable."""
+    if sys.stdout is None:
+        raise Unprintable("The result could not be printed, as stdout is closed. The command itself is done.")
+    try:
+        click.echo(text, color=color)
+    except OSError as problem:
+        _abandon_stdout()
+        if isinstance(problem, BrokenPipeError):
+            raise ReaderGone("The reader of the result is gone. The command itself is done.") from None
+        began = click.unstyle(text).strip().partition("\n")[0]
+        raise Unprintable(
+            f"The result could not be printed: {problem.strerror}. The command itself is done: {began}"
+        ) from None
+
+
+def _abandon_stdout() -> None:
+    """Python flushes stdout at exit, and would complain about the same text again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 # --- Output of a verb
 
 _SPANS = ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
@@ -68,9 +115,9 @@ class Output:
         """Print the result: the data as JSON with ``--json``, otherwise the text."""
         BAR.wipe()
         if self.json:
-            click.echo(json.dumps(data, indent=2))
+            put(json.dumps(data, indent=2))
         elif text:
-            click.echo(text, color=self.color)
+            put(text, color=self.color)
 
     def note(self, text: str) -> None:
         """Print a note about the result to stderr."""
@@ -81,6 +128,10 @@ class Output:
     def error(self, message: str, hint: str | None, exit_code: int) -> None:
         """Print an error to stderr: a line and a hint, or a JSON object."""
         BAR.wipe()
+        with suppress(OSError):  # a full disk below stderr, too: the exit code still tells
+            self._error(message, hint, exit_code)
+
+    def _error(self, message: str, hint: str | None, exit_code: int) -> None:
         if self.json:
             click.echo(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}, indent=2), err=True)
             return
@@ -112,7 +163,7 @@ def wants_color(no_color: bool) -> bool:
     """Whether stdout is a terminal and the user did not choose plain text (https://no-color.org)."""
     if no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def age(moment: datetime, now: datetime | None = None) -> str:
@@ -240,9 +291,10 @@ def confirm(what: str, yes: bool, details: str = "") -> None:
     BAR.wipe()
     if yes:
         return
-    if details:
+    asks = sys.stdin is not None and sys.stdin.isatty()
+    if details and (asks or not BAR.hushed):  # a program that reads JSON gets nothing else
         click.echo(details, err=True)
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not asks:
         raise Refused(f"Not done without a yes: {what}", hint="Add --yes to do it, or --dry-run to see more.")
     click.echo(what, err=True)
     if not _said_yes():

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lance_spark.cli.modes import Mode, Records, write_sections, write_usage
-from lance_spark.cli.output import BAR, INTERRUPTED, Output, wants_color
+from lance_spark.cli.output import BAR, INTERRUPTED, NOT_DONE, Output, ReaderGone, prepare_streams, put, wants_color
 from lance_spark.core.declared import at
+from lance_spark.core.location import is_not_text, printable
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.hints import said
 
@@ -220,7 +221,7 @@ def help_verb(program: VerbGroup) -> click.Command:
             if found is None:  # an option, as in 'help --nope', that click refused
                 raise click.UsageError(f"There is no verb '{name}'.", above)
             command, above = found, click.Context(found, above, name)
-        click.echo(command.get_help(above))
+        put(command.get_help(above))
 
     argument = click.Argument(["verbs"], nargs=-1, metavar="[VERB]...")
     return click.Command(_HELP, callback=show, params=[argument], help="Show the help of a verb.", hidden=True)
@@ -235,10 +236,14 @@ def wanted_output(context: click.Context, no_color: bool) -> Output:
 def run(program: click.Command, name: str, argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    prepare_streams()
     BAR.hushed = "--json" in arguments
     output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))
     try:
+        _check_text(arguments)
         code = program.main(arguments, name, standalone_mode=False, obj=CommandCall(Output()))
+    except ReaderGone as gone:
+        return gone.exit_code
     except LanceSparkError as error:
         output.error(error.message, said(error.hint, "shell") if error.hint else None, error.exit_code)
         return error.exit_code
@@ -248,12 +253,25 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
         hint = _misplaced(program, error) or f"{path} --help shows the usage."
         output.error(error.format_message(), hint, _USAGE)
         return _USAGE
+    except OSError as problem:  # of this process: its directory was removed, it may open no more files
+        output.error(str(problem), None, NOT_DONE)
+        return NOT_DONE
     except (click.Abort, KeyboardInterrupt):
         output.error("Interrupted.", None, INTERRUPTED)
         return INTERRUPTED
     finally:
         BAR.wipe()
     return code if isinstance(code, int) else 0
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raise InvalidOption for an argument that is not UTF-8: neither names nor messages nor paths can be."""
+    for argument in arguments:
+        if is_not_text(argument):
+            raise InvalidOption(
+                f"'{printable(argument)}' is not UTF-8. Nothing was done.",
+                hint="Names, messages and paths are kept as UTF-8: check the encoding of the terminal or the script.",
+            )
 
 
 def _misplaced(program: click.Command, error: click.ClickException) -> str | None:

@@ -174,11 +174,26 @@ def _strip_file_authority(rest: str) -> str:
 def _local_path(path: str, realpath: Callable[[str], str]) -> str:
     """The real path. pylance puts the branches of ``/p/a?b`` into ``/p/a``, so any '?' is refused."""
     real = realpath(path) if path and "\0" not in path else ""
+    if not real.isascii() and is_not_text(real):
+        raise InvalidOption(
+            f"The path {printable(real)} is not UTF-8, and Lance keeps paths as UTF-8.",
+            hint="Rename the directory, or mount it under another name.",
+        )
     if not real or "?" in real or real != real.strip():
         raise InvalidOption(
             f"'{path}' cannot be the path of a dataset.", hint="Use one without '?' and without a trailing space."
         )
     return real
+
+
+def is_not_text(text: str) -> bool:
+    """Whether the text has bytes that are not UTF-8, which Python keeps as lone surrogates (PEP 383)."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def printable(text: str) -> str:
+    """The text with such bytes as escapes, which every terminal and log can take."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _decoded(text: str) -> str:

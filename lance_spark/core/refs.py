@@ -73,6 +73,7 @@ def check_new_branch_name(name: str) -> None:
     names, so only creation refuses them.
     """
     check_branch_name(name)
+    _rule(name.upper() != "HEAD", "branch", name, "HEAD means the newest version of the current branch")
     _rule(not name.startswith(MAIN + "/"), "branch", name, "deleting a branch below 'main/' deletes the dataset")
     _check_length("branch", name)
     for segment in name.split("/")[1:]:
@@ -437,6 +438,8 @@ class Branch(Shown):
     identity: str = ""
     """Distinguishes the branch from a later one of the same name, and from main, which has no identity. If an older
     writer did not record it, it is derived from the name and the time of creation."""
+    discarded: str | None = field(default=None, compare=False)
+    """Of a branch just created: the newest version of a deleted one of its name, which can no longer be restored."""
 
     @property
     def lifetime(self) -> Lifetime:
@@ -455,7 +458,8 @@ class Branch(Shown):
 
     def _card(self) -> Card:
         name, origin, created = self.row
-        facts = (("made from", origin), ("made", created), ("lifetime", str(self.lifetime)))
+        discarded = "" if self.discarded is None else f"a deleted branch of its name, at {self.discarded}"
+        facts = (("made from", origin), ("made", created), ("lifetime", str(self.lifetime)), ("discarded", discarded))
         return Card(type(self).__name__, name, f"from {origin}, made {created}", facts)
 
 

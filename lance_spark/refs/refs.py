@@ -58,24 +58,34 @@ def create_branch_at(location: DatasetLocation, name: str, pin: core_refs.Pinned
     Raises InvalidName or AlreadyExists. The latter is also raised if a deleted branch left its directory behind:
     pylance reports only an internal error there.
     """
-    make_branch(location, name, pin)
+    discarded = make_branch(location, name, pin)
     created = refs.read_branch(location, name)
     if created is None:
         raise AlreadyExists(f"Branch '{name}' was deleted while it was being created.", hint="Create it again.")
-    return created
+    return replace(created, discarded=discarded)
 
 
-def make_branch(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:
-    """Like :func:`create_branch_at`, for a caller that does not need the ref."""
+def make_branch(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> str | None:
+    """Like :func:`create_branch_at`, for a caller that does not need the ref; returns ``Branch.discarded``."""
     check_new(location, name)
-    if not _is_made(location, name, pin) and not _is_made(location, name, pin):
+    remains = _make(location, name, pin)
+    if remains is not None and _make(location, name, pin) is not None:
         raise Conflict(f"Other jobs keep creating branch '{name}'.", hint="Try again in a minute.")
     # Always lists anew: only what is in the directory now shows a second job.
     _check_one_start(location, name)
+    return None if remains is None else remains.discarded
 
 
-def _is_made(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> bool:
-    """Create a branch; False if the remains of a killed creation or of a deletion were in the way, and are gone now.
+@dataclass(frozen=True)
+class _Remains:
+    """What was in the way of a new branch, and is gone now."""
+
+    discarded: str | None
+    """The newest version of a deleted branch that could have been restored; None for a killed creation."""
+
+
+def _make(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> _Remains | None:
+    """Create a branch; returns the remains of a killed creation or of a deletion instead, if they were in the way.
 
     pylance lists the directory, and creates no branch where versions are. So the remains need no listing beforehand.
     """
@@ -90,10 +100,11 @@ def _is_made(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion)
             raise _made_meanwhile(f"Branch '{name}'") from None
         check_new(location, name)
         drop_attempt(location, name, pin.version)
-        if not _clear_remains(location, name):
+        remains = _clear_remains(location, name)
+        if remains is None:
             raise
-        return False
-    return True
+        return remains
+    return None
 
 
 def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -> str:
@@ -132,21 +143,25 @@ def check_new(location: DatasetLocation, name: str) -> None:
     rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
 
 
-def _clear_remains(location: DatasetLocation, name: str) -> bool:
-    """Remove the remains of a killed creation of the branch, or of a deletion that was undoable; False for none.
+def _clear_remains(location: DatasetLocation, name: str) -> _Remains | None:
+    """Remove the remains of a killed creation of the branch, or of a deletion that was undoable; None for none.
 
     Creating a branch of that name discards the one that could be restored. Raises AlreadyExists for what may be
     something else.
     """
-    if not files.list_names(location, versions_directory(name)):
-        return False
-    if not give_up_name(location, name) and not clear_unfinished(location, name):
-        raise AlreadyExists(
-            f"The directory of branch '{name}' is still there, without its ref file.",
-            hint="Another job may be creating it right now, or was killed at it: try again in a minute. If that does "
-            f"not help, make sure that nothing needs {location.branch_uri(name)}, and remove it.",
-        )
-    return True
+    names = files.list_names(location, versions_directory(name))
+    if not names:
+        return None
+    if give_up_name(location, name):
+        newest = max((found.version for each in names if (found := read_manifest_name(each)) is not None), default=0)
+        return _Remains(f"{name}@{newest}")
+    if clear_unfinished(location, name):
+        return _Remains(None)
+    raise AlreadyExists(
+        f"The directory of branch '{name}' is still there, without its ref file.",
+        hint="Another job may be creating it right now, or was killed at it: try again in a minute. If that does "
+        f"not help, make sure that nothing needs {location.branch_uri(name)}, and remove it.",
+    )
 
 
 def delete_branch(location: DatasetLocation, name: str, force: bool = False) -> None:

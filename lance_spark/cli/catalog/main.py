@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.catalog.verbs import GROUPS
-from lance_spark.cli.output import exit_codes_text
+from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.core.options import storage_from
 
@@ -59,7 +59,7 @@ def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[s
     output = wanted_output(context, no_color)
     context.obj = CatalogSession(output, root, mode, shlex.join(typed), storage_from(storage))
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        put(context.get_help())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -53,12 +53,12 @@ def create(
     core_refs.check_new_branch_name(name)
     refs.check_settings(settings or {})
     _check_no_remote(session, name)
-    pin = session.resolve(ref)
+    pin, discarded = session.resolve(ref), None
     try:
         if dry_run:
             refs.check_new(session.location, name)
         else:
-            refs.make_branch(session.location, name, pin)
+            discarded = refs.make_branch(session.location, name, pin)
     except AlreadyExists as problem:
         if refs.find_branch(session.location, name) is None:
             raise
@@ -66,7 +66,10 @@ def create(
     if settings and not dry_run:
         refs.alter_branch(session.location, name, settings)
     would = "would be created" if dry_run else "created"
-    session.did("create", dry_run, f"Branch '{name}' {would} at {pin}.", branch=name, at=version_json(pin))
+    text, data = f"Branch '{name}' {would} at {pin}.", {"branch": name, "at": version_json(pin), "discarded": discarded}
+    if discarded is not None:
+        text += f" The deleted branch of that name, at {discarded}, can no longer be restored."
+    session.did("create", dry_run, text, **data)
     return pin
 
 
