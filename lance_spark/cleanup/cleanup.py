@@ -25,7 +25,7 @@ from lance_spark.cleanup.reference_rules import ANYWHERE, MARKS, ChainSpan, KeyR
 from lance_spark.cleanup.report import CleanupReport, PlanFacts, from_document, to_document
 from lance_spark.cleanup.rules import CleanupPolicy, RunClock
 from lance_spark.cleanup.sweep_rules import CANDIDATES, FILES
-from lance_spark.core.layout import BLOB, INDEX, MANIFEST, KeyRange, Roots, clip, tile
+from lance_spark.core.layout import BLOB, INDEX, MANIFEST, KeyRange, Roots, branch_root, clip, tile
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.reflog import kept_branches
 from lance_spark.core.refs import MAIN, branch_or_none
@@ -37,7 +37,7 @@ from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.deleting import BATCH, Pace, delete_batch, remove_empty_directories
 from lance_spark.storage.files import each
-from lance_spark.storage.listing import list_range
+from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.versions import read_manifests
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_sink, first_sinks, going_after, join, manifest_at
 from lance_spark.survey.survey import check_gone, confirm_newest, leave_note, survey, take_survey
@@ -384,6 +384,13 @@ def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
         lost = [row for row in lost if row["branch"] in names]
     if lost:
         count = sum(row["files"] for row in lost)
+        linked = linked_directories(survey.location, map(branch_root, survey.branches))
+        if linked:
+            raise Refused(
+                f"{linked[0]} of {survey.location.uri} is a symbolic link, and what is behind it may belong to another "
+                "dataset, too. Nothing was deleted.",
+                hint=f"Move the directory back, or mount it there: mount --bind TARGET {linked[0]}.",
+            )
         raise CorruptData(
             f"{counted(count, 'file')} that the latest version of '{lost[0]['branch']}' names "
             f"{'is' if count == 1 else 'are'} missing from the listing of {survey.location.uri}, "

@@ -39,7 +39,7 @@ REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE,
     "parent-gone",
 )
 NO_REF, UNCOMMITTED = "directory-without-ref", "uncommitted-files"
-CLONE_GONE = "clone-gone"
+CLONE_GONE, LINKED = "clone-gone", "directory-linked"
 MAIN_DAMAGED, REFLOG_DAMAGED, REFLOG_MISNAMED = "main-settings-damaged", "reflog-damaged", "reflog-misnamed"
 REPAIR_DAMAGED, REPAIR_COPY_GONE, RECORD_UNFINISHED = "repair-damaged", "repair-copy-gone", "record-unfinished"
 
@@ -112,6 +112,11 @@ MEANINGS = {
         "directory. Otherwise remove it if no job is creating it.",
     ),
     UNCOMMITTED: Meaning(NOTE, "Files that no version names have been there for a long time.", "Run a cleanup."),
+    LINKED: Meaning(
+        WARNING,
+        "A directory is a symbolic link: no cleanup runs, as what is behind it may belong to another dataset, too.",
+        "Move the directory back, or mount it there: mount --bind.",
+    ),
     CLONE_GONE: Meaning(NOTE, "A recorded clone does not exist.", "Delete its tag if it is gone for good."),
     MAIN_DAMAGED: Meaning(
         ERROR,

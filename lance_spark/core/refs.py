@@ -73,7 +73,7 @@ def check_new_branch_name(name: str) -> None:
     names, so only creation refuses them.
     """
     check_branch_name(name)
-    _rule(name.upper() != "HEAD", "branch", name, "HEAD means the newest version of the current branch")
+    _rule(name != "HEAD", "branch", name, "HEAD means the newest version of the current branch")
     _rule(not name.startswith(MAIN + "/"), "branch", name, "deleting a branch below 'main/' deletes the dataset")
     _check_length("branch", name)
     for segment in name.split("/")[1:]:

@@ -22,7 +22,7 @@ from lance_spark.cleanup.reference_rules import ChainSpan, KeyResolver, cut_span
 from lance_spark.cleanup.rules import RunClock
 from lance_spark.cleanup.sweep_rules import FILES
 from lance_spark.core import finding_codes
-from lance_spark.core.layout import KeyRange, classify, stored_name
+from lance_spark.core.layout import KeyRange, branch_root, classify, stored_name
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import WorkProgress
@@ -42,7 +42,7 @@ from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
-from lance_spark.storage.listing import list_range
+from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_explained
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
@@ -82,6 +82,8 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         check = _Check(survey, options, runner, RunClock(now_ns))
         findings = [*findings_of_refs(survey, lasting, damaged), *findings_of_records(location, now_ns)]
         findings += check.findings()
+        linked = linked_directories(location, map(branch_root, survey.branches))
+        findings += (rules.CheckFinding(finding_codes.LINKED, path) for path in linked)
     finally:
         runner.release()
     report = FsckReport(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -135,6 +135,21 @@ def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
     if any(os.path.islink(os.path.join(location.uri, directory)) for directory in above):
         return []
     return [f"{above[-1]}/" if above else ""]
+
+
+def linked_directories(location: DatasetLocation, roots: Iterable[str]) -> list[str]:
+    """Directories right below some roots of a local dataset (with a slash at the end) that are symbolic links.
+
+    What is behind a link may be another dataset's, so that a cleanup neither lists nor deletes it.
+    """
+    if not location.is_local:
+        return []
+    return sorted(
+        f"{root}{entry.name}"
+        for root in roots
+        for entry in _entries(os.path.join(location.uri, root))
+        if entry.is_symlink() and entry.is_dir()
+    )
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:

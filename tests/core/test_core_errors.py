@@ -26,6 +26,7 @@ EXIT_CODES = {
     "StorageFailure": 20,
     "PermissionDenied": 21,
     "CorruptData": 22,
+    "StorageFull": 23,
 }
 TREE = {
     name: kind

@@ -7,6 +7,7 @@ import lance
 import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, write
 
+from lance_spark import LanceTable
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.refs.refs import create_branch, create_tag, delete_branch, list_branches
@@ -198,3 +199,23 @@ def test_refs_of_a_missing_dataset_say_so(uri):
     with pytest.raises(NotFound, match="no Lance dataset"):
         create_branch(locate(uri), "b", HEAD)
     assert not Path(uri).exists()
+
+
+def test_a_new_branch_says_which_deleted_one_it_discards(uri):
+    make_dataset(uri, numbers(3))
+    table = LanceTable.for_path(uri)
+    assert table.branches.create("exp").discarded is None
+    lance.write_dataset(numbers(1, 10), f"{uri}/tree/exp", mode="append")
+    table.branches.delete("exp")
+    made = table.branches.create("exp")
+    assert made.discarded == "exp@2"
+    assert "discarded" in str(made)
+    assert made == table.branches["exp"]
+    table.branches.delete("exp", purge=True)
+    assert table.branches.create("exp").discarded is None
+
+
+def test_head_is_no_name_of_a_branch(uri):
+    make_dataset(uri, numbers(3))
+    with pytest.raises(InvalidName, match="newest version of the current branch"):
+        LanceTable.for_path(uri).branches.create("HEAD")
