@@ -6,7 +6,7 @@ The names are those of https://github.com/lance-format/lance/blob/main/docs/src/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import NamedTuple
@@ -20,6 +20,8 @@ BACKFILL = "_backfill"
 """Directory of a branch for records of values that were computed but not committed."""
 STREAMS = "_streams"
 """Directory of a branch for notes that cleanups leave for streams, see :mod:`lance_spark.format.stream_notes`."""
+BROUGHT = "_brought"
+"""Directory of a branch for records of versions that brought rows of other versions: they outlive those versions."""
 QUARANTINE = "_quarantine"
 """Directory below the dataset's root for files that repairs moved away, and for the repairs' records."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -32,6 +34,7 @@ _DETACHED = re.compile(r"d(\d{1,20})\.manifest", re.ASCII)
 _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _NEVER_ESCAPED = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_ESCAPED = " !$&'()+,:;=@"
+_BROUGHT = re.compile(r"(\d{1,19})-(\d{1,19}|open)-([0-9a-f]{16})-([0-9a-f]{32})\.json", re.ASCII)
 _STREAM_NOTE = re.compile(r"(\d{1,19})-[0-9a-f]{32}\.json", re.ASCII)
 _GENERATED = re.compile(rf"(?:[01]{{24}}[0-9a-f]{{26}}|{UUID})\.lance")
 
@@ -117,6 +120,46 @@ def last_noted(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
+class BroughtName(NamedTuple):
+    """A parsed file name of a record of versions that brought rows."""
+
+    first: int
+    last: int | None
+    """None if the number is unknown: the process that was committing was killed, or is still at it."""
+    mark: str
+    """Distinguishes the branch from others of the same name."""
+    call: str
+    """Identifies the commit."""
+
+
+def brought_path(branch: str | None, name: BroughtName) -> str:
+    """The path of a record of versions that brought rows, relative to the dataset."""
+    last = "open" if name.last is None else name.last
+    return f"{branch_root(branch)}{BROUGHT}/{name.first}-{last}-{name.mark}-{name.call}.json"
+
+
+def read_brought_name(name: str) -> BroughtName | None:
+    """What a record says by its file name; None for any other file."""
+    match = _BROUGHT.fullmatch(name)
+    if match is None:
+        return None
+    return BroughtName(int(match[1]), None if match[2] == "open" else int(match[2]), match[3], match[4])
+
+
+def brought_versions(names: Iterable[str], mark: str, gone: Collection[int]) -> tuple[int, ...]:
+    """The versions among those that are gone that brought rows, or may have, by the names of the records. Ascending."""
+    known = [found for name in names if (found := read_brought_name(name)) is not None and found.mark == mark]
+    done = {found.call for found in known if found.last is not None}
+    ranges = [(found.first, found.last) for found in known if found.last is not None or found.call not in done]
+    return tuple(
+        sorted(
+            version
+            for version in gone
+            if any(first <= version and (last is None or version <= last) for first, last in ranges)
+        )
+    )
+
+
 def is_generated(name: str) -> bool:
     """Whether pylance generated the name of a data file: different files never share a generated name.
 
@@ -140,8 +183,9 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints, notes of clones, the mark of a name that a catalog declared, and files that a repair moved away:
-never deleted, not reported. Also notes for streams, which are deleted once no stream needs them."""
+"""Refs, version hints, notes of clones, the mark of a name that a catalog declared, records of versions that brought
+rows, and files that a repair moved away: never deleted, not reported. Also notes for streams, which are deleted once no
+stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
 
@@ -150,7 +194,7 @@ _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _INDEX_ID = re.compile(UUID)
 _NO_NAMES = frozenset({"", ".", ".."})
 _OWN_FILES = frozenset({"_latest.manifest", ".lance-reserved"})
-_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", ".lance-git/")
+_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", f"{BROUGHT}/", ".lance-git/")
 
 
 class Named(NamedTuple):

@@ -262,6 +262,23 @@ def with_note(metadata: Mapping[str, str], note: MergeNote) -> dict[str, str]:
     return {**metadata, key: json.dumps({"at": note.at, "source": note.source.version})}
 
 
+def handed_on(branches: Mapping[str, Branch], name: str) -> dict[str, dict[str, str]]:
+    """New metadata of other branches, by name, that keeps what the ref of a branch says about main when it is deleted.
+
+    Main has no ref: what it took in is noted on the branch that it took in. A third branch that took the same versions
+    in needs the note as long as it exists. Without it, a merge would bring rows that main rewrote or deleted since.
+    """
+    gone = branches[name]
+    notes = [note for note in merged_notes([gone]) if not note.into and note.source.chain == gone.identity]
+    changed: dict[str, dict[str, str]] = {}
+    for other in branches.values() if notes else ():
+        if other.name != name and any(note.source.chain == gone.identity for note in merged_notes([other])):
+            changed[other.name] = dict(other.metadata)
+            for note in notes:
+                changed[other.name] = with_note(changed[other.name], note)
+    return changed
+
+
 def _read(key: str, value: str) -> MergeNote | None:
     into, dot, source = key.removeprefix(PREFIX).partition(".")
     if not key.startswith(PREFIX) or not dot:

@@ -91,6 +91,8 @@ class Steps:
     all: tuple[Step, ...] = ()
     complete: bool = True
     """False if versions in between are gone, so that their operations are unknown."""
+    lost: tuple[int, ...] = ()
+    """Those that are gone and brought rows from a cherry-pick, a revert or a restore, as records beside them say."""
 
     @cached_property
     def moves_no_rows(self) -> bool:
@@ -111,13 +113,15 @@ class Steps:
     @property
     def brings(self) -> bool:
         """Whether one of them brought rows that another chain might also have."""
-        return any(step.brings for step in self.all)
+        return bool(self.lost) or any(step.brings for step in self.all)
 
     def may_hide(self, other: Steps) -> bool:
         """Whether file names no longer show which rows of this side were cherry-picked, reverted or restored.
 
         That is so if this side rewrote or deleted rows since then, or if the other side ever did.
         """
+        if self.lost:
+            return True  # nothing tells what came after it
         first = next((position for position, step in enumerate(self.all) if step.brings), None)
         if first is None:
             return False
@@ -155,7 +159,9 @@ class Steps:
 
     def described(self) -> str:
         """The versions that changed anything, for display: ``main@7 (Update), main@8 (Delete)``."""
-        return _listed(self.branch, [step for step in self.all if step.operation not in _IN_NO_CONFLICT] or self.all)
+        gone = [Step(version, "cleaned up") for version in self.lost]
+        shown = [step for step in self.all if step.operation not in _IN_NO_CONFLICT] or self.all
+        return _listed(self.branch, [*gone, *shown])
 
 
 def _listed(branch: str | None, steps: Iterable[Step]) -> str:

@@ -19,6 +19,7 @@ from lance_spark.core.repair_record import (
     Step,
 )
 from lance_spark.errors import Conflict, Refused
+from lance_spark.format.versions import RESTORE
 from lance_spark.fsck import quarantine
 from lance_spark.fsck.pylance import RESTORED, versions_after
 from lance_spark.fsck.repair_rules import (
@@ -29,6 +30,7 @@ from lance_spark.fsck.repair_rules import (
 from lance_spark.refs.refs import delete_branch
 from lance_spark.refs.rules import check_delete_branch
 from lance_spark.storage import datasets, refs
+from lance_spark.storage.brought import recorded
 from lance_spark.storage.commits import (
     check_nothing_missing,
     check_unprotected,
@@ -150,7 +152,7 @@ class _Undoing:
         check_nothing_missing(self._location, head)
         if rows:
             check_unprotected(self._location, before.branch)
-        restored = datasets.restore(self._location, before)
+        restored = recorded(self._location, head, RESTORE, partial(datasets.restore, self._location, before))
         if restored != head.version + 1:
             raise Conflict(
                 f"'{before.branch or MAIN}' was restored as {restored}, but another process committed first.",

@@ -97,6 +97,17 @@ class Graph:
         """
         return tracking.ancestors(self.node(pin), self._read(pin, beside))
 
+    def gains(self, source: PinnedVersion, ours: PinnedVersion) -> tuple[PinnedVersion, ...]:
+        """What a source holds of other branches, as versions of them, that ours lacks; without deleted branches."""
+        before, own = self.held(ours, source), self.identity(source.branch)
+        new = {
+            chain: version
+            for chain, version in self.held(source, ours).items()
+            if chain and chain != own and before.get(chain, -1) < version
+        }
+        found = ((self._branches.of_identity(chain), version) for chain, version in new.items())
+        return tuple(PinnedVersion(branch.name, version) for branch, version in found if branch is not None)
+
     def share(self, side: PinnedVersion, other: PinnedVersion, since: PinnedVersion) -> bool:
         """Whether two versions share an ancestor that an older version of the side lacks."""
         known = tracking.ancestors(self.node(since), self._read(side, other))

@@ -15,7 +15,7 @@ from functools import cached_property
 from lance_spark.core.refs import MAIN
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.operations import Steps
-from lance_spark.format.row_ids import Connected
+from lance_spark.format.row_ids import Connected, Rewrite
 from lance_spark.format.versions import Delta, Snapshot, by_file, columns, counterpart, delta, same_deletion, same_files
 from lance_spark.merge.change_rules import (
     FRAGMENTS,
@@ -402,13 +402,28 @@ def _brought_before(sides: Sides, ours: Delta, change: MergeChange) -> list[Merg
     """
     if not (change.added and ours.added and sides.rewrites):
         return []
-    our_rewrites, their_rewrites = sides.our_steps.rewrites, sides.their_steps.rewrites
-    here = {path for each in our_rewrites for path in each.paths} | _paths(ours.added)
-    there = {path for each in their_rewrites for path in each.paths} | _paths(change.added)
-    both = here & there
-    if both:
-        both -= _paths(sides.base_theirs.contents.fragments_with(both))
+    base = sides.base_theirs.contents
+    here = {path for each in sides.our_steps.rewrites for path in each.paths} | _paths(ours.added)
+    both = here & _made_from(change.added, sides.their_steps.rewrites, base)
     return [sides.conflict(BROUGHT_BEFORE)] if both else []
+
+
+def _made_from(fragments: Iterable[Fragment], rewrites: Iterable[Rewrite], base: Contents) -> set[str]:
+    """The files of some fragments, and of those that were compacted into them, without files of the base.
+
+    What was compacted into a file of the base is in the base, whatever the other side records of it.
+    """
+    found = _paths(fragments)
+    found -= _paths(base.fragments_with(found))
+    changed = True
+    while changed:
+        more = {
+            path for each in rewrites if not found.isdisjoint(_paths(each.new)) for path in _paths(each.old) - found
+        }
+        more -= _paths(base.fragments_with(more)) if more else set()
+        changed = bool(more)
+        found |= more
+    return found
 
 
 def _paths(fragments: Iterable[Fragment]) -> set[str]:

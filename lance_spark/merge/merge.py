@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -27,12 +27,12 @@ from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
-from lance_spark.format.operations import KEEPS_COLUMNS, Step, Steps, VersionSpan
-from lance_spark.format.transactions import Transaction
+from lance_spark.format.operations import VersionSpan
 from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
+from lance_spark.merge.history import steps_between
 from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
@@ -72,11 +72,17 @@ def merge(
         with unchanged():
             check_may_commit(location, into)
             protect(location, source)
-    result = replay(make, engine, options.dry_run)
+    requests: list[Request] = []
+
+    def noted() -> Request:
+        requests.append(make())
+        return requests[-1]
+
+    result = replay(noted, engine, options.dry_run)
     if result.version is None:
         return result
     try:
-        remember(location, into, source, result.version)
+        remember(location, into, [source, *requests[-1].gains], result.version)
     except PermissionDenied as denied:
         why = denied.message if denied.missing is None else f"{denied.missing} is missing"
         note = (
@@ -124,6 +130,7 @@ def merge_requests(
             our_path=graph.path(ours, base, source),
             their_path=graph.path(source, base, ours),
             numbering=graph.numbering(source, base, ours),
+            gains=graph.gains(source, ours),
             reference=InPlacePolicy(everything=options.reference, outside=location.uri),
             reader=graph.reader,
         )
@@ -160,15 +167,28 @@ def protect(location: DatasetLocation, source: PinnedVersion) -> None:
         refs.create_tag(location, name, source)
 
 
-def remember(location: DatasetLocation, into: str | None, source: PinnedVersion, version: int) -> None:
-    """Record a merge in the ref of a branch that took part, for the next merge and for cleanups."""
-    branches = (refs.read_branch(location, name) for name in {into, source.branch} if name is not None)
+def remember(location: DatasetLocation, into: str | None, sources: Sequence[PinnedVersion], version: int) -> None:
+    """Record in refs of branches that took part what a version took in, for the next merge and for cleanups.
+
+    ``sources`` are the merged version, and versions of other branches that came with it: once the merged branch is
+    deleted, only these notes tell.
+    """
+    names = {into, *(source.branch for source in sources)} - {None}
+    branches = (refs.read_branch(location, name) for name in names if name is not None)
     table = RefTable({branch.name: branch for branch in branches if branch is not None}, {})
     graph = Graph(location, table)
-    note = MergeNote(graph.identity(into), version, graph.node(source))
-    holder = into if into is not None else source.branch
-    if holder is not None and holder in table.branches:
-        refs.replace_metadata(location, holder, with_note(table.branches[holder].metadata, note))
+    changed: dict[str, dict[str, str]] = {}
+    for source in sources:
+        holder = into if into is not None else source.branch
+        if (
+            holder is not None
+            and holder in table.branches
+            and (source.branch is None or source.branch in table.branches)
+        ):
+            note = MergeNote(graph.identity(into), version, graph.node(source))
+            changed[holder] = with_note(changed.get(holder, table.branches[holder].metadata), note)
+    for holder, metadata in changed.items():
+        refs.replace_metadata(location, holder, metadata)
 
 
 # --- Requests for a replay
@@ -192,6 +212,8 @@ class Request:
     their_path: tuple[VersionSpan, ...] | None = None
     numbering: PinnedVersion | None = None
     """A version of theirs with the rows of the base, if the base itself numbers rows differently."""
+    gains: tuple[PinnedVersion, ...] = ()
+    """What theirs holds of other branches and ours lacks."""
     remote: DatasetLocation | None = None
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
@@ -221,9 +243,6 @@ def open_root(request: Request, uri: str) -> DatasetLocation:
 
 # --- Planning a replay
 # Nothing is written.
-
-_ANEW = "Begin"
-"""From this step on, a version of another dataset is copied. What led to that version is unknown."""
 
 
 def plan_replay(request: Request) -> ReplayPlan:
@@ -297,8 +316,8 @@ def _sides(request: Request) -> change_rules.Sides:
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
         base_theirs=base_theirs,
         theirs=replace(theirs, pin=_stamped(there, request.theirs)),
-        our_steps=_steps((request.reader, request.location), request.ours, request.base_ours, request.our_path),
-        their_steps=_steps((request.reader, there), request.theirs, request.base_theirs, request.their_path),
+        our_steps=steps_between((request.reader, request.location), request.ours, request.base_ours, request.our_path),
+        their_steps=steps_between((request.reader, there), request.theirs, request.base_theirs, request.their_path),
         kinship=_kinship(request),
         numbering=_numbering(request, ours),
     )
@@ -306,7 +325,7 @@ def _sides(request: Request) -> change_rules.Sides:
 
 def _kinship(request: Request) -> change_rules.Kinship:
     path, there = request.earlier_path, (request.reader, request.their_location)
-    earlier = _steps(there, request.theirs, request.base_theirs, path or ())
+    earlier = steps_between(there, request.theirs, request.base_theirs, path or ())
     return change_rules.Kinship(
         request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete)
     )
@@ -331,86 +350,6 @@ def _gone(what: str, missing: NotFound) -> NotCommittable:
 
 def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
     return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
-
-
-def _steps(
-    there: tuple[versions.VersionCache, DatasetLocation],
-    side: PinnedVersion,
-    base: PinnedVersion,
-    path: tuple[VersionSpan, ...] | None,
-) -> Steps:
-    """The versions that the base does not have. No path and a base in another chain: all of the side's own versions."""
-    if path is None:
-        first = base.version
-        if base.branch != side.branch:
-            first = min(versions.version_numbers(there[1], side.branch), default=0)
-        path = (VersionSpan(side.branch, first, side.version),)
-    steps = tuple(step for span in path for step in _steps_of(*there, span))
-    expected = sum(max(0, span.until - span.after) for span in path)
-    return Steps(
-        side.branch, steps, complete=len(steps) == expected and not any(step.operation == _ANEW for step in steps)
-    )
-
-
-def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
-    numbers = reader.versions(location, span.branch, span.after, span.until)
-    for version, transaction in reader.transactions(location, span.branch, numbers).items():
-        if transaction is None:
-            yield Step(version, "Unknown", branch=span.branch)
-            continue
-        properties, trace = transaction.properties, format_versions.read_trace(transaction.properties)
-        if trace is not None and trace.action == format_versions.BEGIN:
-            yield Step(version, _ANEW, branch=span.branch)
-            continue
-        reordered = properties.get(format_versions.REORDERED) == "true"
-        brings = trace is not None and trace.action in format_versions.BRINGING
-        yield Step(
-            version,
-            transaction.operation,
-            reordered or _told(properties, format_versions.MOVED),
-            brings=transaction.operation == "Restore" or brings or properties.get(format_versions.BRINGS) == "true",
-            adds_only=properties.get(format_versions.ADDS_ONLY) == "true",
-            replaced=_told(properties, format_versions.REPLACES),
-            rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
-            reordered=reordered,
-            fields=_fields(reader, location, PinnedVersion(span.branch, version), transaction),
-            branch=span.branch,
-        )
-
-
-def _fields(
-    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
-) -> frozenset[int] | None:
-    if transaction.operation in KEEPS_COLUMNS or not reader.has(location, pin):
-        return None
-    return frozenset(entry.id for entry in reader.contents(location, pin).fields)
-
-
-def _rewrites(
-    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
-) -> Iterator[row_ids.Rewrite]:
-    """The compactions of a version: its own, and those it took over."""
-    yield from row_ids.read_rewrites(transaction.properties)
-    snapshot = None
-    for group in transaction.rewritten:
-        places = {}
-        for fragment in (*group.before, *group.after):
-            key, deletion = row_ids.deletion_key(fragment), fragment.deletion
-            if key is None or deletion is None:
-                continue
-            if deletion.base_id is None:
-                places[key] = format_versions.Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
-                continue
-            snapshot = snapshot or reader.snapshot(location, pin)
-            place = snapshot.deletions_of(fragment)
-            if place is not None:
-                places[key] = place
-        yield row_ids.Rewrite(group.before, group.after, places)
-
-
-def _told(properties: Mapping[str, str], key: str) -> bool | None:
-    """What a commit of this package records about itself; None if it records nothing."""
-    return None if key not in properties else properties[key] == "true"
 
 
 # --- Settling contests from deletion files

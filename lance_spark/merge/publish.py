@@ -226,4 +226,5 @@ def remember_publish(publish: TablePublish, published: Published) -> None:
     own = Graph(publish.location, RefTable({branch.name: branch}, {})).identity(branch.name)
     notes = (note for note in merged_notes([branch]) if not note.into and note.source.chain == own)
     if all(note.at < published.after for note in notes):
-        remember(publish.location, None, publish.source, published.after)
+        gains = Graph(publish.location).gains(publish.source, PinnedVersion(None, published.before))
+        remember(publish.location, None, [publish.source, *gains], published.after)

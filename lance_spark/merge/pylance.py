@@ -37,6 +37,7 @@ from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
+from lance_spark.storage.brought import recorded
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from, open_newest
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
@@ -77,8 +78,12 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}
-    with translate_id_conflict():
-        return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
+
+    def make() -> int:
+        with translate_id_conflict():
+            return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
+
+    return recorded(location, plan.ours.pin, plan.trace.action, make) if properties[BRINGS] == "true" else make()
 
 
 def commit_unchanged(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> int:

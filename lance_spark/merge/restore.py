@@ -7,6 +7,7 @@ notices concurrent commits; pylance's own restore does the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from lance_spark.clones import pylance as clone_commits
 from lance_spark.clones.relocate import BasePathResolver
@@ -22,6 +23,7 @@ from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.merge import Request, copy_files, plan_replay
 from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
 from lance_spark.storage import commits, datasets, files, versions
+from lance_spark.storage.brought import recorded
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersi
     commits.check_nothing_missing(location, head)
     commits.check_unprotected(location, pin.branch)
     with commits.unchanged():
-        restored = datasets.restore(location, pin)
+        restored = recorded(location, head, RESTORE, partial(datasets.restore, location, pin))
     if restored != head.version + 1:
         between = ", ".join(str(version) for version in range(head.version + 1, restored))
         raise Conflict(

@@ -14,7 +14,7 @@ from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import KeyRange, Roots, read_manifest_name, versions_directory
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.tracking import read_follows
+from lance_spark.core.tracking import handed_on, read_follows
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -173,8 +173,15 @@ def delete_branch(location: DatasetLocation, name: str, force: bool = False) -> 
     table = refs.read_refs(location)
     check_branch_to_delete(location, table, name, force)
     with unchanged():
+        _hand_on(location, table, name)
         drop_ref(location, name, partial(check_unneeded, location, table.branches[name], force))
     drop_files(location, name)
+
+
+def _hand_on(location: DatasetLocation, table: core_refs.RefTable, name: str) -> None:
+    """Let other branches keep what the ref of a branch to be deleted says about main."""
+    for other, metadata in handed_on(table.branches, name).items():
+        refs.replace_metadata(location, other, metadata)
 
 
 def check_branch_to_delete(location: DatasetLocation, table: core_refs.RefTable, name: str, force: bool) -> None:
@@ -208,6 +215,7 @@ def set_aside_branch(location: DatasetLocation, name: str, force: bool = False) 
     core_refs.check_branch_name(name)
     table = refs.read_refs(location)
     check_branch_to_delete(location, table, name, force)
+    _hand_on(location, table, name)
     if not keep_aside(location, name, partial(check_unneeded, location, table.branches[name], force)):
         raise core_refs.missing("branch", name, table.branches)
 

@@ -15,7 +15,8 @@ from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
 from lance_spark.format.versions import BEGIN, CLONE, Trace, read_trace
 from lance_spark.merge import pylance
 from lance_spark.refs.refs import create_branch_at
-from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, protect, write_down
+from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, write_down
+from lance_spark.remotes.protection import protect
 from lance_spark.remotes.report import FetchResult
 from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage import refs

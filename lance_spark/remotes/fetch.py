@@ -6,23 +6,19 @@ versions, and tags at the remote that protect the files read from here. An inter
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
 from lance_spark import errors, hints
-from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import (
-    BRANCHES,
     MAIN,
     ROOT,
-    TAGS,
     Branch,
     PinnedVersion,
     RefTable,
-    Tag,
     is_dataset_directory,
     missing,
 )
@@ -38,23 +34,35 @@ from lance_spark.core.tracking import (
     with_follows,
 )
 from lance_spark.engine.local import Engine
-from lance_spark.format.contents import DataFile, DeletionFile
-from lance_spark.format.operations import words_for
+from lance_spark.format.operations import VersionSpan, words_for
 from lance_spark.format.transactions import UNKNOWN, Transaction
-from lance_spark.format.versions import ACTION, BEGIN, FETCH, PUSH, RECEIVE, RELOCATE, Snapshot, Trace, read_trace
+from lance_spark.format.versions import (
+    ACTION,
+    BEGIN,
+    BRINGS,
+    FETCH,
+    PUSH,
+    RECEIVE,
+    RELOCATE,
+    Trace,
+    read_trace,
+)
 from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph
+from lance_spark.merge.history import brings_between
 from lance_spark.merge.merge import Request, copy_each, replay
 from lance_spark.merge.placement_rules import InPlacePolicy
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes import rules
+from lance_spark.remotes.protection import Remote as Remote
+from lance_spark.remotes.protection import protect
 from lance_spark.remotes.report import Fetched, FetchResult, State
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
+from lance_spark.storage.brought import recorded
 from lance_spark.storage.datasets import open_latest, pin_latest, pin_version
 from lance_spark.storage.files import each
 from lance_spark.storage.versions import VersionCache
-from lance_spark.survey import survey
 
 
 @dataclass(frozen=True)
@@ -242,7 +250,11 @@ class _Fetch:
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
-        filled = pylance.populate(self.local, name, self.remote.location, theirs, trace, copy)
+        span = VersionSpan(chain.branch, after, version)
+        brings = bool(after) and brings_between(self.reader, self.remote.location, span)
+        trace |= {BRINGS: "true"} if brings else {}
+        fill = partial(pylance.populate, self.local, name, self.remote.location, theirs, trace, copy)
+        filled = recorded(self.local, pin_latest(self.local, name), FETCH, fill) if brings else fill()
         pair = VersionPair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
@@ -510,14 +522,6 @@ def _words(version: int, transaction: Transaction | None) -> str:
 _QUIET = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 
 
-@dataclass(frozen=True)
-class Remote:
-    """Another place with the same dataset."""
-
-    name: str
-    location: DatasetLocation
-
-
 def followed(table: RefTable, remote: str) -> dict[str | None, Follows]:
     """What is recorded about the branches that follow a remote, by the remote's branch."""
     known = (read_follows(branch) for branch in table.branches.values())
@@ -597,190 +601,3 @@ def _fetched_version(trace: Trace, chain: rules.RemoteChain) -> int | None:
     if trace.action == PUSH:  # its source is the pushed version
         return next((received.at for received in chain.received if received.source == trace.source), None)
     return None
-
-
-# --- Protecting files at a remote from cleanups there
-
-
-def protect(
-    local: DatasetLocation,
-    remote: Remote,
-    pins: Sequence[PinnedVersion],
-    reader: VersionCache | None = None,
-    follows: Mapping[str | None, Follows] | None = None,
-) -> tuple[str, ...]:
-    """Tag versions of the remote that were fetched; returns notes for the user.
-
-    A tag keeps every tool's cleanup away from a version. Without write access there, the result is a warning instead.
-    ``follows`` are the fetched branches: while few versions were ever fetched, the remote's tags are not listed.
-    """
-    tags, known = refs.TagWriter(remote.location), set[str]()
-    few = follows is not None and sum(len(each.pairs) for each in follows.values()) <= _FEW
-    for pin in pins:
-        name = tag_name(local, pin)
-        try:
-            known = known or (set() if few else set(refs.list_ref_names(remote.location, TAGS)))
-            _tag(remote, tags, name, pin, name in known)
-        except errors.StorageFailure as problem:
-            return (
-                f"{remote.location.uri} could not record that {pin} is read from here ({type(problem).__name__}): a "
-                "cleanup there may delete files that this dataset needs.",
-            )
-        except errors.NotFound:
-            return (f"{pin} of {remote.location.uri} no longer exists; fetch again.",)
-        known.add(name)
-    if pins and not few:
-        prune(local, remote, known, reader, [] if follows is None else list(follows))
-    return ()
-
-
-def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
-    """The name of the tag that protects a version whose files are read from here."""
-    return f"{survey.record_name(local)}-{_mark(pin.branch)}-{pin.version}"
-
-
-def _mark(branch: str | None) -> str:
-    return sha256(branch.encode()).hexdigest()[:8] if branch else "main"
-
-
-def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is_known: bool) -> None:
-    if is_known and _is_at(refs.read_tag(remote.location, name), pin):
-        return
-    try:
-        tags.create(name, pin)
-    except (errors.AlreadyExists, errors.Conflict):
-        if not _is_at(refs.read_tag(remote.location, name), pin):
-            tags.move(name, pin)  # the branch was deleted and created again
-    # Always asks the store anew, once the tag is there: only from then on every cleanup keeps the version.
-    if pin.version not in stored_versions.version_numbers(remote.location, pin.branch):
-        # A cleanup just removed the version; the next cleanup would stop at a tag that points nowhere.
-        with suppress(errors.NotFound):
-            tags.delete(name)
-        raise errors.NotFound(f"{pin} of {remote.location.uri} no longer exists.")
-
-
-# --- Pruning tags at a remote
-# Every fetch sets a tag, and each tag keeps old files.
-
-_FEW = 8
-"""Up to this many tags are left alone: finding the unneeded ones means reading every local version."""
-_MANY = 2000
-"""With more local versions than this, no tag is deleted."""
-
-File = tuple[str, str]
-"""Root, and path in it."""
-
-
-def prune(
-    local: DatasetLocation,
-    remote: Remote,
-    known: Iterable[str],
-    reader: VersionCache | None = None,
-    branches: Sequence[str | None] = (),
-) -> tuple[str, ...]:
-    """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
-
-    ``known`` are the names of the remote's tags, ``branches`` those of its branches that tags may name. A file that
-    another tagged version also has is protected by that tag. The newest tag of each branch stays. Returns the names of
-    the deleted tags.
-    """
-    prefix = f"{survey.record_name(local)}-"
-    names = sorted(name for name in known if name.startswith(prefix))
-    if len(names) <= _FEW:
-        return ()
-    own = _tagged(remote, names, {_mark(branch): branch for branch in branches})
-    reader, tags = reader or VersionCache(), refs.TagWriter(remote.location)
-    used = _used(local, remote)
-    if used is None:
-        return ()
-    safe: set[File] = set()
-    kept: list[PinnedVersion] = []  # not read yet
-    gone = []
-    heads: set[str | None] = set()
-    for name, pin in sorted(own.items(), key=lambda tagged: -tagged[1].version):
-        if pin.branch not in heads:
-            heads.add(pin.branch)
-            kept.append(pin)
-            continue
-        needed = used & _files_of(reader, remote, pin) - safe
-        while needed and kept:
-            safe |= _files_of(reader, remote, kept.pop(0))
-            needed -= safe
-        if needed:
-            safe |= _files_of(reader, remote, pin)
-        elif _is_at(refs.read_tag(remote.location, name), pin):
-            # Read right before it goes: only for the version in its name it was found that nothing needs the tag.
-            with suppress(errors.NotFound):  # another fetch deleted it first
-                tags.delete(name)
-            gone.append(name)
-    return tuple(gone)
-
-
-def _tagged(remote: Remote, names: Iterable[str], branches: Mapping[str, str | None]) -> dict[str, PinnedVersion]:
-    """The versions of this dataset's tags: by their names, or read, if the name is that of a branch unknown here."""
-    found, unread = {}, []
-    for name in names:
-        _, mark, version = name.rsplit("-", 2)
-        if mark in branches and version.isdecimal():
-            found[name] = PinnedVersion(branches[mark], int(version))
-        else:
-            unread.append(name)
-    return found | {tag.name: tag.target for tag in refs.read_tags(remote.location, unread).values()}
-
-
-def _is_at(tag: Tag | None, pin: PinnedVersion) -> bool:
-    return tag is not None and tag.target.reference == pin.reference
-
-
-def _files_of(reader: VersionCache, remote: Remote, pin: PinnedVersion) -> set[File]:
-    try:
-        return set(_files(reader.snapshot(remote.location, pin)))
-    except errors.NotFound:
-        return set()
-
-
-def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
-    """Files at the remote that local versions read; None if there are too many versions to read."""
-    branches = (None, *refs.list_ref_names(local, BRANCHES))
-    versions = [
-        PinnedVersion(branch, version)
-        for branch in branches
-        for version in stored_versions.version_numbers(local, branch)
-    ]
-    if len(versions) > _MANY:
-        return None
-    root = remote.location.uri
-    used: set[File] = set()
-    for pin in versions:
-        try:
-            snapshot = stored_versions.read_snapshot(local, pin)
-        except errors.NotFound:
-            continue  # cleaned up a moment ago
-        used.update(file for file in _files(snapshot) if is_within(file[0], root))
-    return used
-
-
-def _files(snapshot: Snapshot) -> Iterator[File]:
-    for fragment in snapshot.contents.fragments():
-        named: list[DataFile | DeletionFile] = [*fragment.files, *([fragment.deletion] if fragment.deletion else [])]
-        for file in named:
-            path = file.path if isinstance(file, DataFile) else file.path_for(fragment.id)
-            yield snapshot.root_of(file).uri, path
-
-
-# --- Releasing what a failed clone left at its source
-
-
-def release(source: DatasetLocation, target: DatasetLocation) -> None:
-    """Delete the tags and the record that protect versions for a clone at ``target``. Raises StorageFailure.
-
-    Only for a clone that no longer exists: a cleanup of the source would delete the files that the clone reads.
-    """
-    name = survey.record_name(target)
-    for tag in refs.list_ref_names(source, TAGS):
-        if tag == name or tag.startswith(f"{name}-"):
-            try:
-                refs.delete_tag(source, tag)
-            except errors.NotFound:
-                continue  # already gone
-    survey.delete_record(source, target)

@@ -76,7 +76,7 @@ def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) ->
     graph = Graph(local)
     ours, node = pin_latest(local, into), graph.origin(head)
     if graph.held(ours, head).get(node.chain, -1) < node.version:
-        remember(local, into, head, ours.version)
+        remember(local, into, [head], ours.version)
 
 
 def _steps(

@@ -14,10 +14,11 @@ from support.merge_datasets import add, head, table
 
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict, NotFound
+from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.format.versions import HELD
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.refs.refs import create_branch, delete_branch, set_aside_branch
+from lance_spark.storage import refs
 from lance_spark.storage.datasets import locate, pin_latest
 
 
@@ -95,11 +96,67 @@ def test_what_the_deleted_branch_had_merged_itself(dataset):
     assert ids(dataset) == [0, 1, 2, 10, 11, 20, 21, 30, 31, 40, 41]
 
 
+def updated(uri):
+    head(uri).update({"v": "7"}, where="id = 10")
+
+
+def removed(uri):
+    head(uri).delete("id IN (10, 11)")
+
+
+def compacted(uri):
+    add(uri, 90, 91)
+    head(uri).optimize.compact_files(target_rows_per_fragment=3)
+
+
+def cleaned(uri):
+    """By pylance: nothing but the newest version of main is left."""
+    add(uri, 60, 61)
+    head(uri).cleanup_old_versions(timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False)
+
+
+def cleaned_by_us(uri):
+    add(uri, 60, 61)
+    clean(uri, older_than=timedelta(0), commit_window=timedelta(0))
+
+
+@pytest.mark.when(day=0.3)
+@pytest.mark.parametrize("clean_up", [cleaned, cleaned_by_us])
+@pytest.mark.parametrize("rewrite", [compacted, updated, removed])
+def test_a_merge_by_a_deleted_branch_stays_known_after_a_cleanup(dataset, rewrite, clean_up):
+    through(dataset, "audited", "ingest", more=[80])
+    rewrite(dataset)
+    clean_up(dataset)
+    expected = [*ids(dataset), 20, 21]
+    add(dataset, 20, 22, "ingest")
+    compact(dataset, "ingest")
+    take(dataset, "ingest")
+    assert ids(dataset) == sorted(expected)
+
+
+@pytest.mark.when(day=0.3)
+@pytest.mark.parametrize("delete", [delete_branch, set_aside_branch])
+@pytest.mark.parametrize("clean_up", [cleaned, cleaned_by_us])
+@pytest.mark.parametrize("rewrite", [compacted, updated, removed])
+def test_a_deleted_branch_that_two_others_merged_stays_known_after_a_cleanup(dataset, rewrite, clean_up, delete):
+    create_branch(locate(dataset), "other", RefSpec())
+    take(dataset, "ingest", "other")
+    take(dataset, "ingest")
+    delete(locate(dataset), "ingest")
+    rewrite(dataset)
+    clean_up(dataset)
+    before = ids(dataset)
+    with pytest.raises(Refused, match="on a branch that was deleted"):
+        take(dataset, "other")
+    assert ids(dataset) == before
+
+
 def test_a_merge_that_is_forgotten_is_refused_where_rows_would_come_twice(dataset):
-    """The version that tells of the merge was cleaned up, and with the branch went its note."""
+    """The version that tells of the merge was cleaned up; releases before this one kept no note of it."""
     through(dataset, "audited", "ingest")
     for first in (100, 101):
         add(dataset, first, first + 1)
+    refs.replace_metadata(locate(dataset), "ingest", {})
     clean(dataset, older_than=timedelta(0), commit_window=timedelta(0))
     add(dataset, 20, 22, "ingest")
     compact(dataset, "ingest")

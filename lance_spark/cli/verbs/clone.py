@@ -158,7 +158,7 @@ def _undo(places: ClonePaths) -> None:
 
 
 def _release(places: ClonePaths) -> None:
-    from lance_spark.remotes.fetch import release
+    from lance_spark.remotes.protection import release
 
     # The error that ended the clone is the one to report; at worst, a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):
