@@ -25,6 +25,7 @@ from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
 from lance_spark.format.schema import share_of_row
+from lance_spark.format.storable import check_types
 from lance_spark.format.versions import same_deletion
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
@@ -99,7 +100,11 @@ def alter_columns(
 
 
 def check_format(contents: Contents, plan: Evolution) -> None:
-    """Raise Refused for new columns in files of the first format, each of which must hold every column."""
+    """Raise Refused for new columns in files of the first format, each of which must hold every column.
+
+    Raise SchemaMismatch for new columns that files of the table's format cannot hold.
+    """
+    check_types(plan.new_fields, contents.storage_version)
     if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
         raise refused_first_format("add")
 

@@ -25,10 +25,11 @@ from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
 from lance_spark.format import evolution
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, Evolution, RenameColumn
-from lance_spark.format.schema import ROW_ADDRESS, conform_column
+from lance_spark.format.schema import ROW_ADDRESS, conform_column, row_width
+from lance_spark.format.storable import is_fragile, safe
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
-from lance_spark.scan.rules import ScanPartition
+from lance_spark.scan.rules import ScanPartition, batch_rows
 from lance_spark.storage import files, small_files
 from lance_spark.storage.commits import check_written, commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
@@ -332,10 +333,12 @@ def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterat
 def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) -> FilledFile:
     """The file; pylance puts in blanks for deleted rows."""
     before = {file.path for file in fragment.metadata.files}
-    reader = pa.RecordBatchReader.from_batches(rows.schema, rows)
     try:
         with translated(location, _DOING):
-            made, schema = fragment.merge_columns(reader)
+            size = batch_rows(row_width(rows.schema))
+            batches = _in_blocks(rows, _block_rows(fragment, rows.schema, size))
+            reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
+            made, schema = fragment.merge_columns(reader, batch_size=size)
     except LanceSparkError as problem:
         # pylance wraps the stream's error into its own text; the original is clearer.
         raise rows.failure or problem from None
@@ -345,6 +348,33 @@ def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) ->
     ids = [columns[name] for name in rows.schema.names]
     size = int(file["file_size_bytes"] or 0)
     return FilledFile(fragment.fragment_id, json.dumps(file), json.dumps(ids), fragment.physical_rows, size)
+
+
+def _in_blocks(rows: _Values, counts: Iterable[int] | None) -> Iterator[pa.RecordBatch]:
+    """The values in batches of these numbers of rows, in memory that pylance encodes rightly."""
+    if counts is None:
+        yield from map(safe, rows)
+        return
+    queue = RowQueue(rows)
+    for most in (*counts, 1):  # the last one lets the values find out that there are too many
+        if most:
+            yield from map(safe, queue.take(most).combine_chunks().to_batches())
+
+
+def _block_rows(fragment: LanceFragment, schema: pa.Schema, size: int) -> list[int] | None:
+    """The numbers of live rows in each ``size`` rows of a fragment; None if it does not matter for these columns.
+
+    pylance goes through the fragment in such steps, and cuts larger batches of values, which its encoder does not
+    survive for every type.
+    """
+    if not any(is_fragile(field.type) for field in schema):
+        return None
+    physical = fragment.physical_rows
+    if fragment.count_rows() == physical:
+        return [min(size, physical - start) for start in range(0, physical, size)]
+    addresses = fragment.scanner(columns=[], with_row_address=True).to_table()["_rowaddr"].to_numpy()
+    counts: list[int] = np.bincount((addresses & 0xFFFFFFFF).astype(np.int64) // size).tolist()
+    return counts
 
 
 def check_whole(location: DatasetLocation, branch: str | None, written: FilledFile) -> None:
@@ -388,7 +418,7 @@ class _Values(Iterator[pa.RecordBatch]):
             if self._seen > self._rows:
                 self._wrong_count("more than ")
             columns = [conform_column(column, field) for field, column in zip(self._stored, batch.columns, strict=True)]
-            return evolution.align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            return pa.RecordBatch.from_arrays(columns, schema=self.schema)
         except StopIteration:
             self.check_end()
             raise

@@ -118,6 +118,11 @@ class Evolution:
         return all(isinstance(step, AddColumn) for step in self.steps)
 
     @property
+    def new_fields(self) -> list[pa.Field]:
+        """The columns that it adds; fields inside structs, as columns of their own that hold nothing else."""
+        return [nested(step.path, new_field(step)) for step in self.steps if isinstance(step, AddColumn)]
+
+    @property
     def adds(self) -> bool:
         """Whether it adds a column."""
         return any(isinstance(step, AddColumn) for step in self.steps)
@@ -351,28 +356,3 @@ def why_not_widen(old: pa.DataType, new: pa.DataType) -> str | None:
     if not pt.is_decimal(old) and new.bit_width < old.bit_width:
         return "values could be lost"
     return why_not(old, new)
-
-
-# --- Memory alignment that pylance needs and Spark's Arrow stream lacks
-
-_ALIGNMENT = 16
-"""Required alignment in bytes of a decimal's values in Rust; Arrow's IPC streams, as Spark writes them, align to 8."""
-
-
-def align(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its decimals aligned for pylance; not copied if they already are.
-
-    An unaligned decimal makes pylance panic, and whether one is unaligned depends on the columns before it.
-    """
-    columns = [_aligned(column) if _holds_decimal(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _aligned(column: pa.Array) -> pa.Array:
-    if all(buffer is None or buffer.address % _ALIGNMENT == 0 for buffer in column.buffers()):
-        return column
-    return column.copy_to(pa.default_cpu_memory_manager())
-
-
-def _holds_decimal(kind: pa.DataType) -> bool:
-    return bool(pt.is_decimal(kind)) or any(_holds_decimal(kind.field(i).type) for i in range(kind.num_fields))

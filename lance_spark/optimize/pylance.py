@@ -18,6 +18,7 @@ from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import Conflict, CorruptData
 from lance_spark.format.contents import Fragment
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width
+from lance_spark.format.storable import is_fragile
 from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
 from lance_spark.optimize.rules import RewriteTask, RewrittenTask
 from lance_spark.scan.rules import batch_rows
@@ -75,8 +76,11 @@ def rewrite(item: RewriteItem) -> Iterator[pa.RecordBatch]:
     from lance.optimize import CompactionTask
 
     dataset = open_pinned(item.location, item.pin)
+    job = item.job
+    if any(is_fragile(field.type) for field in dataset.schema):
+        job = _into_one_file(job)
     with translated(item.location, "rewriting fragments"):
-        result = CompactionTask.from_json(item.job).execute(dataset).json()
+        result = CompactionTask.from_json(job).execute(dataset).json()
     written = sum(fragment["physical_rows"] for fragment in _new_fragments(result))
     if item.rows is not None and written != item.rows:
         raise CorruptData(
@@ -84,6 +88,18 @@ def rewrite(item: RewriteItem) -> Iterator[pa.RecordBatch]:
             hint="Run it again.",
         )
     yield pa.record_batch([pa.array([item.number]), pa.array([result])], schema=REWRITTEN)
+
+
+def _into_one_file(job: str) -> str:
+    """The task, with room in one file for all of its rows: fewer than twice the target, or those of one fragment.
+
+    pylance cuts a batch of rows where a file is full, and its encoder does not survive a cut struct in every type.
+    """
+    task = json.loads(job)
+    rows = sum(source["physical_rows"] or 0 for source in task["task"]["fragments"])
+    options = task["options"]
+    options["target_rows_per_fragment"] = max(rows, options["target_rows_per_fragment"])
+    return json.dumps(task)
 
 
 def matching_fragments(item: MatchItem) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,9 +17,9 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
-from lance_spark.format.evolution import align
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
+from lance_spark.format.storable import ROWS_PER_FILE, check_types, check_values, format_numbers, safe_batches
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
 from lance_spark.scan.rules import batch_rows
@@ -41,6 +40,7 @@ from lance_spark.storage.failures import translated
 from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
 if TYPE_CHECKING:
+    import lance
     from lance.fragment import FragmentMetadata
     from lance.schema import LanceField
 
@@ -56,11 +56,11 @@ def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
 
 
 def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Schema:
-    """The schema with marked blob columns in the file format's storage form."""
+    """The schema with marked blob columns in the file format's storage form. Raises SchemaMismatch for other types."""
     import lance
 
-    numbers = re.fullmatch(r"(\d+)\.(\d+)", data_storage_version or "")
-    if numbers and (int(numbers[1]), int(numbers[2])) < _BLOB_TYPE_SINCE:
+    check_types(schema, data_storage_version)
+    if format_numbers(data_storage_version) < _BLOB_TYPE_SINCE:
         return schema
     fields = [
         lance.blob_field(field.name, nullable=field.nullable)
@@ -77,14 +77,17 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
     pylance deletes its files if the stream fails halfway. No rows, no file.
     """
     plan = job.plan
-    rows = _ConformedBatches(batches, plan.schema)
+    start = None if job.start is None else open_pinned(plan.location, job.start)
+    version = plan.options.files.data_storage_version if start is None else str(start.data_storage_version)
+    rows = _ConformedBatches(batches, plan.schema, version)
     first = next(rows, None)
     if first is None:
         return []
-    reader = pa.RecordBatchReader.from_batches(plan.schema, chain((first,), rows))
+    most = plan.options.files.max_rows_per_file or ROWS_PER_FILE
+    reader = pa.RecordBatchReader.from_batches(plan.schema, safe_batches(chain((first,), rows), most))
     try:
         with translated(plan.location, "writing data files"):
-            fragments = _write_fragments(job, reader)
+            fragments = _write_fragments(job, reader, start)
     except AlreadyExists as error:
         raise _created_elsewhere(plan) from error
     except LanceSparkError as error:
@@ -97,25 +100,27 @@ def _created_elsewhere(plan: WritePlan) -> Conflict:
     return Conflict(f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again.")
 
 
-def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
+def _write_fragments(
+    job: WriteJob, reader: pa.RecordBatchReader, start: lance.LanceDataset | None
+) -> Sequence[FragmentMetadata]:
     from lance.fragment import write_fragments
 
     plan, options = job.plan, job.plan.options.files
-    sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
-    arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
-    # The starting version, so that all tasks use its field ids even if a commit comes in between.
-    destination = plan.location.uri if job.start is None else open_pinned(plan.location, job.start)
+    most = options.max_bytes_per_file
+    arguments: dict[str, Any] = {} if most is None else {"max_bytes_per_file": most}
     mode, version = str(plan.mode), options.data_storage_version
-    if plan.evolution is not None and job.start is not None:
+    if plan.evolution is not None and start is not None:
         # As if for a new table, because this one lacks the columns: the commit assigns the table's fields to them.
-        mode, version = "overwrite", str(open_pinned(plan.location, job.start).data_storage_version)
+        mode, version = "overwrite", str(start.data_storage_version)
     written: Sequence[FragmentMetadata] = write_fragments(
         reader,
-        destination,
+        # The starting version, so that all tasks use its field ids even if a commit comes in between.
+        plan.location.uri if start is None else start,
         schema=plan.schema,
         mode=mode,
         data_storage_version=version,
         storage_options=plan.location.storage_options,
+        max_rows_per_file=options.max_rows_per_file or ROWS_PER_FILE,
         **arguments,
     )
     return written
@@ -124,9 +129,10 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
 class _ConformedBatches(Iterator[pa.RecordBatch]):
     """Non-empty batches converted to the stored schema; remembers a failure."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, version: str | None) -> None:
         self._batches = iter(batches)
         self._schema = schema
+        self._version = version
         self._plain = pa.schema([plain_bytes(field) if is_blob_extension(field) else field for field in schema])
         self.failure: LanceSparkError | None = None
 
@@ -135,7 +141,9 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
         while not batch.num_rows:
             batch = next(self._batches)
         try:
-            return self._wrap_blobs(align(conform(batch, self._plain)))
+            rows = conform(batch, self._plain)
+            check_values(rows, self._version)
+            return self._wrap_blobs(rows)
         except LanceSparkError as failure:
             self.failure = failure
             raise
