@@ -16,14 +16,23 @@ import pyarrow as pa
 
 from lance_spark import errors
 from lance_spark.columns import pylance, rules
-from lance_spark.columns.pylance import CastItem
+from lance_spark.columns.pylance import CastFile, CastItem
 from lance_spark.columns.rules import BackfillOptions, BackfillResult, ComputedColumns, FilledFile, RecordPlace
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
 from lance_spark.engine.local import Engine, rewriting
-from lance_spark.format.contents import Contents, Fragment
-from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
+from lance_spark.format.contents import Contents, Field, Fragment
+from lance_spark.format.evolution import (
+    AddColumn,
+    ColumnChange,
+    Evolution,
+    Widened,
+    comment_of,
+    lost_structs,
+    plan_evolution,
+    shown,
+)
 from lance_spark.format.schema import share_of_row
 from lance_spark.format.storable import check_types
 from lance_spark.format.versions import same_deletion
@@ -37,6 +46,7 @@ from lance_spark.storage.commits import (
     own_properties,
     undone_on_failure,
 )
+from lance_spark.storage.copying import flattened
 from lance_spark.storage.datasets import open_pinned, pin_latest
 
 OPERATION = "alter columns"
@@ -86,10 +96,11 @@ def alter_columns(
                 return AlterResult(head, plan)
             contents = versions.read_contents(location, head)
             check_format(contents, plan)
-            files = casting.files(head, contents, plan)
-            pylance.check_written_files(location, branch, files.values())
+            schema = pylance.planned_schema(location, head, contents, plan)
+            files = casting.files(head, contents, plan, flattened(schema) if plan.drops_fields else ())
+            pylance.check_written_files(location, branch, [cast.file for cast in files.values()])
             try:
-                made = pylance.commit_columns(location, head, contents, plan, files, message)
+                made = pylance.commit_columns(location, head, schema, plan, files, message)
             except errors.Conflict:
                 if not left:
                     raise
@@ -122,39 +133,56 @@ class CastFiles:
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
         self._location, self._branch, self._engine = location, branch, engine
-        self._made: dict[tuple[object, ...], str] = {}
+        self._made: dict[tuple[object, ...], CastFile] = {}
 
-    def files(self, head: PinnedVersion, contents: Contents, plan: Evolution) -> Mapping[int, str]:
-        """The files of all fragments of a version; missing ones are written."""
-        if not plan.casts:
-            return {}
-        keys = {fragment.id: (fragment.id, fragment.files, plan.casts) for fragment in contents.fragments()}
-        wanted = [fragment for fragment in contents.fragments() if keys[fragment.id] not in self._made]
-        for row in self._write(head, plan, wanted):
-            self._made[keys[row["fragment"]]] = row["file"]
+    def files(
+        self, head: PinnedVersion, contents: Contents, plan: Evolution, after: Sequence[Field] = ()
+    ) -> Mapping[int, CastFile]:
+        """The files that fragments of a version need; missing ones are written.
+
+        ``after`` has the columns after the plan with their ids, if it drops fields of structs.
+        """
+        wanted = {}
+        lost: dict[frozenset[int], tuple[Widened, ...]] = {}
+        for fragment in contents.fragments():
+            columns = plan.casts
+            if after:
+                stored = frozenset(key for file in fragment.files for key in file.fields)
+                if stored not in lost:
+                    lost[stored] = lost_structs(contents.fields, after, plan.schema, stored)
+                columns += lost[stored]
+            if columns:
+                wanted[fragment.id] = (fragment, columns)
+        keys = {number: (number, found[0].files, found[1]) for number, found in wanted.items()}
+        missing = [found for number, found in wanted.items() if keys[number] not in self._made]
+        for row in self._write(head, plan, missing):
+            number = row["fragment"]
+            self._made[keys[number]] = CastFile(row["file"], row["ids"], wanted[number][1])
         return {fragment: self._made[key] for fragment, key in keys.items()}
 
-    def _write(self, head: PinnedVersion, plan: Evolution, wanted: Sequence[Fragment]) -> list[dict[str, Any]]:
+    def _write(
+        self, head: PinnedVersion, plan: Evolution, wanted: Sequence[tuple[Fragment, tuple[Widened, ...]]]
+    ) -> list[dict[str, Any]]:
         if not wanted:
             return []
-        share = share_of_row(plan.schema, [cast.type for cast in plan.casts])
-        work = rewriting((fragment.size for fragment in wanted), share)
+        share = share_of_row(plan.schema, [cast.type for cast in wanted[0][1]])
+        work = rewriting((fragment.size for fragment, _ in wanted), share)
         runner = self._engine.for_work(OPERATION, work)
-        items = [CastItem(self._location, head, fragment.id, plan.casts) for fragment in wanted]
+        items = [CastItem(self._location, head, fragment.id, columns) for fragment, columns in wanted]
         written = runner.flat_map("write columns", items, pylance.cast_fragment, pylance.CAST_FILES)
         rows: list[dict[str, Any]] = runner.collect("write columns", written).to_pylist()
         return rows
 
-    def keep(self, files: Mapping[int, str]) -> None:
+    def keep(self, files: Mapping[int, CastFile]) -> None:
         """Delete the files of fragments that no longer exist; the others are committed."""
-        used = set(files.values())
+        used = {cast.file for cast in files.values()}
         with suppress(errors.StorageFailure):  # the result is more useful
-            unused = [file for file in self._made.values() if file not in used]
+            unused = [cast.file for cast in self._made.values() if cast.file not in used]
             pylance.discard_files(self._location, self._branch, unused)
 
     def delete(self) -> None:
         """Delete all files. Raises StorageFailure."""
-        pylance.discard_files(self._location, self._branch, list(self._made.values()))
+        pylance.discard_files(self._location, self._branch, [cast.file for cast in self._made.values()])
 
 
 # --- Columns with values on any branch: new ones, and other values for existing ones

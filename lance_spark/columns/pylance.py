@@ -66,8 +66,8 @@ class RowQueue:
 
 # --- Changing the columns of a version: schemas and casts, then one commit
 
-CAST_FILES = pa.schema([("fragment", pa.int64()), ("file", pa.string())])
-"""A fragment, and the file with its columns in their new types, as pylance's JSON."""
+CAST_FILES = pa.schema([("fragment", pa.int64()), ("file", pa.string()), ("ids", pa.string())])
+"""A fragment; the file with its columns in their new types, as pylance's JSON; the ids that each column has in it."""
 _TEMPORARY = "__cast_{}"
 
 
@@ -80,31 +80,51 @@ class CastItem(NamedTuple):
     casts: tuple[evolution.Widened, ...]
 
 
+class CastFile(NamedTuple):
+    """A fragment's columns in their new types."""
+
+    file: str
+    ids: str
+    columns: tuple[evolution.Widened, ...]
+
+
 def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
     """CAST_FILES of one fragment. Raises CorruptData unless the new file has all rows, including deleted ones."""
     dataset = open_pinned(item.location, item.pin)
+    names = [_TEMPORARY.format(count) for count in range(len(item.casts))]
 
     def cast(batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [batch.column(found.source).cast(found.type) for found in item.casts]
-        return pa.record_batch(arrays, [_TEMPORARY.format(count) for count in range(len(arrays))])
+        return safe(pa.record_batch([_cast(batch.column(found.source), found.type) for found in item.casts], names))
 
     with translated(item.location, "writing columns in another type"):
         fragment = dataset.get_fragment(item.fragment)
         sources = [found.source for found in item.casts]
         before = {file.path for file in fragment.metadata.files}
-        written, _ = fragment.merge_columns(cast, columns=sources)
+        written, schema = fragment.merge_columns(cast, columns=sources)
         if written.physical_rows != fragment.physical_rows:
             raise CorruptData(f"The new columns of fragment {item.fragment} have different rows.", hint="Run it again.")
     (file,) = [file for file in written.to_json()["files"] if file["path"] not in before]
-    yield pa.record_batch([pa.array([item.fragment]), pa.array([json.dumps(file)])], CAST_FILES)
+    found = {"fragment": item.fragment, "file": json.dumps(file), "ids": json.dumps(_ids_of(schema, names))}
+    yield pa.RecordBatch.from_pylist([found], CAST_FILES)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return evolution.remnant_of(column, kind) if pt.is_struct(kind) else column.cast(kind)
+
+
+def planned_schema(location: DatasetLocation, pin: PinnedVersion, contents: Contents, plan: Evolution) -> LanceSchema:
+    """The columns of a version after planned changes, with their ids."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "altering columns"):
+        return composed(dataset.lance_schema, contents, lambda scratch: apply_steps(scratch, plan.steps))
 
 
 def commit_columns(
     location: DatasetLocation,
     pin: PinnedVersion,
-    contents: Contents,
+    schema: LanceSchema,
     plan: Evolution,
-    cast_files: Mapping[int, str],
+    cast_files: Mapping[int, CastFile],
     message: str | None = None,
 ) -> PinnedVersion:
     """Commit planned changes of a version; ``cast_files`` has the files of :func:`cast_fragment` by fragment.
@@ -116,9 +136,8 @@ def commit_columns(
 
     dataset = open_pinned(location, pin)
     with translated(location, "altering columns"):
-        schema = composed(dataset.lance_schema, contents, lambda scratch: apply_steps(scratch, plan.steps))
         operation: Any = lance.LanceOperation.Project(schema)
-        if plan.writes_fragments:
+        if plan.writes_fragments or cast_files:
             fragments = changed_fragments(dataset, schema, plan, cast_files)
             operation = lance.LanceOperation.Merge(fragments, schema, preserves_nullability=plan.only_adds)
     return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
@@ -140,22 +159,31 @@ def _paths_of(data_files: Iterable[str]) -> list[str]:
 
 
 def changed_fragments(
-    dataset: lance.LanceDataset, schema: LanceSchema, plan: Evolution, cast_files: Mapping[int, str]
+    dataset: lance.LanceDataset, schema: LanceSchema, plan: Evolution, cast_files: Mapping[int, CastFile]
 ) -> list[Any]:
     """All fragments of a version: with their new files, and without files that hold only dropped columns."""
     if plan.only_adds:
         return [fragment.metadata for fragment in dataset.get_fragments()]
-    ids = {entry.name(): entry.id() for entry in schema.fields()}
     live = _live_ids(schema)
-    new_ids = [ids[cast.target] for cast in plan.casts]
+    columns = {column.name(): column for column in schema.fields()}
     found = []
     for fragment in dataset.get_fragments():
         known = fragment.metadata.to_json()
-        if plan.casts:
-            file = {**json.loads(cast_files[fragment.fragment_id]), "fields": new_ids}
-            known = {**known, "files": [*known["files"], file]}
+        if plan.casts or fragment.fragment_id in cast_files:
+            written = cast_files[fragment.fragment_id]
+            ids = [_pruned_ids(columns[found.target], found.type) for found in written.columns]
+            known = {**known, "files": [*known["files"], _numbered(written, ids)]}
         found.append(without_dead_files(known, live))
     return fragments_from(found)
+
+
+def _pruned_ids(field: LanceField, kind: pa.DataType) -> list[int]:
+    """The id of a field, and of all fields inside it that the type has."""
+    if not pt.is_struct(kind):
+        return preorder(field)
+    types = {child.name: child.type for child in kind}
+    inner = [child for child in field.children() if child.name() in types]
+    return [field.id(), *(key for child in inner for key in _pruned_ids(child, types[child.name()]))]
 
 
 def _live_ids(schema: LanceSchema) -> frozenset[int]:
@@ -268,7 +296,7 @@ def _ids_of(schema: LanceSchema, names: Sequence[str]) -> list[list[int]]:
     return [columns[name] for name in names]
 
 
-def _numbered(filled: FilledFile, ids: Sequence[Sequence[int]]) -> Json:
+def _numbered(filled: FilledFile | CastFile, ids: Sequence[Sequence[int]]) -> Json:
     """The file, with its columns named by their ids in the table."""
     known = {
         own: key
@@ -725,7 +753,7 @@ def commit_evolved(
     pin: PinnedVersion,
     contents: Contents,
     plan: Evolution,
-    cast_files: Mapping[int, str],
+    cast_files: Mapping[int, CastFile],
     rows: EvolvedRows,
 ) -> PinnedVersion:
     """Commit rows, and the columns of ``plan``, as one version that follows ``pin``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark import errors
+from lance_spark.format.contents import Field
 from lance_spark.format.schema import RULES, is_column_name, why_not
 
 COMMENT = "comment"
@@ -91,7 +92,7 @@ def new_field(change: AddColumn) -> pa.Field:
 
 @dataclass(frozen=True)
 class Widened:
-    """A column whose values must be rewritten in another type."""
+    """A column whose values must be rewritten in another type; for a struct, see :func:`lost_structs`."""
 
     source: str
     """Its old name."""
@@ -126,6 +127,11 @@ class Evolution:
     def adds(self) -> bool:
         """Whether it adds a column."""
         return any(isinstance(step, AddColumn) for step in self.steps)
+
+    @property
+    def drops_fields(self) -> bool:
+        """Whether it drops a field inside a struct."""
+        return any(isinstance(step, DropColumn) and len(step.path) > 1 for step in self.steps)
 
     @property
     def writes_fragments(self) -> bool:
@@ -356,3 +362,96 @@ def why_not_widen(old: pa.DataType, new: pa.DataType) -> str | None:
     if not pt.is_decimal(old) and new.bit_width < old.bit_width:
         return "values could be lost"
     return why_not(old, new)
+
+
+# --- Structs whose stored fields all go
+# A file stores which structs are null with the fields inside them. If a change drops the last field of a struct that a
+# file has, all of its structs would read as null. So another field of it gets nulls of its own there.
+
+
+def lost_structs(
+    before: Sequence[Field], after: Sequence[Field], schema: pa.Schema, stored: Collection[int]
+) -> tuple[Widened, ...]:
+    """What a fragment must get beside its files so that its structs keep their values when columns change.
+
+    Columns by their old and new name, each with a type of only the fields to write: structs that keep what is null, and
+    inside them one field that is null. ``before`` and ``after`` are the columns with the fields inside them, parents
+    first; ``schema`` has their types after the change, and ``stored`` the ids in the fragment's files. Raises Refused
+    for a struct inside a list or map, or one that is also renamed.
+    """
+    lost = _Lost.of(before, after, stored)
+    columns = zip([entry for entry in after if entry.parent_id < 0], schema, strict=True)
+    return tuple(
+        Widened(lost.names[entry.id], entry.name, lost.remnant(entry, column.type))
+        for entry, column in columns
+        if lost.within(entry)
+    )
+
+
+def loses_structs(before: Sequence[Field], after: Sequence[Field], stored: Collection[int]) -> list[str]:
+    """Names of columns of which a fragment with these ids in its files would need more; see :func:`lost_structs`."""
+    lost = _Lost.of(before, after, stored)
+    return [entry.name for entry in after if entry.parent_id < 0 and lost.within(entry)]
+
+
+_Children = Mapping[int, Sequence[Field]]
+
+
+@dataclass(frozen=True)
+class _Lost:
+    names: Mapping[int, str]
+    """Of the fields before, by their ids."""
+    before: _Children
+    after: _Children
+    stored: frozenset[int]
+
+    @classmethod
+    def of(cls, before: Sequence[Field], after: Sequence[Field], stored: Collection[int]) -> _Lost:
+        """From the arguments of :func:`lost_structs`."""
+        names = {entry.id: entry.name for entry in before}
+        return cls(names, _children(before), _children(after), frozenset(stored))
+
+    def within(self, entry: Field) -> bool:
+        """Whether the field, or one inside it, is a struct that the files no longer tell anything about."""
+        inner = self.after.get(entry.id, ())
+        return bool(inner) and (self._is_lost(entry.id) or any(map(self.within, inner)))
+
+    def _is_lost(self, key: int) -> bool:
+        if key not in self.names:
+            return False
+        then, now = (self.stored.intersection(_subtree(fields, key)) for fields in (self.before, self.after))
+        return bool(then) and not now
+
+    def remnant(self, entry: Field, kind: pa.DataType) -> pa.DataType:
+        """The type with only the fields to write."""
+        if not pt.is_struct(kind) or (self.names[entry.id] != entry.name and entry.parent_id >= 0):
+            raise errors.Refused(
+                f"The change drops the last stored field of '{entry.name}', and would make its values null.",
+                hint="Rename structs, and drop fields of structs, in two calls; fields inside lists and maps stay.",
+            )
+        inner = list(zip(self.after[entry.id], kind, strict=True))
+        fields = [column.with_type(self.remnant(child, column.type)) for child, column in inner if self.within(child)]
+        return pa.struct(fields or [inner[0][1].with_nullable(True)])
+
+
+def _children(fields: Sequence[Field]) -> _Children:
+    children: dict[int, list[Field]] = {}
+    for entry in fields:
+        children.setdefault(entry.parent_id, []).append(entry)
+    return children
+
+
+def _subtree(children: _Children, key: int) -> list[int]:
+    return [key, *(inner for child in children.get(key, ()) for inner in _subtree(children, child.id))]
+
+
+def remnant_of(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array with only the fields of the type: inner structs with what is null in them, all other fields null."""
+    names = {child.name for child in array.type}
+    fields = [
+        remnant_of(array.field(child.name), child.type)
+        if child.name in names and pt.is_struct(child.type) and pt.is_struct(array.type.field(child.name).type)
+        else pa.nulls(len(array), child.type)
+        for child in kind
+    ]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())

@@ -8,12 +8,13 @@ row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lance_spark.core.refs import MAIN
-from lance_spark.format.contents import Contents, Fragment
+from lance_spark.format.contents import Contents, Field, Fragment
+from lance_spark.format.evolution import loses_structs
 from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import Connected, Rewrite
 from lance_spark.format.versions import Delta, Snapshot, by_file, columns, counterpart, delta, same_deletion, same_files
@@ -85,6 +86,9 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
     """The columns of theirs that ours takes, and what prevents it."""
     before, ours, theirs = sides.fields
     conflicts = _uncommittable(sides) if sides.is_fast_forward else _unreadable(sides, our_rows, their_rows)
+    if not sides.is_fast_forward:
+        conflicts += _without_fields(sides, our_rows.added, ours, theirs)
+        conflicts += _without_fields(sides, their_rows.added, theirs, ours)
     if theirs in (ours, before):
         return MergeChange(conflicts=tuple(conflicts))
     if ours == before and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
@@ -134,6 +138,24 @@ def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeC
         ("was dropped on one side, where its id is another column's now, and written on the other", {*dropped} - moved),
     )
     return [sides.conflict(f"column '{name}' {why}") for why, names in reasons for name in sorted(names)]
+
+
+def _without_fields(
+    sides: Sides, rows: Iterable[Fragment], before: Sequence[Field], after: Sequence[Field]
+) -> list[MergeConflict]:
+    """Structs of new rows that would become null, as the other side dropped the last field that the rows have."""
+    if before == after or all(entry.parent_id < 0 for entry in after):
+        return []
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    known: dict[frozenset[int], list[str]] = {}
+    for fragment in rows:
+        stored = frozenset(key for file in fragment.files for key in file.fields)
+        if stored not in known:
+            known[stored] = loses_structs(before, after, stored)
+        for name in known[stored]:
+            found[name].append(fragment.id)
+    why = "lost, on one side, all fields that the other side's new rows have in it, so they would become null"
+    return [sides.conflict(f"column '{name}' {why}", ids) for name, ids in found.items()]
 
 
 def _writes(side: Delta, base: Snapshot) -> bool:

@@ -18,7 +18,7 @@ from lance_spark.core.layout import deletion_path
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
-from lance_spark.format.contents import Contents, Field, Fragment, IndexSegment
+from lance_spark.format.contents import Contents, Fragment, IndexSegment
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.versions import (
     ADDS_ONLY,
@@ -44,7 +44,7 @@ from lance_spark.storage.failures import translated
 
 if TYPE_CHECKING:
     import lance
-    from lance.schema import LanceField, LanceSchema
+    from lance.schema import LanceSchema
 
 Json = dict[str, Any]
 _SAME_ID = "two fragments with id"
@@ -144,7 +144,7 @@ def _operation(
 
     ours, theirs = sides
     schema, renumbered = _schema(ours, theirs, plan)
-    live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
+    live = plan.ours.live if schema is None else frozenset(entry.id for entry in copying.flattened(schema))
     fields = {**renumbered, **dict.fromkeys(strange_fields(live, plan.sides.theirs.live, renumbered), REPLACED)}
     changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
     changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
@@ -206,7 +206,7 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
     for count, entry in enumerate(changes.added):
         entry["id"] = entry["id"] or free + count
     changed = {entry["id"]: entry for entry in changes.replaced}
-    live = frozenset(entry.id for entry in flattened(schema))
+    live = frozenset(entry.id for entry in copying.flattened(schema))
     final = []
     for fragment in ours.get_fragments():
         known: Json | None = changed.get(fragment.fragment_id)
@@ -268,7 +268,7 @@ def _schema(
         return None, {}
     schema = _composed(ours, theirs, plan.ours, plan.change.columns)
     new = {entry.id for entry in plan.sides.theirs.contents.fields} - plan.sides.base_theirs.live
-    matched = match_fields(plan.sides.theirs.contents.fields, flattened(schema))
+    matched = match_fields(plan.sides.theirs.contents.fields, copying.flattened(schema))
     return schema, {key: field for key, field in matched.items() if key in new}
 
 
@@ -293,20 +293,6 @@ def _composed(
             scratch.drop_columns([*going.values()])
 
     return copying.composed(ours.lance_schema, snapshot.contents, alter)
-
-
-def flattened(schema: LanceSchema) -> list[Field]:
-    """A pylance schema flattened like in a manifest: parents first."""
-    fields: list[Field] = []
-
-    def walk(entry: LanceField, parent: int) -> None:
-        fields.append(Field(entry.id(), parent, entry.name(), "", True, ()))
-        for child in entry.children():
-            walk(child, entry.id())
-
-    for column in schema.fields():
-        walk(column, -1)
-    return fields
 
 
 # --- Versions of another dataset

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import NotFound, StorageFailure
-from lance_spark.format.contents import Contents
+from lance_spark.format.contents import Contents, Field
 from lance_spark.format.versions import Copy
 from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable, whole_path
 
 if TYPE_CHECKING:
     import lance
-    from lance.schema import LanceSchema
+    from lance.schema import LanceField, LanceSchema
 
 _FRESH = 24 * 3600
 """Age in seconds up to which a copy is reused. A cleanup might delete older files of an interrupted copy."""
@@ -191,6 +191,20 @@ def composed(start: LanceSchema, contents: Contents, alter: Callable[[lance.Lanc
         if spare:
             scratch.drop_columns(spare)
         return lance.dataset(directory).lance_schema
+
+
+def flattened(schema: LanceSchema) -> list[Field]:
+    """A pylance schema flattened like in a manifest: parents first."""
+    fields: list[Field] = []
+
+    def walk(entry: LanceField, parent: int) -> None:
+        fields.append(Field(entry.id(), parent, entry.name(), "", True, ()))
+        for child in entry.children():
+            walk(child, entry.id())
+
+    for column in schema.fields():
+        walk(column, -1)
+    return fields
 
 
 def without_dead_files(fragment: dict[str, Any], live: Collection[int]) -> dict[str, Any]:
