@@ -157,6 +157,11 @@ class Steps:
         after = [step.fields for step in self.all if step.fields is not None]
         return frozenset(fields) - frozenset(fields).intersection(*after)
 
+    @property
+    def only_registers_bases(self) -> bool:
+        """Whether they only let the branch read files from other places, as the first half of a merge by reference."""
+        return self.complete and bool(self.all) and all(step.operation == "UpdateBases" for step in self.all)
+
     def described(self) -> str:
         """The versions that changed anything, for display: ``main@7 (Update), main@8 (Delete)``."""
         gone = [Step(version, "cleaned up") for version in self.lost]

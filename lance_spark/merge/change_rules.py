@@ -347,7 +347,7 @@ class Sides:
     @property
     def is_fast_forward(self) -> bool:
         """Whether ours is the base: then the result is theirs, and nothing can conflict."""
-        return _is_same_version(self.ours, self.base_ours)
+        return _is_same_version(self.ours, self.base_ours) or self.our_steps.only_registers_bases
 
     @property
     def is_up_to_date(self) -> bool:

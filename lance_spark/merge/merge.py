@@ -113,7 +113,11 @@ def merge_requests(
         graph.identity(source.branch)  # raises NotFound for a branch that was deleted: its directory may still be there
         ours = pin_latest(location, into)
         base = only_base(graph, ours, source)
-        if options.ff_only and not _is_forward(graph, ours, source, base):
+        base_ours, our_path = base_of(location, graph, ours, base), graph.path(ours, base, source)
+        if options.ff_only and not (
+            _is_forward(graph, ours, source, base)
+            or steps_between((graph.reader, location), ours, base_ours, our_path).only_registers_bases
+        ):
             raise Refused(
                 f"'{into or MAIN}' has versions after {graph.pin(base)} that {source} does not have, so this is not a "
                 "fast-forward.",
@@ -123,11 +127,11 @@ def merge_requests(
             location=location,
             ours=ours,
             theirs=source,
-            base_ours=base_of(location, graph, ours, base),
+            base_ours=base_ours,
             base_theirs=base_of(location, graph, source, base),
             trace=replace(trace_of(graph, action, source), held=_held(graph, source, ours), publish=publish),
             message=options.message or f"{action.capitalize()} {source} into {into or MAIN}",
-            our_path=graph.path(ours, base, source),
+            our_path=our_path,
             their_path=graph.path(source, base, ours),
             numbering=graph.numbering(source, base, ours),
             gains=graph.gains(source, ours),
