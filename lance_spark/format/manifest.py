@@ -216,6 +216,7 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "RowIdSequence": {1: ("segments", "RowIdSegment*")},
     "Clone": {4: ("ref_path", "string")},
     "RewriteGroup": {1: ("old", "WholeFragment*"), 2: ("new", "WholeFragment*")},
+    "Append": {1: ("fragments", "WholeFragment*")},
     "Rewrite": {3: ("groups", "RewriteGroup*")},
     "Transaction": {
         1: ("read_version", "uint64"),

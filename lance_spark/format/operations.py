@@ -61,6 +61,8 @@ class Step(NamedTuple):
     """The ids of the columns after it; None if it left the columns as they were, or if they are unknown."""
     branch: str | None = None
     """The branch that made it, perhaps one that the branch at hand was created from."""
+    appended: tuple[str, ...] = ()
+    """Names of the data files that an append added."""
 
     @property
     def replaces_all(self) -> bool:
@@ -103,6 +105,11 @@ class Steps:
     def rewrites(self) -> tuple[Rewrite, ...]:
         """All compactions."""
         return tuple(rewrite for step in self.all for rewrite in step.rewrites)
+
+    @cached_property
+    def appended(self) -> frozenset[str]:
+        """Names of data files that certainly hold new rows only."""
+        return frozenset(path for step in self.all for path in step.appended)
 
     @property
     def keep_all_rows(self) -> bool:

@@ -64,6 +64,8 @@ class Transaction:
     """For a Clone: the source dataset, as its writer spelled it."""
     rewritten: tuple[Rewritten, ...] = ()
     """For a Rewrite: which fragments replaced which."""
+    appended: tuple[str, ...] = ()
+    """For an Append: names of its data files."""
 
     @property
     def message(self) -> str | None:
@@ -103,7 +105,13 @@ def decode_transaction(content: bytes) -> Transaction:
         # A branch also begins with a Clone: of its own dataset.
         cloned_from=text(parse("Clone", transaction.operation_113).ref_path) if named[:1] == ["Clone"] else None,
         rewritten=_rewritten(transaction) if named[:1] == ["Rewrite"] else (),
+        appended=_appended(transaction) if named[:1] == ["Append"] else (),
     )
+
+
+def _appended(transaction: Any) -> tuple[str, ...]:
+    fragments = parse("Append", transaction.operation_100).fragments
+    return tuple(text(file.path) for fragment in fragments for file in fragment.files)
 
 
 def _rewritten(transaction: Any) -> tuple[Rewritten, ...]:

@@ -126,8 +126,8 @@ class ColumnChanges:
     """Columns of ours, by their names there."""
     rename: tuple[tuple[str, str], ...] = ()
     """(name in ours, new name)."""
-    relax: tuple[str, ...] = ()
-    """Columns, by new name, that become nullable."""
+    nullable: tuple[tuple[str, bool], ...] = ()
+    """(column or field inside one, by its new path with dots; whether it may be null from now on)."""
     add: tuple[str, ...] = ()
     """Columns of theirs."""
     comment: tuple[tuple[str, Metadata], ...] = ()
@@ -135,7 +135,7 @@ class ColumnChanges:
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.drop or self.rename or self.relax or self.add or self.comment)
+        return bool(self.drop or self.rename or self.nullable or self.add or self.comment)
 
 
 @dataclass(frozen=True)
@@ -158,14 +158,11 @@ def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence
     changes = ColumnChanges(
         drop=tuple(name for column in merged for name in column.changes.drop),
         rename=tuple(names for column in merged for names in column.changes.rename),
-        relax=tuple(name for column in merged for name in column.changes.relax),
+        nullable=tuple(entry for column in merged for entry in column.changes.nullable),
         comment=tuple(comment for column in merged for comment in column.changes.comment),
         add=tuple(column.name for column in new),
     )
     conflicts = [reason for column in merged for reason in column.conflicts]
-    conflicts += [
-        f"column '{column.name}', which cannot be null, was added on one side" for column in new if not column.nullable
-    ]
     kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
     names = [*changes.add, *(name for _, name in changes.rename)]
     conflicts += [f"both sides have a new column '{name}'" for name in names if name in kept]
@@ -187,7 +184,7 @@ def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnM
     after = theirs[0] if ColumnEdit.ALTERED in kinds else ours[0]
     changes = ColumnChanges(
         rename=((before.name, after.name),) if ours[0].name != after.name else (),
-        relax=(after.name,) if after.nullable and not ours[0].nullable else (),
+        nullable=_nullability(ours, theirs) if ColumnEdit.ALTERED in kinds else (),
         comment=((after.name, theirs[0].metadata),) if ColumnEdit.COMMENTED in kinds else (),
     )
     return ColumnMerge(changes)
@@ -213,9 +210,21 @@ def _shape(tree: Tree) -> Tree:
 
 def _impossible(base: Tree, theirs: Tree) -> list[str]:
     """Why pylance cannot alter a column this way after ours changed other columns."""
-    if base[1:] != theirs[1:] or base[0].type != theirs[0].type:
+    if _named(base)[1:] != _named(theirs)[1:] or base[0].type != theirs[0].type:
         return ["the fields inside column '{}' were changed on one side and other columns on the other"]
-    return ["column '{}' became non-nullable on one side"] if base[0].nullable > theirs[0].nullable else []
+    return []
+
+
+def _named(tree: Tree) -> list[Field]:
+    """A column and the fields inside it, all of which may be null."""
+    return [entry._replace(nullable=True) for entry in tree]
+
+
+def _nullability(ours: Tree, theirs: Tree) -> tuple[tuple[str, bool], ...]:
+    """The fields of a column that may be null in theirs and not in ours, or the other way round."""
+    before = {entry.id: entry.nullable for entry in ours}
+    paths = {".".join(path): entry for path, entry in _paths(theirs).items()}
+    return tuple((path, entry.nullable) for path, entry in paths.items() if before[entry.id] != entry.nullable)
 
 
 def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:

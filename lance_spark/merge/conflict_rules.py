@@ -92,8 +92,6 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
     if theirs in (ours, before):
         return MergeChange(conflicts=tuple(conflicts))
     if ours == before and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
-        if our_rows.added:
-            conflicts += strict_columns(sides, sides.theirs, "ours")
         return MergeChange(columns_of_theirs=True, conflicts=tuple(conflicts))
     merged = merge_columns(before, ours, theirs)
     conflicts += [sides.conflict(reason) for reason in merged.conflicts]
@@ -110,18 +108,6 @@ def _uncommittable(sides: Sides) -> list[MergeConflict]:
     written = [{key for file in entry.files for key in file.fields} for entry in sides.theirs.contents.fragments()]
     lacking = {name for key, name in ids.items() if any(key not in fields for fields in written)}
     return [sides.conflict(f"column '{name}' {_OTHER_ID}") for name in sorted(lacking)]
-
-
-def strict_columns(sides: Sides, side: Snapshot, without: str) -> list[MergeConflict]:
-    """New columns that cannot be null although the other side has new rows, which have no values in them."""
-    other = sides.theirs if side is sides.ours else sides.ours
-    known = {(entry.id, entry.name) for entry in other.contents.fields}
-    strict = sorted(
-        entry.name
-        for entry in side.contents.fields
-        if not entry.nullable and entry.id not in sides.base_ours.live and (entry.id, entry.name) not in known
-    )
-    return [sides.conflict(f"column '{name}' cannot be null, and {without} has rows without it") for name in strict]
 
 
 def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeConflict]:
@@ -387,8 +373,6 @@ def compare(sides: Sides) -> MergeChange:
         sides, ours = replace(sides, base_ours=sides.ours), Delta()
     change, schema = merge_fragments(sides, ours, theirs), merge_schema(sides, ours, theirs)
     conflicts = [*change.conflicts, *schema.conflicts]
-    if change.added:
-        conflicts += strict_columns(sides, sides.ours, "theirs")
     if not sides.is_fast_forward:
         # A contest leaves open which fragments are added.
         conflicts += taken_before(sides, change) if change.contest is None else []

@@ -23,6 +23,7 @@ from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Tr
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
 from lance_spark.merge import change_rules
 from lance_spark.merge.conflict_rules import TAKEN_BEFORE
+from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
 
 BITMAP = 1
 """Type of the deletion files that are written here."""
@@ -285,7 +286,7 @@ def _of_pair(labels: Runs, at: int) -> Runs:
     return labels[start:end]
 
 
-# --- Hints for conflicts, by the beginning of the reason
+# --- Hints for conflicts, by words of the reason
 
 _SETTLE = "Settle it on one side first: restore or delete there what should not win. Then try again."
 _COLUMNS = hints.of(
@@ -303,6 +304,7 @@ _TWICE = (
     "the branch that made it, or write them again."
 )
 _BLANK = hints.of("Revert the version that wrote the column (", hints.REVERT, "), try again, then write it again.")
+_SAME_KEY = "Delete one of the rows, or give it another key. Then try again."
 _HINTS = {
     change_rules.COMPACTED_OURS.reason: _COLUMNS,
     COLUMNS_COMPACTED: _COLUMNS,
@@ -311,13 +313,18 @@ _HINTS = {
     change_rules.GONE_THEIRS.reason: _EVIDENCE,
     TAKEN_BEFORE: _TWICE,
     change_rules.BLANK: _BLANK,
+    NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
+    WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "
+    "that dropped it, the version before. Then try again.",
+    SAME_KEY: _SAME_KEY,
+    TWICE: _SAME_KEY,
 }
 
 
 def hint_for(conflicts: Iterable[change_rules.MergeConflict]) -> str:
     """What to do about the first conflict that has a hint of its own."""
     for conflict in conflicts:
-        for beginning, hint in _HINTS.items():
-            if conflict.reason.startswith(beginning):
+        for words, hint in _HINTS.items():
+            if words in conflict.reason:
                 return hint
     return _SETTLE

@@ -72,6 +72,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             reordered=reordered,
             fields=_fields(reader, location, PinnedVersion(span.branch, version), transaction),
             branch=span.branch,
+            appended=transaction.appended,
         )
 
 

@@ -28,7 +28,7 @@ from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import VersionSpan
-from lance_spark.merge import change_rules, pylance
+from lance_spark.merge import change_rules, pylance, result_rules
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
@@ -36,7 +36,9 @@ from lance_spark.merge.history import steps_between
 from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
-from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows, same_keys
+from lance_spark.merge.result_rows import ResultRows
+from lance_spark.merge.result_rules import NullChange
+from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import deleted_offsets
@@ -137,6 +139,7 @@ def merge_requests(
             gains=graph.gains(source, ours),
             reference=InPlacePolicy(everything=options.reference, outside=location.uri),
             reader=graph.reader,
+            one_version=options.ff_only,
         )
 
     return make
@@ -228,6 +231,8 @@ class Request:
     """Whether ours has versions that theirs has and the base lacks."""
     alone: bool = False
     """Whether the commit must follow ours directly, so that nothing is combined with what another process commits."""
+    one_version: bool = False
+    """Whether nothing may be committed to ours before the replay itself."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
     unknown."""
@@ -263,16 +268,19 @@ def plan_replay(request: Request) -> ReplayPlan:
             deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
             conflicts += clashes
     conflicts += blank_rows((request.location, there), sides, change.replaced)
-    conflicts += same_keys((request.location, there), sides, change, followed.ours_old)
+    result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old)
+    conflicts += result.conflicts()
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
+    nulls = NullChange() if conflicts else result.null_change(request.one_version)
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)
         emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
-        if change_rules.operation_for(change, sides.ours, emptied) == "Merge":
-            change_rules.check_names(sides, change)
-        Assembly.of(sides, change, placed, {}).check_row_ids(change)
+        rest = result_rules.without_nulls(change, nulls, result.fields)
+        if change_rules.operation_for(rest, sides.ours, emptied) == "Merge":
+            change_rules.check_names(sides, rest)
+        Assembly.of(sides, change, placed, {}).check_row_ids(rest)
     return ReplayPlan(
         sides=sides,
         change=change,
@@ -284,6 +292,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         rewrites=row_ids.taken_over(
             (*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents
         ),
+        nulls=nulls,
     )
 
 
@@ -474,6 +483,9 @@ def _committed(prepared: PreparedReplay, engine: Engine) -> int | None:
         return None
     engine.tell(WorkProgress("commit"))
     with _denied(request, plan):
+        if plan.nulls.fields and not plan.nulls.is_all:
+            pylance.commit_nulls(request.location, plan)
+            raise overtaken(request.ours.branch)  # by ourselves: the rest is planned again on top of it
         return pylance.commit(request.location, request.their_location, plan, request.alone)
 
 

@@ -20,6 +20,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.contents import Contents, Fragment, IndexSegment
 from lance_spark.format.row_ids import write_rewrites
+from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import (
     ADDS_ONLY,
     BRINGING,
@@ -66,6 +67,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
     import lance
 
     # A commit right after ours looks at the newest version here: only what this process computes comes between the two.
+    alone = alone or bool(plan.nulls.fields)  # rows with nulls, appended meanwhile, would make the table unreadable
     newest = open_newest(location, plan.ours.pin, alone=True) if alone else None
     ours = open_pinned(location, plan.ours.pin) if newest is None else newest
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
@@ -84,6 +86,16 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
             return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
 
     return recorded(location, plan.ours.pin, plan.trace.action, make) if properties[BRINGS] == "true" else make()
+
+
+def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:
+    """Commit only which fields of ours may be null, before the rest of a plan. Raises Conflict."""
+    import lance
+
+    newest = open_newest(location, plan.ours.pin, alone=True)
+    schema = _composed(newest, newest, plan.ours, ColumnChanges(nullable=plan.nulls.fields))
+    message = {MESSAGE: f"Columns that may be null, for: {plan.message}"}
+    commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), message, newest=newest)
 
 
 def commit_unchanged(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> int:
@@ -148,6 +160,8 @@ def _operation(
     fields = {**renumbered, **dict.fromkeys(strange_fields(live, plan.sides.theirs.live, renumbered), REPLACED)}
     changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
     changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
+    if schema is not None and plan.nulls.fields:
+        return lance.LanceOperation.Project(schema)
     if schema is not None and operation_for(plan.change, plan.ours) == "Overwrite":
         return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
     if schema is not None:
@@ -281,11 +295,16 @@ def _composed(
         # A new column may have the name of one that goes, which goes last: until then nothing can get its id.
         going = {name: f"__going_{count}" for count, name in enumerate(changes.drop)}
         altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in (*going.items(), *changes.rename)]
-        altered += [{"path": name, "nullable": True} for name in changes.relax]
+        altered += [{"path": path, "nullable": nullable} for path, nullable in changes.nullable]
         for entry in altered:
             scratch.alter_columns(entry)
-        if changes.add:
-            scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
+        added = [theirs.schema.field(name) for name in changes.add]
+        if added:
+            # pylance adds no column that cannot be null, even to a table without rows.
+            scratch.add_columns(pa.schema([field.with_nullable(True) for field in added]))
+        for field in added:
+            if not field.nullable:
+                scratch.alter_columns({"path": field.name, "nullable": False})
         comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
         if comments:
             scratch.update_field_metadata(comments, replace=True)

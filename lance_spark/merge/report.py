@@ -20,6 +20,7 @@ from lance_spark.format.row_ids import Rewrite, kept_row_ids, matched_row_ids, r
 from lance_spark.format.versions import MERGE, Copy, Root, Snapshot, Trace, by_file, columns, counterpart, same_deletion
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
+from lance_spark.merge.result_rules import OURS, NullChange, lost_fields, result_fields
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class ReplayPlan:
     rewrites: tuple[Rewrite, ...] = ()
     """Compactions of theirs that later merges need to know."""
     conflicts: tuple[MergeConflict, ...] = ()
+    nulls: NullChange = field(default_factory=NullChange)
 
     @property
     def ours(self) -> Snapshot:
@@ -86,7 +88,7 @@ class ReplayPlan:
             rows_deleted=removed + max(0, deleted - before),
             fragments_changed=len(change.replaced) + len(change.followed.deletions),
             columns_added=change.columns.add or self._new_columns(),
-            columns_dropped=change.columns.drop,
+            columns_dropped=self._dropped_columns(),
             files=len(self.copies),
             bytes=self.placed.bytes,
         )
@@ -96,6 +98,13 @@ class ReplayPlan:
             return ()
         before = {entry.id for entry in self.sides.ours.contents.fields}
         return tuple(entry.name for entry in self.sides.theirs.contents.fields if entry.id not in before)
+
+    def _dropped_columns(self) -> tuple[str, ...]:
+        """Columns of ours, and fields inside them, that the result does not have."""
+        if not (self.change.columns_of_theirs or self.change.columns.drop):
+            return ()
+        lost = lost_fields(self.sides, result_fields(self.sides, self.change), OURS)
+        return tuple(entry.name for entry in lost)
 
 
 # --- Fragments for pylance's commit

@@ -1,18 +1,13 @@
-"""Conflicts of a merge that only rows show: rows deleted on both sides, and rows added under the same key.
-
-Only these rows are read.
-"""
+"""Conflicts of a merge that only deletion files show: rows deleted on both sides, and rows that come back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import key_columns
@@ -82,46 +77,6 @@ def examples(
         return ()
     source = RowSource(location, base.pin, (FragmentRows(fragment.id, pa.array(offsets, pa.uint32())),))
     return tuple(_shown(row) for batch in read_rows(source, keys) for row in batch.select(keys).to_pylist())
-
-
-def same_keys(
-    locations: Locations,
-    sides: change_rules.Sides,
-    change: change_rules.MergeChange,
-    ours_old: Mapping[int, row_ids.Runs],
-) -> list[change_rules.MergeConflict]:
-    """If the table declares a key: rows that both sides added or updated under the same key.
-
-    ``ours_old``: rows of the base that ours compacted into new fragments.
-    """
-    mine = format_versions.delta(sides.base_ours, sides.ours).added if change.added else ()
-    keys = key_columns(sides.ours.contents.fields) if mine else ()
-    if not keys:
-        return []
-    here, there = locations
-    known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
-    masks = {key: row_ids.of_rows(rows) for key, rows in change.followed.masks.items()}
-    theirs = RowSource(there, sides.theirs.pin, _without(change.added, masks))
-    twice = (key for key in _keys(theirs, keys) if key in known)
-    rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
-    return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
-
-
-def _without(fragments: Iterable[Fragment], rows: Mapping[int, row_ids.Runs]) -> tuple[FragmentRows, ...]:
-    """The fragments without some of their rows."""
-    return tuple(
-        FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
-        for entry in fragments
-    )
-
-
-def _others(count: int, rows: row_ids.Runs) -> pa.Array:
-    return pa.array(row_ids.rows_of(row_ids.without(row_ids.run(count, 0), rows)), pa.uint32())
-
-
-def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    for batch in read_rows(source, keys):
-        yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
 
 
 def _shown(row: Mapping[str, Any]) -> str:

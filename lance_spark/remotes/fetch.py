@@ -286,6 +286,7 @@ class _Fetch:
                 remote=there,
                 with_indexes=False,
                 reader=self.reader,
+                one_version=True,
             )
 
         try:

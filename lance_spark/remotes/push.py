@@ -227,6 +227,7 @@ def _replay(
             remote=local,
             reader=graph.reader,
             alone=True,
+            one_version=True,
         )
 
     return replay(make, engine, options.dry_run)

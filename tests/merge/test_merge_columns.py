@@ -36,11 +36,12 @@ def test_sides_that_agree_need_nothing():
         ((ID,), ColumnChanges(drop=("v",))),
         ((*BASE, NEW), ColumnChanges(add=("w",))),
         ((ID, VALUE._replace(name="value")), ColumnChanges(rename=(("v", "value"),))),
-        ((ID._replace(nullable=True), VALUE), ColumnChanges(relax=("id",))),
+        ((ID._replace(nullable=True), VALUE), ColumnChanges(nullable=(("id", True),))),
+        ((ID, VALUE._replace(nullable=False)), ColumnChanges(nullable=(("v", False),))),
         ((ID, VALUE._replace(id=9, type="int32")), ColumnChanges(drop=("v",), add=("v",))),
         ((*BASE, *STRUCT), ColumnChanges(add=("s",))),
     ],
-    ids=["drop", "add", "rename", "relax", "cast", "struct"],
+    ids=["drop", "add", "rename", "relax", "not null", "cast", "struct"],
 )
 def test_changes_of_one_side_are_taken(theirs, changes):
     other = Field(8, -1, "z", "int64", True, ())
@@ -106,13 +107,18 @@ def test_a_comment_that_is_gone_in_theirs_goes():
         ((*BASE, NEW), (ID, VALUE._replace(name="w")), "both sides have a new column 'w'"),
         ((ID,), (ID, VALUE._replace(name="value")), "column 'v' was altered on one side"),
         ((ID, VALUE._replace(name="a")), (ID, VALUE._replace(name="b")), "column 'v' was altered"),
-        (BASE, (ID, VALUE._replace(nullable=False)), "column 'v' became non-nullable"),
-        (BASE, (*BASE, NEW._replace(nullable=False)), "column 'w', which cannot be null, was added"),
     ],
 )
 def test_changes_that_exclude_each_other_are_told(ours, theirs, reason):
     (conflict,) = merge_columns(BASE, ours, theirs).conflicts
     assert conflict.startswith(reason)
+
+
+def test_fields_inside_a_column_lose_and_get_their_nulls():
+    strict = (*BASE, STRUCT[0], *(entry._replace(nullable=not entry.nullable) for entry in STRUCT[1:]))
+    merged = merge_columns((*BASE, *STRUCT), (*BASE, *STRUCT, NEW), strict)
+    paths = {f"s.{entry.name}": not entry.nullable for entry in STRUCT[1:]}
+    assert (dict(merged.changes.nullable), merged.conflicts) == (paths, ())
 
 
 def test_fields_inside_a_column_are_not_combined():

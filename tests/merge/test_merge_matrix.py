@@ -229,7 +229,7 @@ BOTH = {
     "compact, add": Case([compact], [expand("w=v+1")], result_of(ALL, w=plus(1))),
     "drop, append": Case([drop("v")], [append(50, 60)], result_of(ALL, NEWER, v=None)),
     "append, drop": Case([append(50, 60)], [drop("v")], result_of(ALL, NEWER, v=None)),
-    "drop, update": Case([drop("v")], [update("id = 1")], result_of(ALL, v=None)),
+    "drop, update": Case([drop("v")], [update("id = 1")], None),
     "drop, drop": Case([drop("v")], [drop("v")], result_of(ALL, v=None)),
     "drop, rename": Case([drop("v")], [rename("v", "value")], None),
     "rename, append": Case([rename("v", "value")], [append(50, 60)], result_of(ALL, NEWER, v=None, value=tens)),
