@@ -33,6 +33,7 @@ from lance_spark.format.evolution import (
     plan_evolution,
     shown,
 )
+from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import share_of_row
 from lance_spark.format.storable import check_types
 from lance_spark.format.versions import same_deletion
@@ -195,7 +196,7 @@ def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: Com
 
 
 def _step(field: pa.Field) -> AddColumn:
-    return AddColumn((field.name,), field.type, comment=comment_of(field))
+    return AddColumn((field.name,), field.type, comment=comment_of(field), kept=kept_of(field))
 
 
 def add_filled_columns(

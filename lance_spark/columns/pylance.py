@@ -25,6 +25,7 @@ from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
 from lance_spark.format import evolution
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, Evolution, RenameColumn
+from lance_spark.format.kept_types import KEPT, fit_column
 from lance_spark.format.schema import ROW_ADDRESS, conform_column, row_width
 from lance_spark.format.storable import is_fragile, safe
 from lance_spark.format.transactions import MESSAGE
@@ -211,6 +212,8 @@ def _alter(scratch: lance.LanceDataset, path: str, step: AlterColumn) -> None:
         scratch.alter_columns({"path": path, **wanted})
     if step.comment is not None:
         scratch.update_field_metadata({path: {evolution.COMMENT: step.comment or None}})
+    if step.kept is not None:
+        scratch.update_field_metadata({path: {key: step.kept.get(key) for key in KEPT}})
 
 
 # --- Committing files with values of whole columns, new or existing
@@ -445,7 +448,8 @@ class _Values(Iterator[pa.RecordBatch]):
             self._seen += batch.num_rows
             if self._seen > self._rows:
                 self._wrong_count("more than ")
-            columns = [conform_column(column, field) for field, column in zip(self._stored, batch.columns, strict=True)]
+            both = zip(self._stored, batch.columns, strict=True)
+            columns = [fit_column(conform_column(column, field), field) for field, column in both]
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
         except StopIteration:
             self.check_end()

@@ -22,6 +22,7 @@ from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, 
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.evolution import COMMENT
+from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import is_blob, unknown_column, why_not
 
 WORTH = 16 * 2**20
@@ -394,7 +395,7 @@ def _stored(field: pa.Field, length: int | None) -> pa.Field:
             raise InvalidOption(f"'{field.name}' is {kind}: it cannot be a vector of {length!r} elements.")
         kind = pa.list_(kind.value_field, length)
     comment = (field.metadata or {}).get(COMMENT.encode())
-    return pa.field(field.name, kind, metadata={COMMENT: comment} if comment else None)
+    return pa.field(field.name, kind, metadata={**kept_of(field), **({COMMENT: comment} if comment else {})} or None)
 
 
 # --- Keys of computations and of states of fragments

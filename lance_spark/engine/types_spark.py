@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.engine.lazy_spark import st
+from lance_spark.engine.lengths_spark import Lengths, lengths_in, struct_text
 from lance_spark.errors import SchemaMismatch
+from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, belongs, kept_of
 from lance_spark.format.schema import BLOB_KEY
 
 LIST_SIZE_KEY = "arrow.fixed-size-list.size"
@@ -48,12 +50,61 @@ def to_arrow(schema: st.StructType) -> pa.Schema:
 
 
 def _spark_field(field: pa.Field, path: str, is_blob: bool = False) -> st.StructField:
+    """A column. What is inside it has no lengths of its own in Spark: the column names them all."""
+    found = _inner_spark_field(field, path)
+    if is_blob and pt.is_large_binary(field.type):
+        found.metadata[BLOB_KEY] = "true"
+    given = (field.metadata or {}).get(LENGTH_KEY.encode(), b"").decode()
+    text, has_lengths = _with_lengths(field, found.dataType)
+    if has_lengths:
+        found.metadata[LENGTH_KEY] = text
+    elif given and pt.is_nested(field.type) and lengths_in(given, found.dataType):
+        found.metadata[LENGTH_KEY] = given  # as earlier releases stored it
+    return found
+
+
+def _inner_spark_field(field: pa.Field, path: str) -> st.StructField:
     metadata: dict[str, Any] = _decode_metadata(field.metadata)
     if pt.is_fixed_size_list(field.type):
         metadata[LIST_SIZE_KEY] = field.type.list_size
-    if is_blob and pt.is_large_binary(field.type):
-        metadata[BLOB_KEY] = "true"
-    return st.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata)
+    return st.StructField(field.name, _kept_type(field, path), field.nullable, metadata)
+
+
+def _kept_type(field: pa.Field, path: str) -> st.DataType:
+    """The type that the field's metadata keeps; without any, that of its Arrow type."""
+    name = kept_of(field).get(TYPE_KEY)
+    if name is None or not belongs(name, field.type):
+        return _spark_type(field.type, path)
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import _parse_datatype_json_value
+
+    try:
+        found: st.DataType | None = _parse_datatype_json_value(name)
+    except (PySparkException, AttributeError, NameError):
+        found = None
+    if found is None:
+        raise SchemaMismatch(
+            f"Column '{path}' is {name}, which this version of Spark cannot hold.",
+            hint="Leave it out: list the columns to read in option('columns', ...).",
+        )
+    return found
+
+
+def _with_lengths(field: pa.Field, kind: st.DataType) -> tuple[str, bool]:
+    """The text of a type with its lengths, and whether there are any."""
+    if isinstance(kind, st.StructType) and pt.is_struct(field.type):
+        inner = [_with_lengths(field.type.field(at), child.dataType) for at, child in enumerate(kind.fields)]
+        return struct_text(kind.names, [text for text, _ in inner]), any(found for _, found in inner)
+    if isinstance(kind, st.ArrayType):
+        text, found = _with_lengths(field.type.value_field, kind.elementType)
+        return f"array<{text}>", found
+    if isinstance(kind, st.MapType):
+        key, in_key = _with_lengths(field.type.key_field, kind.keyType)
+        value, in_value = _with_lengths(field.type.item_field, kind.valueType)
+        return f"map<{key},{value}>", in_key or in_value
+    length = kept_of(field).get(LENGTH_KEY)
+    is_text = length is not None and isinstance(kind, st.StringType)
+    return (str(length), True) if is_text else (kind.simpleString(), False)
 
 
 def _spark_type(kind: pa.DataType, path: str) -> st.DataType:
@@ -79,15 +130,15 @@ def _nested_type(kind: pa.DataType, path: str) -> st.DataType:
     if pt.is_dictionary(kind):
         return _spark_type(kind.value_type, path)
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
-        return st.ArrayType(_spark_type(kind.value_type, f"{path}.element"), kind.value_field.nullable)
+        return st.ArrayType(_kept_type(kind.value_field, f"{path}.element"), kind.value_field.nullable)
     if pt.is_map(kind):
         return st.MapType(
-            _spark_type(kind.key_type, f"{path}.key"),
-            _spark_type(kind.item_type, f"{path}.value"),
+            _kept_type(kind.key_field, f"{path}.key"),
+            _kept_type(kind.item_field, f"{path}.value"),
             kind.item_field.nullable,
         )
     if pt.is_struct(kind):
-        return st.StructType([_spark_field(child, f"{path}.{child.name}") for child in kind])
+        return st.StructType([_inner_spark_field(child, f"{path}.{child.name}") for child in kind])
     raise SchemaMismatch(
         f"Column '{path}' is {kind}, which this version of Spark cannot hold.",
         hint="Leave it out: list the columns to read in option('columns', ...).",
@@ -109,17 +160,24 @@ _SIMPLE: Mapping[str, tuple[Callable[[pa.DataType], bool], ...]] = {
     "NullType": (pt.is_null,),
 }
 """Spark's types without parameters, and the types of Arrow that are read as them."""
-_WRITABLE = frozenset({*_SIMPLE, "DecimalType", "TimestampType", "TimestampNTZType", _TIME_TYPE})
+_PAIRS = frozenset({"VariantType", "GeometryType", "GeographyType"})
+"""Types whose values Spark passes as two fields."""
+_WRITABLE = frozenset({*_SIMPLE, *_PAIRS, "DecimalType", "TimestampType", "TimestampNTZType", _TIME_TYPE})
 
 
-def _arrow_field(field: st.StructField, path: str) -> pa.Field:
-    kind = _arrow_type(field.dataType, path)
+def _arrow_field(field: st.StructField, path: str, lengths: Lengths | None = None) -> pa.Field:
+    text = field.metadata.get(LENGTH_KEY)
+    if lengths is None and isinstance(text, str):
+        lengths = lengths_in(text, field.dataType)
+    made = _named_field(field.name, field.dataType, field.nullable, path, lengths or {})
+    kind = made.type
     size = field.metadata.get(LIST_SIZE_KEY)
     if size is not None and pt.is_list(kind):
         kind = pa.list_(kind.value_field.with_name("item"), _vector_length(size, path))
     if field.metadata.get(BLOB_KEY) in ("true", True) and pt.is_binary(kind):
         kind = pa.large_binary()
-    return pa.field(field.name, kind, field.nullable, _encode_metadata(field.metadata))
+    metadata = {**(_encode_metadata(field.metadata) or {}), **kept_of(made)}
+    return pa.field(field.name, kind, field.nullable, metadata or None)
 
 
 def _vector_length(size: Any, path: str) -> int:
@@ -132,31 +190,62 @@ def _vector_length(size: Any, path: str) -> int:
     )
 
 
-def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
+def _named_field(name: str, kind: st.DataType, nullable: bool, path: str, lengths: Lengths) -> pa.Field:
+    """A field, with metadata that keeps its type if Arrow has none that says the same."""
+    kept = {TYPE_KEY: kind.jsonValue()} if _is_kept(kind) else {}
+    if isinstance(lengths, str) and lengths:
+        kept[LENGTH_KEY] = lengths
+    return pa.field(name, _arrow_type(kind, path, lengths), nullable, kept or None)
+
+
+def _is_kept(kind: st.DataType) -> bool:
+    name = type(kind).__name__
+    if name == "StringType":
+        return str(kind.simpleString()) != "string"
+    if name == "DayTimeIntervalType":
+        return str(kind.simpleString()) != "interval day to second"
+    return name in _PAIRS or (name == _TIME_TYPE and kind.simpleString() != "time(6)")
+
+
+def _arrow_type(kind: st.DataType, path: str, lengths: Lengths) -> pa.DataType:
+    inner: Mapping[str, Lengths] = {} if isinstance(lengths, str) else lengths
     if isinstance(kind, st.StructType):
-        return pa.struct([_arrow_field(child, f"{path}.{child.name}") for child in kind.fields])
+        fields = [_arrow_field(each, f"{path}.{each.name}", inner.get(each.name, {})) for each in kind.fields]
+        return pa.struct(fields)
     if isinstance(kind, st.ArrayType):
-        return pa.list_(_inner_field("item", kind.elementType, kind.containsNull, path))
+        element = inner.get("element", {})
+        return pa.list_(_inner_field("item", kind.elementType, kind.containsNull, f"{path}.element", element))
     if isinstance(kind, st.MapType):
-        value = _inner_field("value", kind.valueType, kind.valueContainsNull, path)
-        return pa.map_(pa.field("key", _arrow_type(kind.keyType, path), nullable=False), value)
+        if isinstance(kind.keyType, st.NullType):
+            raise SchemaMismatch(
+                f"Column '{path}' is {kind.simpleString()}: an empty map whose keys have no type.",
+                hint=f"Cast it first: CAST({path} AS MAP<STRING, STRING>), or drop it.",
+            )
+        key = _named_field("key", kind.keyType, False, f"{path}.key", inner.get("key", {}))
+        value = inner.get("value", {})
+        return pa.map_(key, _inner_field("value", kind.valueType, kind.valueContainsNull, f"{path}.value", value))
     if type(kind).__name__ in _WRITABLE:
-        return wire_schema(st.StructType([st.StructField("c", kind)])).field(0).type
+        made = wire_schema(st.StructType([st.StructField("c", kind)])).field(0).type
+        return pa.struct([child.remove_metadata() for child in made]) if type(kind).__name__ in _PAIRS else made
     raise SchemaMismatch(
         f"Column '{path}' is {kind.simpleString()}, which Lance cannot hold.",
         hint=f"Cast it first, e.g. col('{path}').cast('string'), or drop it.",
     )
 
 
-def _inner_field(name: str, kind: st.DataType, nullable: bool, path: str) -> pa.Field:
+def _inner_field(name: str, kind: st.DataType, nullable: bool, path: str, lengths: Lengths) -> pa.Field:
     # Spark's array() holds never-null elements of no type; Arrow has no such field.
-    return pa.field(name, _arrow_type(kind, path), nullable or isinstance(kind, st.NullType))
+    return _named_field(name, kind, nullable or isinstance(kind, st.NullType), path, lengths)
 
 
 def _decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     """Arrow metadata as Spark's, without keys that describe Arrow's own encoding."""
     texts = {key.decode(): value.decode(errors="replace") for key, value in (metadata or {}).items()}
-    return {key: value for key, value in texts.items() if not key.startswith(("ARROW:", "lance-encoding:"))}
+    return {
+        key: value
+        for key, value in texts.items()
+        if key not in KEPT and not key.startswith(("ARROW:", "lance-encoding:"))
+    }
 
 
 def _encode_metadata(metadata: Mapping[str, Any]) -> dict[str, str] | None:
@@ -164,6 +253,6 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     kept = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in metadata.items()
-        if key != LIST_SIZE_KEY
+        if key != LIST_SIZE_KEY and key not in KEPT
     }
     return kept or None

@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from lance_spark import errors
 from lance_spark.format.contents import Field
+from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, Kept, kept_of, why_not_kept
 from lance_spark.format.schema import RULES, is_column_name, why_not
 
 COMMENT = "comment"
@@ -30,6 +31,8 @@ class AddColumn:
     comment: str | None = None
     position: str | None = None
     """Its requested position, in the words of SQL; refused, because pylance adds columns at the end."""
+    kept: Kept = field(default_factory=dict, hash=False)
+    """What keeps a type that Arrow lacks, see lance_spark.format.kept_types."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class AlterColumn:
     comment: str | None = None
     """An empty comment is removed."""
     position: str | None = None
+    kept: Kept | None = field(default=None, hash=False)
+    """With a type: what keeps it if Arrow lacks it, see lance_spark.format.kept_types; empty for one that Arrow has."""
 
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumn
@@ -81,8 +86,8 @@ def nested(path: Path, column: pa.Field) -> pa.Field:
 
 def new_field(change: AddColumn) -> pa.Field:
     """The field that a change adds."""
-    metadata = {COMMENT: change.comment} if change.comment else None
-    return pa.field(change.path[-1], change.type, metadata=metadata)
+    metadata = {**change.kept, **({COMMENT: change.comment} if change.comment else {})}
+    return pa.field(change.path[-1], change.type, metadata=metadata or None)
 
 
 # --- Planning changes: (columns, changes) -> steps and the new columns, or an error
@@ -217,7 +222,7 @@ def _alter(before: Evolution, change: AlterColumn) -> Evolution:
     kind = _new_type(change, old)
     nullable = _new_nullable(change, old)
     comment = change.comment if change.comment is not None and change.comment != (comment_of(old) or "") else None
-    step = AlterColumn(change.path, kind, nullable, comment)
+    step = AlterColumn(change.path, kind, nullable, comment, kept=_new_kept(change, old))
     if step == AlterColumn(change.path):
         return before
     casts = before.casts
@@ -247,6 +252,24 @@ def _new_type(change: AlterColumn, old: pa.Field) -> pa.DataType | None:
     )
 
 
+def _new_kept(change: AlterColumn, old: pa.Field) -> Kept | None:
+    """What keeps the new type, if it is another; None if that stays, or nobody said."""
+    if change.type is None or change.kept is None or dict(change.kept) == kept_of(old):
+        return None
+    why = why_not_kept(kept_of(old), change.kept)
+    if why is None:
+        return change.kept
+    raise errors.SchemaMismatch(
+        f"Column '{shown(change.path)}' cannot become {_told(change.kept, change.type)} from "
+        f"{_told(kept_of(old), old.type)}: {why}.",
+        hint="VARCHAR can become longer, or STRING; TIME and INTERVAL can get finer units. Otherwise add a column.",
+    )
+
+
+def _told(kept: Kept, kind: pa.DataType) -> str:
+    return kept.get(LENGTH_KEY) or kept.get(TYPE_KEY) or str(kind)
+
+
 def _new_nullable(change: AlterColumn, old: pa.Field) -> bool | None:
     if change.nullable is None or change.nullable == old.nullable:
         return None
@@ -263,6 +286,9 @@ def _altered(old: pa.Field, step: AlterColumn) -> pa.Field:
     if step.comment is not None:
         metadata.pop(COMMENT.encode(), None)
         metadata.update({COMMENT.encode(): step.comment.encode()} if step.comment else {})
+    if step.kept is not None:
+        metadata = {key: value for key, value in metadata.items() if key.decode() not in KEPT}
+        metadata.update({key.encode(): value.encode() for key, value in step.kept.items()})
     kind = old.type if step.type is None else step.type
     return pa.field(old.name, kind, old.nullable if step.nullable is None else step.nullable, metadata or None)
 

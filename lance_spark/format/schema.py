@@ -65,6 +65,18 @@ def add_row_columns(schema: pa.Schema, row_id: bool, row_address: bool) -> pa.Sc
     return schema
 
 
+def case_pair(fields: Iterable[pa.Field]) -> tuple[str, str] | None:
+    """Two columns, or fields of a struct at any depth, whose names differ only in case; None if there are none."""
+    seen: dict[str, str] = {}
+    inside = []
+    for field in fields:
+        if (other := seen.setdefault(field.name.lower(), field.name)) != field.name:
+            return other, field.name
+        inside.append(field.type)
+    found = (case_pair(kind.field(at) for at in range(kind.num_fields)) for kind in inside)
+    return next((pair for pair in found if pair is not None), None)
+
+
 def _whole_name(schema: pa.Schema, path: str, head: str) -> tuple[str, list[str]]:
     """A column whose own name contains dots, or the error for an unknown column."""
     whole = path.strip("`")
@@ -481,7 +493,7 @@ def _same_floats(left: pa.Array, right: pa.Array) -> bool:
     if pt.is_struct(left.type):
         return all(_same_floats(left.field(index), right.field(index)) for index in range(left.type.num_fields))
     if pt.is_map(left.type):
-        return _same_floats(_entries(left), _entries(right))
+        return _same_floats(map_entries(left), map_entries(right))
     return not pt.is_nested(left.type) or _same_floats(left.flatten(), right.flatten())
 
 
@@ -505,11 +517,11 @@ def _find_null(
     if parent is not None:
         array = array.filter(parent)
     if pt.is_map(kind):
-        return _find_null(_entries(array).field(1), kind.item_type, kind.item_field.nullable, f"{path}.value")
+        return _find_null(map_entries(array).field(1), kind.item_type, kind.item_field.nullable, f"{path}.value")
     return _find_null(array.flatten(), kind.value_type, kind.value_field.nullable, f"{path}.element")
 
 
-def _entries(array: pa.MapArray) -> pa.StructArray:
+def map_entries(array: pa.MapArray) -> pa.StructArray:
     """The keys and values of all maps, without those that a null map or a slice hides.
 
     The same buffers as a list: up to version 25, pyarrow aborts the process when it copies a map whose keys are half

@@ -16,6 +16,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import LanceSparkError
 from lance_spark.hints import Language, said
@@ -210,7 +211,7 @@ def _takes(method: Any, arguments: Sequence[Any]) -> bool:
 @lru_cache(maxsize=256)
 def parsed_schema(text: str) -> StructType:
     """Python's schema from JSON."""
-    return StructType.fromJson(json.loads(text))
+    return parsed_json(text)
 
 
 def from_java(schema: Any) -> StructType:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType, _parse_datatype_json_value
 
 from lance_spark.catalog import lookup, removing, tables
 from lance_spark.catalog.overview import metadata_schema, read_metadata_table
@@ -19,10 +18,12 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, TypedRef, parse_moment, parse_version_text
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, InvalidName, LanceSparkError, NotFound, Refused
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn, shown
+from lance_spark.format.kept_types import kept_of
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, Spoken, java_error, plain, spark_error
@@ -224,14 +225,20 @@ def _added(path: tuple[str, ...], given: Any) -> ColumnChange:
             f"Cannot add column '{shown(path)}' with a default: Lance has none.",
             hint="Leave DEFAULT out: existing rows get null. Values come with INSERT.",
         )
-    return AddColumn(path, _type(given.dataType()), given.isNullable(), given.comment(), _text(given.position()))
+    made = _column(path, given.dataType())
+    return AddColumn(path, made.type, given.isNullable(), given.comment(), _text(given.position()), kept_of(made))
+
+
+def _retyped(path: tuple[str, ...], given: Any) -> ColumnChange:
+    made = _column(path, given.newDataType())
+    return AlterColumn(path, type=made.type, kept=kept_of(made))
 
 
 _KINDS: dict[str, Any] = {
     "AddColumn": _added,
     "DeleteColumn": lambda path, given: DropColumn(path, bool(given.ifExists())),
     "RenameColumn": lambda path, given: RenameColumn(path, given.newName()),
-    "UpdateColumnType": lambda path, given: AlterColumn(path, type=_type(given.newDataType())),
+    "UpdateColumnType": _retyped,
     "UpdateColumnNullability": lambda path, given: AlterColumn(path, nullable=given.nullable()),
     "UpdateColumnComment": lambda path, given: AlterColumn(path, comment=given.newComment() or ""),
     "UpdateColumnPosition": lambda path, given: AlterColumn(path, position=_text(given.position())),
@@ -242,9 +249,10 @@ def _text(position: Any) -> str | None:
     return None if position is None else str(position.toString())
 
 
-def _type(given: Any) -> pa.DataType:
-    kind = _parse_datatype_json_value(json.loads(given.json()))
-    return to_arrow(StructType([StructField("column", kind)])).field(0).type
+def _column(path: tuple[str, ...], kind: Any) -> pa.Field:
+    """A column of one of Spark's types."""
+    field = {"name": path[-1], "type": json.loads(kind.json()), "nullable": True, "metadata": {}}
+    return to_arrow(parsed_json(json.dumps({"type": "struct", "fields": [field]}))).field(0)
 
 
 # --- Procedures, for ``CALL``

@@ -15,7 +15,8 @@ from lance_spark.core.options import OWN_NAME
 from lance_spark.core.table_options import parse_stream_options, split_stream_options
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
+from lance_spark.format.kept_types import is_plain
+from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS, case_pair
 from lance_spark.indexes.pylance import index_ends
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
@@ -86,6 +87,11 @@ class Source:
     def takes_more(self) -> bool:
         """Whether more than columns can be pushed down: not below a limit, nor with the user's types."""
         return self.given is None and self.read.options.limit is None
+
+    @cached_property
+    def case_pair(self) -> tuple[str, str] | None:
+        """Two names that a session ignoring case takes for one: what is read can be neither narrowed nor extended."""
+        return case_pair(self.arrow)
 
     @cached_property
     def is_small(self) -> bool:
@@ -434,6 +440,37 @@ class NativeScanBuilder(Implementation):
         return kind(self.bridge, planned, self._stream).java()
 
 
+class WholeScanBuilder(Implementation):
+    """Spark's ``ScanBuilder`` of all columns and rows, for names that the session takes for one.
+
+    Spark looks up the columns that a scan says it returns by their names, ignoring case: both would get the type, and
+    the values, of one of them.
+    """
+
+    interfaces: ClassVar = (names.SCAN_BUILDER,)
+
+    def __init__(self, bridge: Bridge, source: Source, stream: TableStream | None = None) -> None:
+        super().__init__(bridge)
+        self._source, self._stream = source, stream
+
+    def build(self) -> Any:
+        """The scan; or its rows, if they are few."""
+        planned = plan_scan(self._source, Pushed(self._source.schema))
+        kind = NativeScan if planned.local is None else NativeLocalScan
+        return kind(self.bridge, planned, self._stream).java()
+
+
+def scan_builder(bridge: Bridge, source: Source, stream: TableStream | None = None) -> Any:
+    """The builder that can plan this read in this session."""
+    kind = WholeScanBuilder if confuses_names(bridge, source) else NativeScanBuilder
+    return kind(bridge, source, stream).java()
+
+
+def confuses_names(bridge: Bridge, source: Source) -> bool:
+    """Whether the session ignores the case of names, and the table has two that differ only in that."""
+    return source.case_pair is not None and str(bridge.spark.conf.get("spark.sql.caseSensitive")).lower() != "true"
+
+
 def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:
     """The columns to read to count rows: one, because a batch without columns reaches Spark as one without rows.
 
@@ -543,8 +580,8 @@ class NativeScan(_Scan):
         source, pushed = self.planned.source, self.planned.pushed
         usable = []
         if source.takes_more and pushed.aggregate is None and pushed.limit is None and not pushed.offset:
-            known = {field.name: field.type for field in source.stored}
-            usable = [name for name in pushed.columns.names if name in known and as_spark_sends(known[name])]
+            known = {field.name for field in source.stored if is_plain(field) and as_spark_sends(field.type)}
+            usable = [name for name in pushed.columns.names if name in known]
         return {**super().answered(), "filterAttributes": answers.references(usable)}
 
     def filter(self, predicates: Any) -> None:

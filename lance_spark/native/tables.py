@@ -9,13 +9,14 @@ from pyspark.sql.types import StructType
 
 from lance_spark.core.options import CATALOG_OPTIONS, OWN_NAME, PREFIX, folded
 from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS
+from lance_spark.engine.lengths_spark import with_char_types
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.bridge import expression
 from lance_spark.jvm.proxies import Implementation
-from lance_spark.native.scan import NativeScanBuilder, TableStream
+from lance_spark.native.scan import TableStream, confuses_names, scan_builder
 from lance_spark.native.writes import as_columns
 from lance_spark.pushdown.filters import conjunction, translate
 from lance_spark.rows.rows import delete_where, truncate
@@ -54,14 +55,14 @@ class NativeTable(Implementation):
         """The known answers about a version."""
         return {
             "name": answers.text(self._name),
-            "schema": answers.schema(self.source.schema),
+            "schema": answers.schema(with_char_types(self.source.schema)),
             "capabilities": answers.capabilities(self.supported),
-            "metadataColumns": answers.row_columns(ROW_COLUMNS),
+            "metadataColumns": answers.row_columns(() if confuses_names(self.bridge, self.source) else ROW_COLUMNS),
         }
 
     def new_scan_builder(self, _options: dict[str, str]) -> Any:
         """One per query."""
-        return NativeScanBuilder(self.bridge, self.source).java()
+        return scan_builder(self.bridge, self.source)
 
 
 # --- Declared tables of a catalog: a name, no columns yet
@@ -241,7 +242,7 @@ class StoredTable(NativeTable):
                     "are pushed down automatically; for other options, use format('lance').",
                 )
         stream = TableStream(self.bridge, self._place, options)
-        return NativeScanBuilder(self.bridge, self.source, stream).java()
+        return scan_builder(self.bridge, self.source, stream)
 
     def new_write_builder(self, info: Any) -> Any:
         """One per write."""
@@ -252,6 +253,12 @@ class StoredTable(NativeTable):
     def new_row_level_operation_builder(self, info: Any) -> Any:
         """One per UPDATE, DELETE or MERGE. Raises Refused for immutable versions."""
         self._place.branch_to_change("change rows of the table")
+        if confuses_names(self.bridge, self.source):
+            one, other = self.source.case_pair or ("", "")
+            raise Refused(
+                f"Cannot change rows of the table: columns '{one}' and '{other}' differ only in case.",
+                hint="SET spark.sql.caseSensitive = true, or rename one of them.",
+            )
         return NativeRowOperation(self.bridge, self, info.command()).java()
 
     def can_delete_where(self, predicates: Any) -> bool:

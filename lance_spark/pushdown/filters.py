@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import is_blob
 
 _MAX_DEPTH = 16
@@ -609,11 +610,21 @@ def widens(kind: pa.DataType, name: str) -> bool:
 
 
 def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
-    """The field at the end of a path, if its stored form is what a read returns: no blob, no extension type."""
+    """The field at the end of a path, if its stored form is what a read returns: no blob, no extension type.
+
+    And if Lance compares its values as Spark does, so none with a collation.
+    """
     found = field_at(schema, path)
     if found is None or is_blob(schema.field(path[0])) or isinstance(found.type, pa.BaseExtensionType):
         return None
+    if not all(is_plain(each) for each in _on_path(schema, path)):
+        return None
     return None if b"ARROW:extension:name" in (found.metadata or {}) else found
+
+
+def _on_path(schema: pa.Schema, path: tuple[str, ...]) -> Iterator[pa.Field]:
+    """The fields at a path and around it."""
+    return (found for depth in range(1, len(path) + 1) if (found := field_at(schema, path[:depth])) is not None)
 
 
 def field_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:

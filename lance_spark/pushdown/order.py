@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import row_width
 from lance_spark.scan.rules import FragmentSize
 
@@ -42,10 +43,10 @@ class SortKey:
 
 def sortable(keys: Sequence[SortKey], schema: pa.Schema) -> bool:
     """Whether Arrow finds the same first rows as Spark."""
-    return bool(keys) and all(
-        schema.get_field_index(key.column) >= 0 and any(applies(schema.field(key.column).type) for applies in _SORTABLE)
-        for key in keys
-    )
+    if not keys or any(schema.get_field_index(key.column) < 0 for key in keys):
+        return False
+    fields = [schema.field(key.column) for key in keys]
+    return all(is_plain(field) and any(applies(field.type) for applies in _SORTABLE) for field in fields)
 
 
 def first_rows(keys: Sequence[SortKey], limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

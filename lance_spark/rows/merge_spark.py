@@ -24,6 +24,7 @@ from lance_spark.core.words import OF_MERGES, Hinting
 from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption
+from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import ROW_ADDRESS, row_width
 from lance_spark.rows import rules
 from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
@@ -247,7 +248,9 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     stored = stored_schema(rows.location, pin)
     if stored.get_field_index(key) < 0 or key not in source.columns or not _are_plain(source.columns, schema.names):
         return False
-    if not rules.can_be_looked_up(stored.field(key).type) or source.schema[key].dataType != schema[key].dataType:
+    if not is_plain(stored.field(key)) or not rules.can_be_looked_up(stored.field(key).type):
+        return False
+    if source.schema[key].dataType != schema[key].dataType:
         return False
     known = rows_outside(rows.location, pin, key)
     if known is None:

@@ -17,6 +17,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
+from lance_spark.format.kept_types import fit
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
 from lance_spark.format.storable import ROWS_PER_FILE, check_types, check_values, format_numbers, safe_batches
@@ -141,7 +142,7 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
         while not batch.num_rows:
             batch = next(self._batches)
         try:
-            rows = conform(batch, self._plain)
+            rows = fit(conform(batch, self._plain), self._plain)
             check_values(rows, self._version)
             return self._wrap_blobs(rows)
         except LanceSparkError as failure:

@@ -23,6 +23,7 @@ from lance_spark.format.evolution import (
     shown,
     why_not_widen,
 )
+from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, RULES, holds_bytes, is_blob, is_column_name, why_not
 
 Mode = Literal["create", "append", "overwrite"]
@@ -264,4 +265,5 @@ def _change(dataset: pa.Schema, field: pa.Field) -> ColumnChange | None:
             hint="Write the rows to a new table that has the column.",
         )
     comment = (field.metadata or {}).get(COMMENT.encode())
-    return AddColumn((field.name,), field.type, comment=None if comment is None else comment.decode())
+    said = None if comment is None else comment.decode()
+    return AddColumn((field.name,), field.type, comment=said, kept=kept_of(field))
