@@ -259,6 +259,20 @@ def _many_branches(count: int) -> str:
     return str(kept.place)
 
 
+def _followed(count: int) -> str:
+    """A clone that follows a dataset with this many branches."""
+    target = HOME / f"growth-followed-{count}"
+    shutil.rmtree(target, ignore_errors=True)
+    LanceTable.for_path(_many_branches(count)).clone(str(target))
+    return str(target)
+
+
+def _push(place: Place) -> Run:
+    """With nothing to push: what it looks at is what every push looks at."""
+    table = place.table
+    return lambda: table.remotes.push()
+
+
 def _catalog(tables: int) -> str:
     def make(home: Path) -> None:
         fill_v2(home, tables)
@@ -298,6 +312,7 @@ VERBS = {
     ),
     "fsck, branches": Verb("branches", "O(branches)", _many_branches, _fsck, _steps(10, 10_000), at_store=False),
     "storage": Verb("branches", "O(branches)", _many_branches, _storage, _steps(10, 10_000), at_store=False),
+    "push, branches": Verb("branches", "O(branches)", _followed, _push, _steps(10, 1_000), at_store=False),
     "optimize": Verb("fragments", "O(bytes)", _small, _optimize, (10, 100, 1_000, 5_000), True, False),
     "look-up, BTREE": Verb("rows", "O(log n)", _rows, _look_up, _ROWS),
     "index, BTREE": Verb("rows", "O(n log n)", _rows, _index, _ROWS, True),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 from lance_spark import hints
 from lance_spark.core import tracking
@@ -26,6 +27,8 @@ class Graph:
         """What was read so far, for later steps that need the same versions."""
         self._branches = refs.BranchReader(location, table)
         self._found: dict[frozenset[PinnedVersion], Mapping[str, tracking.ChainLinks]] = {}
+        self._notes: dict[str, Mapping[str, list[tracking.MergeNote]]] = {}
+        """By the branch that holds them, and by the chain that they are about; decoded once."""
 
     @property
     def table(self) -> RefTable:
@@ -97,6 +100,11 @@ class Graph:
         """
         return tracking.ancestors(self.node(pin), self._read(pin, beside))
 
+    def held_by(self, pins: Collection[PinnedVersion]) -> dict[PinnedVersion, dict[str, int]]:
+        """:meth:`held` for each of several versions, with every chain read once."""
+        chains = self._chains(*pins)
+        return {pin: tracking.ancestors(self.node(pin), chains) for pin in pins}
+
     def gains(self, source: PinnedVersion, ours: PinnedVersion) -> tuple[PinnedVersion, ...]:
         """What a source holds of other branches, as versions of them, that ours lacks; without deleted branches."""
         before, own = self.held(ours, source), self.identity(source.branch)
@@ -151,12 +159,16 @@ class Graph:
             self._found[key] = self._chains(one, other)
         return self._found[key]
 
-    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, tracking.ChainLinks]:
-        first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
-        shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
+    def _chains(self, *pins: PinnedVersion) -> Mapping[str, tracking.ChainLinks]:
+        lineages = [self._lineage(self.node(pin)) for pin in pins]
         chains: dict[str, tracking.ChainLinks] = {}
         read: dict[str, int] = {}
-        pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for lineage in lineages:
+            for chain, newest in lineage.items():
+                found[chain].append(newest)
+        shared = {chain: min(versions) for chain, versions in found.items() if len(versions) == len(lineages)}
+        pending = {chain: max(versions) for chain, versions in found.items()}
         while pending:
             chain, newest = pending.popitem()
             read[chain] = newest
@@ -202,10 +214,19 @@ class Graph:
                 if trace.source_id and self._branches.of_identity(trace.source_id) is None:
                     # Without the ancestry of a deleted branch, the next merge would take its rows for new ones.
                     merges |= {tracking.TakenIn(version, tracking.Node(*held)) for held in trace.held}
-        for note in tracking.merged_notes(self._with_notes_on(branch)):
-            if note.into == chain and above < note.at <= newest:
-                merges.add(tracking.TakenIn(note.at, note.source))
+        for holder in self._with_notes_on(branch):
+            for note in self._notes_of(holder).get(chain, ()):
+                if above < note.at <= newest:
+                    merges.add(tracking.TakenIn(note.at, note.source))
         return tuple(sorted(merges))
+
+    def _notes_of(self, holder: Branch) -> Mapping[str, list[tracking.MergeNote]]:
+        if holder.name not in self._notes:
+            by_chain: defaultdict[str, list[tracking.MergeNote]] = defaultdict(list)
+            for note in tracking.merged_notes([holder]):
+                by_chain[note.into].append(note)
+            self._notes[holder.name] = by_chain
+        return self._notes[holder.name]
 
     def _start(self, chain: str) -> int:
         """The version that a chain began with, which belongs to its parent; 0 for main."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -353,35 +353,40 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
     table = refs.read_branches(local)
     known = followed(table, remote.name)
     pushed = known[branch]
-    there: RefTable | None = None
+    graph, reader, there = Graph(local, table), stored_versions.VersionCache(), None
+    held = graph.held_by([tip for follows in known.values() if (tip := _tip(follows)) is not None])
     for other in known.values():
         if other.branch == branch:
             continue
-        graph = Graph(local, table)
-        for into, source, pair in _meetings(graph, pushed, other):
+        for into, source, pair in _meetings(graph, held, pushed, other):
             if _forks_show(graph, into, node_of(graph, source, pair)):
                 continue
-            there = refs.read_branches(remote.location) if there is None else there
+            there = Graph(remote.location, refs.read_branches(remote.location), reader) if there is None else there
             if _note(remote, there, into, PinnedVersion(source.branch, pair.remote)):
                 there = None
 
 
+def _tip(follows: tracking.Follows) -> PinnedVersion | None:
+    """The newest fetched version, as the following branch has it."""
+    if follows.newest is None:
+        return None
+    return PinnedVersion(tracking.following_name(follows.remote, follows.branch), follows.newest.local)
+
+
 def _meetings(
-    graph: Graph, one: tracking.Follows, other: tracking.Follows
+    graph: Graph,
+    held: Mapping[PinnedVersion, Mapping[str, int]],
+    one: tracking.Follows,
+    other: tracking.Follows,
 ) -> Iterator[tuple[tracking.Follows, tracking.Follows, tracking.VersionPair]]:
     """(containing branch, contained branch, newest version of that in the containing branch's newest version)."""
     for into, source in ((one, other), (other, one)):
-        if into.newest is None or source.newest is None:
+        tip = _tip(into)
+        if tip is None or source.newest is None:
             continue
-        tips = [
-            PinnedVersion(tracking.following_name(side.remote, side.branch), side.newest.local)
-            for side in (into, source)
-            if side.newest
-        ]
-        held = graph.held(*tips)
         for pair in reversed(source.pairs):
             node = node_of(graph, source, pair)
-            if held.get(node.chain, -1) >= node.version:
+            if held[tip].get(node.chain, -1) >= node.version:
                 yield into, source, pair
                 break
 
@@ -394,22 +399,21 @@ def _forks_show(graph: Graph, into: tracking.Follows, node: tracking.Node) -> bo
     return graph.origin(at).chain == node.chain or graph.inherits(at, node)
 
 
-def _note(remote: Remote, there: RefTable, into: tracking.Follows, source: PinnedVersion) -> bool:
+def _note(remote: Remote, there: Graph, into: tracking.Follows, source: PinnedVersion) -> bool:
     """Whether a note was written: only if the remote's own history does not show the fact."""
-    names = {None, *there.branches}
+    names = {None, *there.table.branches}
     if into.newest is None or into.branch not in names or source.branch not in names:
         return False
-    graph = Graph(remote.location, there)
-    at, node = PinnedVersion(into.branch, into.newest.remote), graph.origin(source)
-    if graph.origin(at).chain == node.chain or graph.inherits(at, node) or _is_noted(there, graph.node(at), node):
+    at, node = PinnedVersion(into.branch, into.newest.remote), there.origin(source)
+    if there.origin(at).chain == node.chain or there.inherits(at, node) or _is_noted(there.table, there.node(at), node):
         return False
-    if graph.held(at, source).get(node.chain, -1) >= node.version:
+    if there.held(at, source).get(node.chain, -1) >= node.version:
         return False
     holder = into.branch if into.branch is not None else source.branch
     if holder is None:
         return False
-    note = tracking.MergeNote(graph.identity(into.branch), at.version, node)
-    refs.replace_metadata(remote.location, holder, tracking.with_note(there.branches[holder].metadata, note))
+    note = tracking.MergeNote(there.identity(into.branch), at.version, node)
+    refs.replace_metadata(remote.location, holder, tracking.with_note(there.table.branches[holder].metadata, note))
     return True
 
 

@@ -29,6 +29,7 @@ from test_remotes_fetching import CHANGES, appended, compacted, deleted, overwri
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log
 from lance_spark.merge import pylance as merge_pylance
+from lance_spark.merge.ancestry import Graph
 from lance_spark.refs.refs import alter_branch
 from lance_spark.remotes import push as pushing
 from lance_spark.storage.datasets import locate
@@ -539,3 +540,22 @@ def test_one_push_after_the_other_knows_what_the_one_before_left(source, local):
     assert_same(local, None, source, None)
     assert {found.state for found in fetched(local, source).branches} == {"up to date"}
     assert_follows(local, source)
+
+
+def test_a_push_reads_each_followed_branch_once(root, monkeypatch):
+    source, local = str(root / "many.lance"), str(root / "clone.lance")
+    lance.write_dataset(table(0, 3), source)
+    counts, merges_of = {}, Graph._merges_of
+    for count in (4, 8):
+        for number in range(count // 2, count):
+            branch_off(source, f"team/{number}")
+            add(source, 100 * number, 100 * number + 1, f"team/{number}")
+            add(source, 1000 + number, 1001 + number)
+        shutil.rmtree(local, ignore_errors=True)
+        made_clone(source, local, "shallow")
+        read = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Graph, "_merges_of", lambda *given, read=read: read.append(given[1]) or merges_of(*given))
+            pushing.tell(locate(local), origin(source), None)
+        counts[count] = len(read)
+    assert counts[8] <= 2 * counts[4] + 2
