@@ -7,7 +7,7 @@ records are equal and need no parsing: only differences become Python objects.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -351,6 +351,10 @@ _FEW = 32
 """Up to this many names are searched in the bytes of all records, which is faster than decoding the records."""
 
 
+REPLACED = -2
+"""Takes the place of a field id in a file's list: no column reads these values."""
+
+
 class DataFile(NamedTuple):
     """One data file of a fragment."""
 
@@ -433,16 +437,34 @@ class Contents:
     """Everything that a version records about itself. Build it with :func:`decode_contents`."""
 
     def __init__(
-        self, head: ManifestHead, whole: Any, records: Sequence[bytes], indexes: tuple[IndexSegment, ...]
+        self,
+        head: ManifestHead,
+        whole: Any,
+        records: Sequence[bytes],
+        indexes: tuple[IndexSegment, ...],
+        ids: Mapping[int, int] | None = None,
     ) -> None:
+        self._ids = ids
         self.head = head
         self.indexes = indexes
         self._records = records
         self._whole = whole
 
+    def renumbered(self, ids: Mapping[int, int]) -> Contents:
+        """The same version with other field ids, given by those of all its columns."""
+        return Contents(self.head, self._whole, self._records, self.indexes, ids)
+
     @property
     def fields(self) -> tuple[Field, ...]:
         """The schema, flattened depth first."""
+        stored = self._fields
+        if self._ids is None:
+            return stored
+        ids = {-1: -1, **self._ids}
+        return tuple(entry._replace(id=ids[entry.id], parent_id=ids[entry.parent_id]) for entry in stored)
+
+    @property
+    def _fields(self) -> tuple[Field, ...]:
         return tuple(
             Field(
                 field.id,
@@ -502,7 +524,11 @@ class Contents:
 
     def fragments(self) -> Iterator[Fragment]:
         """All fragments, in the order of the manifest."""
-        return (_fragment(record) for record in self._records)
+        return (self._fragment(record) for record in self._records)
+
+    def _fragment(self, record: bytes) -> Fragment:
+        found = _fragment(record)
+        return found if self._ids is None else renumbered_fragment(found, self._ids)
 
     def fragments_with(self, paths: Collection[str]) -> list[Fragment]:
         """The fragments with one of these data files. For a few files, no other fragments are decoded."""
@@ -510,16 +536,21 @@ class Contents:
         if len(paths) <= _FEW:
             names = [path.encode() for path in paths]
             records = [record for record in records if any(name in record for name in names)]
-        fragments = (_fragment(record) for record in records)
+        fragments = (self._fragment(record) for record in records)
         return [fragment for fragment in fragments if any(file.path in paths for file in fragment.files)]
 
     def fragments_without(self, other: Contents) -> list[Fragment]:
-        """The fragments whose records are not, byte by byte, among those of another version."""
-        return [_fragment(record) for record in self._records if record not in other._known]
+        """The fragments whose records are not, byte by byte, among those of another version.
+
+        All of them if field ids mean other columns there.
+        """
+        if self._ids != other._ids:
+            return [*self.fragments()]
+        return [self._fragment(record) for record in self._records if record not in other._known]
 
     def fragments_shared(self, other: Contents) -> list[Fragment]:
         """The fragments whose records are also in the other version."""
-        return [_fragment(record) for record in self._records if record in other._known]
+        return [self._fragment(record) for record in self._records if record in other._known]
 
     @cached_property
     def _known(self) -> frozenset[bytes]:
@@ -549,6 +580,17 @@ def decode_contents(content: bytes) -> Contents:
 
 def _fragment(record: bytes) -> Fragment:
     return fragment_of(parse("OneFragment", record).fragments[0])
+
+
+def renumbered_fragment(fragment: Fragment, ids: Mapping[int, int]) -> Fragment:
+    """A fragment with other field ids; columns that have none are marked as replaced."""
+    files = tuple(file._replace(fields=renumbered_ids(file.fields, ids)) for file in fragment.files)
+    return fragment._replace(files=files)
+
+
+def renumbered_ids(fields: Iterable[int], ids: Mapping[int, int]) -> tuple[int, ...]:
+    """The field ids of a file in another numbering."""
+    return tuple(ids.get(key, REPLACED) if key >= 0 else key for key in fields)
 
 
 def fragment_of(fragment: Any) -> Fragment:

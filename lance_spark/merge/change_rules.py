@@ -73,6 +73,7 @@ GONE_OURS = _conflict("rows that ours rewrote or removed were changed")
 GONE_THEIRS = _conflict("both sides changed rows that theirs rewrote or removed")
 BLANK = "rows that one side has back have no values in column"
 """The beginning of a reason that only rows show."""
+BOTH_NEW = "both sides have a new column"
 _COMMENTED = _conflict("the comment of column '{}' was changed on both sides")
 _ALTERED = _conflict("column '{}' was altered on one side and altered or dropped on the other")
 
@@ -165,7 +166,7 @@ def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence
     conflicts = [reason for column in merged for reason in column.conflicts]
     kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
     names = [*changes.add, *(name for _, name in changes.rename)]
-    conflicts += [f"both sides have a new column '{name}'" for name in names if name in kept]
+    conflicts += [f"{BOTH_NEW} '{name}'" for name in names if name in kept]
     return ColumnMerge(changes, tuple(conflicts))
 
 
@@ -352,6 +353,12 @@ class Sides:
     numbering: Snapshot | None = None
     """A version with the rows of the base under their ids in theirs; None if both sides number rows the same way, up to
     the base's next row id."""
+    their_ids: Mapping[int, int] = field(default_factory=dict)
+    """Field ids in this comparison, by those in the files and the schema of theirs; empty if they are the same."""
+    spare_ids: frozenset[int] = frozenset()
+    """Those that ours does not use."""
+    agreed: frozenset[int] = frozenset()
+    """Columns that both sides added, with the same values in rows that both have."""
 
     @property
     def is_fast_forward(self) -> bool:

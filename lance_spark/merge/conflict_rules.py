@@ -91,7 +91,7 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
         conflicts += _without_fields(sides, their_rows.added, theirs, ours)
     if theirs in (ours, before):
         return MergeChange(conflicts=tuple(conflicts))
-    if ours == before and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
+    if ours == before and not sides.their_ids and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
         return MergeChange(columns_of_theirs=True, conflicts=tuple(conflicts))
     merged = merge_columns(before, ours, theirs)
     conflicts += [sides.conflict(reason) for reason in merged.conflicts]
@@ -257,7 +257,7 @@ class _Meeting:
         # Two columns added on both sides may have the same id.
         shared = {entry.id for entry in self.sides.theirs.contents.fields if names.get(entry.id) == entry.name}
         ours, theirs = _written(self.base, self.ours), _written(self.base, self.theirs)
-        return any(ours[key] != theirs[key] for key in ours.keys() & theirs.keys() & shared)
+        return any(ours[key] != theirs[key] for key in (ours.keys() & theirs.keys() & shared) - self.sides.agreed)
 
     def replacement(self, ours: Fragment, theirs: Fragment) -> Replacement:
         """What ours takes from theirs."""

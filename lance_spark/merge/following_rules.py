@@ -304,6 +304,7 @@ _TWICE = (
     "the branch that made it, or write them again."
 )
 _BLANK = hints.of("Revert the version that wrote the column (", hints.REVERT, "), try again, then write it again.")
+_NEW = "Drop or rename it on one side, after copying what is needed into another column, then try again."
 _SAME_KEY = "Delete one of the rows, or give it another key. Then try again."
 _HINTS = {
     change_rules.COMPACTED_OURS.reason: _COLUMNS,
@@ -313,6 +314,8 @@ _HINTS = {
     change_rules.GONE_THEIRS.reason: _EVIDENCE,
     TAKEN_BEFORE: _TWICE,
     change_rules.BLANK: _BLANK,
+    change_rules.BOTH_NEW: _NEW,
+    change_rules.OTHER_COLUMNS.reason: f"If both sides added the column: {_NEW} Otherwise: {_SETTLE}",
     NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
     WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "
     "that dropped it, the version before. Then try again.",

@@ -29,10 +29,12 @@ from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import VersionSpan
 from lance_spark.merge import change_rules, pylance, result_rules
+from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.history import steps_between
+from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
 from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
@@ -136,6 +138,7 @@ def merge_requests(
             our_path=our_path,
             their_path=graph.path(source, base, ours),
             numbering=graph.numbering(source, base, ours),
+            our_numbering=graph.numbering(ours, base, source),
             gains=graph.gains(source, ours),
             reference=InPlacePolicy(everything=options.reference, outside=location.uri),
             reader=graph.reader,
@@ -219,6 +222,8 @@ class Request:
     their_path: tuple[VersionSpan, ...] | None = None
     numbering: PinnedVersion | None = None
     """A version of theirs with the rows of the base, if the base itself numbers rows differently."""
+    our_numbering: PinnedVersion | None = None
+    """The version of ours that took the base in, if ours did not begin with it."""
     gains: tuple[PinnedVersion, ...] = ()
     """What theirs holds of other branches and ours lacks."""
     remote: DatasetLocation | None = None
@@ -257,6 +262,7 @@ def open_root(request: Request, uri: str) -> DatasetLocation:
 def plan_replay(request: Request) -> ReplayPlan:
     """Compare and place files. Raises NotCommittable for a change that does not fit or has lost its base; NotFound."""
     sides, there = _sides(request), request.their_location
+    sides = replace(sides, agreed=agreed_columns((request.location, there), sides))
     change = compare(sides)
     followed = follow_rows(request, sides, change)
     change = followed.change
@@ -324,16 +330,48 @@ def _sides(request: Request) -> change_rules.Sides:
     except NotFound as missing:
         what = f"is the last common version of {request.ours} and {request.theirs}"
         raise _gone(f"{request.base_ours} {what}, and it no longer exists", missing) from None
-    return change_rules.Sides(
-        base_ours=base_ours,
-        ours=replace(ours, pin=_stamped(request.location, request.ours)),
-        base_theirs=base_theirs,
-        theirs=replace(theirs, pin=_stamped(there, request.theirs)),
-        our_steps=steps_between((request.reader, request.location), request.ours, request.base_ours, request.our_path),
-        their_steps=steps_between((request.reader, there), request.theirs, request.base_theirs, request.their_path),
-        kinship=_kinship(request),
-        numbering=_numbering(request, ours),
+    ids = _field_ids(request, ours, base_theirs, theirs)
+    kinship = _kinship(request)
+    steps = since(
+        steps_between((request.reader, there), request.theirs, request.base_theirs, request.their_path),
+        request.numbering,
     )
+    return change_rules.Sides(
+        base_ours=base_ours if request.our_numbering is None else renumbered(base_ours, ids.base),
+        ours=replace(ours, pin=_stamped(request.location, request.ours)),
+        base_theirs=renumbered(base_theirs, ids.base),
+        theirs=replace(renumbered(theirs, ids.theirs), pin=_stamped(there, request.theirs)),
+        our_steps=since(
+            steps_between((request.reader, request.location), request.ours, request.base_ours, request.our_path),
+            request.our_numbering,
+        ),
+        their_steps=renumbered_steps(steps, ids.theirs),
+        kinship=replace(kinship, earlier=renumbered_steps(kinship.earlier, ids.theirs)),
+        numbering=_numbering(request, ours),
+        their_ids=ids.theirs,
+        spare_ids=ids.spare,
+    )
+
+
+def _field_ids(
+    request: Request, ours: format_versions.Snapshot, base: format_versions.Snapshot, theirs: format_versions.Snapshot
+) -> Numbering:
+    """The field ids by which both sides are compared."""
+    fields = base.contents.fields
+
+    def ids(
+        side: format_versions.Snapshot, location: DatasetLocation, taken: PinnedVersion | None
+    ) -> Mapping[int, int] | None:
+        if taken is None or is_known(fields, side.contents.fields):
+            return None
+        try:
+            return matched(fields, request.reader.contents(location, taken).fields)
+        except NotFound:
+            return None  # a cleanup removed it: by their ids, columns are found to be others
+
+    in_ours = ids(ours, request.location, request.our_numbering)
+    in_theirs = ids(theirs, request.their_location, request.numbering)
+    return number(ours, fields, theirs.contents.fields, (in_ours, in_theirs))
 
 
 def _kinship(request: Request) -> change_rules.Kinship:

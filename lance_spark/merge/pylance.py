@@ -18,7 +18,7 @@ from lance_spark.core.layout import deletion_path
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
-from lance_spark.format.contents import Contents, Fragment, IndexSegment
+from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import (
@@ -35,7 +35,7 @@ from lance_spark.format.versions import (
 )
 from lance_spark.merge.change_rules import ColumnChanges, MergeChange, match_fields, operation_for, strange_fields
 from lance_spark.merge.placement_rules import InPlacePolicy, place
-from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
+from lance_spark.merge.report import Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded
@@ -157,7 +157,9 @@ def _operation(
     ours, theirs = sides
     schema, renumbered = _schema(ours, theirs, plan)
     live = plan.ours.live if schema is None else frozenset(entry.id for entry in copying.flattened(schema))
-    fields = {**renumbered, **dict.fromkeys(strange_fields(live, plan.sides.theirs.live, renumbered), REPLACED)}
+    strange = strange_fields(live, plan.sides.theirs.live, renumbered)
+    strange |= plan.sides.spare_ids - live - renumbered.keys()
+    fields = {**renumbered, **dict.fromkeys(strange, REPLACED)}
     changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
     changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
     if schema is not None and plan.nulls.fields:
@@ -190,9 +192,17 @@ def _changed(
     """The fragments of a plan. For rows deleted in fragments of ours, pylance writes the deletion files."""
     ours, theirs = sides
     change = plan.change
+
+    def from_theirs(fragment: Fragment) -> Json:
+        found = fragment_json(theirs, fragment)
+        if plan.sides.their_ids:
+            for file in found["files"]:
+                file["fields"] = [*renumbered_ids(file["fields"], plan.sides.their_ids)]
+        return found
+
     added = []
     for fragment in change.added:
-        entry = assembly.added(fragment, fragment_json(theirs, fragment))
+        entry = assembly.added(fragment, from_theirs(fragment))
         if fragment.id in change.followed.masks:
             entry["deletion_file"] = write_mask(
                 location, plan.ours.pin, entry["id"], change.followed.masks[fragment.id]
@@ -206,7 +216,7 @@ def _changed(
         if replacement.both_deleted:
             mine = _with_deleted(ours, key, plan.deletions[key])
         if mine is not None:
-            mine = assembly.replaced(replacement, mine, fragment_json(theirs, replacement.theirs))
+            mine = assembly.replaced(replacement, mine, from_theirs(replacement.theirs))
         left[key] = mine
     removed = [key for key, entry in left.items() if entry is None]
     return _Fragments(added, [entry for entry in left.values() if entry is not None], removed)
@@ -601,7 +611,8 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
 def _same_columns(index: Any, plan: ReplayPlan, now: Contents) -> bool:
     fields = {entry.id: entry.name for entry in now.fields}
     names = {entry.id: entry.name for entry in plan.sides.theirs.contents.fields}
-    return all(fields.get(key) == names.get(key) for key in index.fields)
+    same = all(plan.sides.their_ids.get(key, key) == key for key in index.fields)
+    return same and all(fields.get(key) == names.get(key) for key in index.fields)
 
 
 def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:

@@ -15,7 +15,7 @@ from lance_spark import hints
 from lance_spark.core import show
 from lance_spark.core.location import is_within
 from lance_spark.errors import NotCommittable
-from lance_spark.format.contents import Contents, Fragment, IndexRecord
+from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexRecord
 from lance_spark.format.row_ids import Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.format.versions import MERGE, Copy, Root, Snapshot, Trace, by_file, columns, counterpart, same_deletion
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
@@ -110,8 +110,6 @@ class ReplayPlan:
 # --- Fragments for pylance's commit
 
 Json = dict[str, Any]
-REPLACED = -2
-"""Takes the place of a field id in a file's list: no column reads these values."""
 _LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
 
 
