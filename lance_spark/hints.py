@@ -313,10 +313,11 @@ def deep_clone(target: str) -> Hint:
 # --- remotes
 
 
-def pull(remote: str, branch: str) -> Hint:
-    """Fetch and merge."""
-    python = f"t.checkout(branch={branch!r}).remotes.pull({remote!r})"
-    return Hint(python, f"{python} in Python", quoted("lance-git", "pull", remote, branch))
+def pull(remote: str, branch: str, reset: bool = False) -> Hint:
+    """Fetch and merge, or reset."""
+    python = f"t.checkout(branch={branch!r}).remotes.pull({remote!r}{', reset=True' if reset else ''})"
+    options = ["--reset"] if reset else []
+    return Hint(python, f"{python} in Python", quoted("lance-git", "pull", *options, remote, branch))
 
 
 def push(remote: str, branch: str) -> Hint:

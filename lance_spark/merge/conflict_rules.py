@@ -408,27 +408,24 @@ def _brought_before(sides: Sides, ours: Delta, change: MergeChange) -> list[Merg
     """
     if not (change.added and ours.added and sides.rewrites):
         return []
-    base = sides.base_theirs.contents
     here = {path for each in sides.our_steps.rewrites for path in each.paths} | _paths(ours.added)
-    both = here & _made_from(change.added, sides.their_steps.rewrites, base)
+    both = here & _made_from(change.added, sides.their_steps.rewrites)
+    if both:
+        # What was compacted into a file of the base is in the base, whatever else the sides record of it.
+        touched = {path for each in sides.rewrites for path in each.paths} | both
+        both -= _made_from(sides.base_theirs.contents.fragments_with(touched), sides.rewrites)
     return [sides.conflict(BROUGHT_BEFORE)] if both else []
 
 
-def _made_from(fragments: Iterable[Fragment], rewrites: Iterable[Rewrite], base: Contents) -> set[str]:
-    """The files of some fragments, and of those that were compacted into them, without files of the base.
-
-    What was compacted into a file of the base is in the base, whatever the other side records of it.
-    """
-    found = _paths(fragments)
-    found -= _paths(base.fragments_with(found))
-    changed = True
-    while changed:
-        more = {
-            path for each in rewrites if not found.isdisjoint(_paths(each.new)) for path in _paths(each.old) - found
-        }
-        more -= _paths(base.fragments_with(more)) if more else set()
-        changed = bool(more)
+def _made_from(fragments: Iterable[Fragment], rewrites: Iterable[Rewrite]) -> set[str]:
+    """The files of some fragments, and of those that were compacted into them."""
+    found: set[str] = set()
+    more = _paths(fragments)
+    while more:
         found |= more
+        more = {
+            path for each in rewrites if not found.isdisjoint(_paths(each.new)) for path in _paths(each.old)
+        } - found
     return found
 
 

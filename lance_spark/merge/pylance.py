@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lance_spark.core.layout import deletion_path
-from lance_spark.core.location import DatasetLocation
+from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
@@ -96,6 +96,17 @@ def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:
     schema = _composed(newest, newest, plan.ours, ColumnChanges(nullable=plan.nulls.fields))
     message = {MESSAGE: f"Columns that may be null, for: {plan.message}"}
     commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), message, newest=newest)
+
+
+def commit_record(location: DatasetLocation, plan: ReplayPlan) -> int:
+    """Commit a version without changes that records what a plan with nothing to do took in, and how it was compacted.
+
+    Returns its number. Raises Conflict.
+    """
+    import lance
+
+    properties = {**plan.trace.properties(plan.message), **_told(plan)}
+    return commit_on(location, plan.ours.pin, lance.LanceOperation.CreateIndex([], []), properties, _RETRIES).version
 
 
 def commit_unchanged(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> int:
@@ -415,6 +426,27 @@ def populate(
     )
     with translate_id_conflict():
         return commit_on(target, ours.pin, operation, properties).version
+
+
+def replace_all(
+    target: DatasetLocation, ours: PinnedVersion, theirs: Snapshot, properties: Mapping[str, str], copy: CopyAll
+) -> int:
+    """Replace the columns and rows of a version by those of a version of another branch; returns the new version.
+
+    Indexes go. Raises Conflict if ``ours`` is not the newest version; then nothing was changed.
+    """
+    import lance
+
+    before = versions.read_snapshot(target, ours)
+    missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in before.bases.values()]
+    missing = [root for root in missing if not is_within(root.uri, target.uri)]
+    if missing:
+        add_bases(target, ours.branch, missing)
+        raise Conflict(f"{ours} had to learn about other places first.", hint="Run it again.")
+    newest = open_newest(target, ours, alone=True)
+    added = _Transfer(target, target, before, theirs).fragments(InPlacePolicy(outside=target.uri), copy)
+    operation = lance.LanceOperation.Overwrite(open_pinned(target, theirs.pin).lance_schema, fragments_from(added))
+    return commit_on(target, ours, operation, properties, newest=newest).version
 
 
 def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:

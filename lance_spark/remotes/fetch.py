@@ -292,8 +292,14 @@ class _Fetch:
         try:
             result = replay(make, self.engine)
         except errors.NotCommittable:
-            # pylance cannot commit some combinations of changes at once; then the whole version is written instead.
-            return self._plant(chain, follows, version)
+            # pylance cannot commit some combinations of changes at once. One version after the other keeps what later
+            # merges have to know; only where that fails too, the whole version is written instead.
+            between = [at for at in chain.versions if newest.remote < at < version]
+            if not between:
+                return self._plant(chain, follows, version)
+            for at in (*between, version):
+                follows = self._advance(chain, follows, at)
+            return follows
         pair = VersionPair(result.version or pin_latest(self.local, name).version, version)
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.tracking import following_name
 from lance_spark.engine.local import Engine
-from lance_spark.errors import NotCommittable, NotFound
-from lance_spark.format.versions import delta
+from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.merge.ancestry import Graph, only_base
-from lance_spark.merge.merge import base_of, merge, remember
+from lance_spark.merge.merge import merge, merge_requests, plan_replay, remember
 from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.pylance import commit_record
 from lance_spark.merge.report import MergeResult
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed
 from lance_spark.remotes.report import PullResult
@@ -45,15 +46,20 @@ def pull(
 ) -> PullResult:
     """Fetch one branch of a remote and merge it into a local one (None is main for both).
 
-    The result is one version. If pylance cannot commit it at once, a branch without changes of its own gets several
-    versions, each of which the remote has. With ``dry_run`` it only fetches, which changes none of the user's own
+    The result is one version. If pylance cannot commit it at once, the branch takes in one fetched version after the
+    other. With ``dry_run`` it only fetches, which changes none of the user's own
     branches. Raises like fetch and merge.
     """
     options = options or MergeOptions()
     check_mergeable(local, into)
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
-    merged = _merge(_Target(local, into, engine), remote, branch, head, options)
+    try:
+        merged = _merge(_Target(local, into, engine), remote, branch, head, options)
+    except (Conflict, Refused) as problem:
+        if not options.ff_only:
+            problem.hint = _with_way_out(problem.hint, remote, branch)
+        raise
     if merged.up_to_date and not options.dry_run:
         _note_held(local, into, head)
     return PullResult(fetched, merged)
@@ -71,29 +77,38 @@ def _merge(
     return _one_by_one(target, steps, options)
 
 
+def _with_way_out(hint: str | None, remote: Remote, branch: str | None) -> str:
+    """The hint, and what helps in any case."""
+    first = [hint, " "] if hint else []
+    way = hints.pull(remote.name, branch or MAIN, reset=True)
+    return hints.of(*first, "To take the remote's state, and keep your own rows on a branch: ", way, ".")
+
+
 def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) -> None:
-    """Record that the branch has everything of a version, although the rows came another way: a push checks this."""
+    """Record that the branch has everything of a version, although the rows came another way: a push checks this.
+
+    If both sides compacted the same rows, a version without changes records how the remote did. The next pull starts
+    from the remote's files, and would not find their rows here.
+    """
     graph = Graph(local)
     ours, node = pin_latest(local, into), graph.origin(head)
-    if graph.held(ours, head).get(node.chain, -1) < node.version:
-        remember(local, into, [head], ours.version)
+    if graph.held(ours, head).get(node.chain, -1) >= node.version:
+        return
+    plan = plan_replay(merge_requests(local, head, into, MergeOptions())())
+    version = ours.version
+    if plan.rewrites and plan.is_up_to_date:
+        version = commit_record(local, plan)
+    remember(local, into, [head], version)
 
 
 def _steps(
     local: DatasetLocation, remote: Remote, branch: str | None, into: str | None, head: PinnedVersion
 ) -> list[PinnedVersion]:
-    """The versions that were fetched and are not in the branch; none if the branch has changes of its own."""
+    """The versions that were fetched and are not in the branch."""
     table = refs.read_refs(local)
     graph = Graph(local, table)
     ours = pin_latest(local, into)
     base = only_base(graph, ours, head)
-    try:
-        before = versions.read_snapshot(local, base_of(local, graph, ours, base))
-    except NotFound:
-        return []
-    now = versions.read_snapshot(local, ours)
-    if delta(before, now) or before.contents.fields != now.contents.fields:
-        return []
     held = graph.held(ours, head).get(graph.identity(head.branch), 0)
     pairs = followed(table, remote.name)[branch].pairs
     there = versions.version_numbers(local, head.branch)
@@ -103,9 +118,17 @@ def _steps(
 
 
 def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeOptions) -> MergeResult:
-    """Merge each one; as the branch has no changes of its own, every merge is a fast-forward."""
-    each = replace(options, ff_only=False)
-    results = [target.merge(step, each) for step in (steps[:1] if options.dry_run else steps)]
+    """Merge each one. If the branch has no changes of its own, every merge is a fast-forward."""
+    results: list[MergeResult] = []
+    for step in steps[:1] if options.dry_run else steps:
+        try:
+            results.append(target.merge(step, replace(options, ff_only=options.ff_only and not results)))
+        except (Conflict, NotCommittable) as problem:
+            if not results:
+                raise
+            done = f"Before that, {len(results)} of {len(steps)} versions of the remote were merged."
+            raise type(problem)(f"{problem.message}\n{done}", hint=problem.hint) from None
     merged = next((result for result in reversed(results) if result.version is not None), results[-1])
     note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
-    return replace(merged, fast_forward=True, notes=(*merged.notes, *note))
+    forward = all(result.fast_forward or result.up_to_date for result in results[:1])
+    return replace(merged, fast_forward=forward, notes=(*merged.notes, *note))

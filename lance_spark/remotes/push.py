@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -160,16 +160,27 @@ def _bring(
     try:
         return _replay(ends, pin, options, engine)
     except NotCommittable:
-        steps = [] if options.dry_run else _steps(local, remote, branch, pin)
-        if not steps:
+        if options.dry_run:
             raise
-    for step in steps:
+    try:
+        return _bring_steps(ends, pin, options, engine, {"Rewrite"})
+    except NotCommittable:
+        return _bring_steps(ends, pin, options, engine, {"Rewrite", "Update"})
+
+
+def _bring_steps(
+    ends: _Ends, pin: PinnedVersion, options: PushOptions, engine: Engine, kinds: Collection[str]
+) -> MergeResult:
+    """Push the versions that change columns, and those of some other kinds, one by one, and then the rest."""
+    for step in _steps(ends.local, ends.remote, ends.branch, pin, kinds):
         _replay(ends, step, PushOptions(), engine)
-        fetch(local, remote, engine, FetchOptions(branches=[branch]))
+        fetch(ends.local, ends.remote, engine, FetchOptions(branches=[ends.branch]))
     return _replay(ends, pin, options, engine)
 
 
-def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
+def _steps(
+    local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion, kinds: Collection[str]
+) -> list[PinnedVersion]:
     """Versions on the way to ``pin`` that contain everything the remote has."""
     graph = Graph(local)
     base = pin_latest(local, tracking.following_name(remote.name, branch))
@@ -180,7 +191,7 @@ def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: Pinn
             local, stretch.branch, [name for name in versions if name <= stretch.until]
         )
         operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
-        steps += [pin_version(local, stretch.branch, version) for version in reshaping(operations, True)]
+        steps += [pin_version(local, stretch.branch, version) for version in reshaping(operations, kinds)]
     return [step for step in steps if step != pin and _is_forward(graph, step, base)]
 
 

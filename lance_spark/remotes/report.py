@@ -92,16 +92,21 @@ class PullResult(show.ShownInLines, show.Recorded):
 
     fetched: FetchResult
     merged: MergeResult
+    kept: str | None = None
+    """The branch with the local rows that the remote lacks, if the branch was reset and had any."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
+        record = {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
+        return {**record, **({"kept": self.kept} if self.kept is not None else {})}
 
     def lines(self) -> Iterator[show.Line]:
         """What was fetched, if anything, and merged."""
         if self.fetched.news:
             yield from self.fetched.lines()
         yield from self.merged.lines()
+        if self.kept is not None:
+            yield show.said(f"Your rows that the remote lacks are on branch '{self.kept}'.")
 
     def _card(self) -> show.Card:
         fetched, merged = self.fetched._card(), self.merged._card()

@@ -8,7 +8,7 @@ from an older version would bring rows again, or remove some.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -143,14 +143,14 @@ def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChai
     return [version for version in chain.versions if seen < version <= until and version in needed]
 
 
-def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[int, ...]:
+def reshaping(operations: Mapping[int, str], more: Collection[str] = ()) -> tuple[int, ...]:
     """The versions to fetch one by one because pylance cannot commit two of them at once, by their operations.
 
     ``operations`` are in ascending order. Versions before a replacement of the whole table do not count. With
-    ``compacting``, rows are fetched before they are compacted: no row could keep its stable id in a file that mixes old
-    and new rows.
+    ``more`` operations, rows are pushed before they are compacted, say: no row could keep its stable id in a file that
+    mixes old and new rows.
     """
-    kinds = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
+    kinds = _CHANGES_COLUMNS.union(more)
     versions: set[int] = set()
     before: int | None = None
     for version, operation in operations.items():

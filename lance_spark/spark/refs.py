@@ -27,6 +27,8 @@ from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
 from lance_spark.remotes.pull import pull
 from lance_spark.remotes.push import PushOptions, push
+from lance_spark.remotes.reset import check_reset
+from lance_spark.remotes.reset import reset as reset_to_remote
 from lance_spark.session.caches import refreshing
 from lance_spark.storage import refs
 from lance_spark.storage.commits import ORIGIN, known_remotes, unchanged
@@ -388,7 +390,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
         return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 
     @refreshing
-    def pull(
+    def pull(  # noqa: PLR0913 - most calls take none
         self,
         remote: str | Remote = ORIGIN,
         branch: str | None = None,
@@ -396,19 +398,25 @@ class Remotes(Handle, Shown, Collection[Remote]):
         ff_only: bool = False,
         dry_run: bool = False,
         *,
+        reset: bool = False,
         progress: Progressing = None,
     ) -> PullResult:
         """Fetch a branch and merge it into this handle's, by default from the one of the same name.
+
+        With ``reset``, this handle's branch becomes what the remote's is, whatever prevents a merge; its own rows that
+        the remote lacks are put on a branch, ``kept`` of the result.
 
         With ``dry_run`` it only fetches, without merging. ``progress`` is called with the progress. Raises Conflict,
         Refused and NotFound, like fetch and merge.
         """
         into = self._moving_branch("pull into")
         source = into if branch is None else branch_or_none(branch)
+        engine = engine_of(self.spark, progress=progress)
+        if reset:
+            check_reset(ff_only, message)
+            return reset_to_remote(self.location, self._remote(remote), source, into, engine, dry_run)
         options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
-        return pull(
-            self.location, self._remote(remote), source, into, engine_of(self.spark, progress=progress), options
-        )
+        return pull(self.location, self._remote(remote), source, into, engine, options)
 
     def push(
         self,

@@ -105,7 +105,7 @@ def test_versions_that_change_columns_are_fetched_by_themselves():
     assert reshaping({4: "Append", 5: "Update", 6: "Merge", 7: "Append", 8: "Project"}) == (5, 6, 7, 8)
     assert reshaping({4: "Merge", 5: "Append"}) == (4,)
     assert reshaping({4: "Append", 5: "Rewrite"}) == ()
-    assert reshaping({4: "Append", 5: "Rewrite"}, compacting=True) == (4, 5)
+    assert reshaping({4: "Append", 5: "Rewrite"}, more={"Rewrite"}) == (4, 5)
 
 
 def test_nothing_counts_that_was_before_the_table_was_replaced():

@@ -29,9 +29,10 @@ def merged_rows(uri):
 
 
 @pytest.mark.when(day=0.3)
+@pytest.mark.parametrize("again", [False, True], ids=["once", "and by the clone"])
 @pytest.mark.parametrize("rewrite", [compacted, sorted_by_id, updated, merged_rows])
 @pytest.mark.parametrize("stable", [False, True], ids=["", "stable"])
-def test_the_other_clone_pulls_what_one_pushed_after_the_source_was_rewritten(tmp_path, stable, rewrite):
+def test_the_other_clone_pulls_what_one_pushed_after_the_source_was_rewritten(tmp_path, stable, rewrite, again):
     source, one, other = (str(tmp_path / f"{name}.lance") for name in ("source", "one", "other"))
     lance.write_dataset(table(0, 3), source, enable_stable_row_ids=stable)
     for clone in (one, other):
@@ -41,6 +42,8 @@ def test_the_other_clone_pulls_what_one_pushed_after_the_source_was_rewritten(tm
     rewrite(source)
     pulled(other, source)
     pulled(one, source)
+    if again:
+        rewrite(one)
     pushed(one, source)
     pulled(other, source)
     pushed(other, source)

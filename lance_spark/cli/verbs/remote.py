@@ -233,21 +233,30 @@ def fetch(session: Session, remote: str | None, branches: tuple[str, ...], dry_r
 @verb("pull")
 @click.argument("remote", required=False)
 @click.argument("branch", required=False)
+@click.option(
+    "--reset", is_flag=True, help="Become what the remote's branch is; own rows that it lacks are put on a new branch."
+)
 @options_of(MergeOptions, "ff_only", "message", "dry_run")
 @click.pass_obj
-def pull(session: Session, /, remote: str | None, branch: str | None, **given: Any) -> int:
+def pull(session: Session, /, remote: str | None, branch: str | None, reset: bool, **given: Any) -> int:
     """Fetch a remote's branch and merge it into the current one.
 
     REMOTE is by default origin, or the only one; BRANCH is by default the one with the current branch's name. Files
     stay where they are. With --dry-run it fetches, and only shows what the merge would do.
     """
     from lance_spark.remotes.pull import pull
+    from lance_spark.remotes.reset import check_reset
+    from lance_spark.remotes.reset import reset as reset_to_remote
 
     into, source = session.own_branch, find_remote(session, remote)
     theirs = into if branch is None else branch_or_none(branch)
     options = typed_at("shell", MergeOptions, given)
     try:
-        result = pull(session.location, source, theirs, into, session.engine, options)
+        if reset:
+            check_reset(options.ff_only, options.message)
+            result = reset_to_remote(session.location, source, theirs, into, session.engine, options.dry_run)
+        else:
+            result = pull(session.location, source, theirs, into, session.engine, options)
     except NotFound:
         if branch is None and into is not None:
             _check_counterpart(source, into)
