@@ -38,7 +38,7 @@ REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE,
     "tag-dangling",
     "parent-gone",
 )
-NO_REF, UNCOMMITTED = "directory-without-ref", "uncommitted-files"
+NO_REF, UNCOMMITTED, SECOND_MAIN = "directory-without-ref", "uncommitted-files", "second-main"
 CLONE_GONE, LINKED = "clone-gone", "directory-linked"
 MAIN_DAMAGED, REFLOG_DAMAGED, REFLOG_MISNAMED = "main-settings-damaged", "reflog-damaged", "reflog-misnamed"
 REPAIR_DAMAGED, REPAIR_COPY_GONE, RECORD_UNFINISHED = "repair-damaged", "repair-copy-gone", "record-unfinished"
@@ -110,6 +110,11 @@ MEANINGS = {
         "A directory of a branch has versions and no ref.",
         "If lance-git reflog says that the branch was deleted, it can be restored, and expire-refs removes the "
         "directory. Otherwise remove it if no job is creating it.",
+    ),
+    SECOND_MAIN: Meaning(
+        ERROR,
+        "A dataset was written to tree/main: no reader of main sees its rows, as main is the root.",
+        "Append its rows to main with pylance or Spark, which read it by that path; then remove the directory.",
     ),
     UNCOMMITTED: Meaning(NOTE, "Files that no version names have been there for a long time.", "Run a cleanup."),
     LINKED: Meaning(

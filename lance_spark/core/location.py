@@ -65,11 +65,11 @@ class DatasetLocation:
         return f"{parts.scheme}://{parts.netloc}"
 
     def branch_uri(self, branch: str | None) -> str:
-        """URI of one branch's own directory; the root itself for main (specification, "Branch Dataset Layout").
+        """A branch's own directory, or the root for main, None or "main" (specification, "Branch Dataset Layout").
 
         The branch's name is not percent-encoded: pylance looks for the unencoded name at the end of the URI.
         """
-        return self.uri if branch is None else f"{self.uri}/tree/{branch}"
+        return self.uri if branch in (None, "main") else f"{self.uri}/tree/{branch}"
 
     @staticmethod
     def at(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:

@@ -168,7 +168,7 @@ def findings_of_refs(
             yield CheckFinding(finding_codes.PARENT_GONE, branch.name, (branch.name,), detail=detail)
     for _, chain in survey.owned():
         if not chain.has_ref:
-            yield CheckFinding(finding_codes.NO_REF, chain.root)
+            yield CheckFinding(finding_codes.SECOND_MAIN if chain.branch == MAIN else finding_codes.NO_REF, chain.root)
     uris = {location.uri for location in survey.repositories}
     for tag, uri in survey.recorded_clones.items():
         if uri not in uris:

@@ -1,4 +1,21 @@
-"""The job ``cleanup.py``: cleanup of a dataset, or of all tables of a catalog."""
+"""Cleanup: removes old versions of a Lance dataset, and files that nothing needs, on main and all branches.
+
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d            # what would be deleted, and why
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute  # delete it
+    spark-submit jobs/cleanup.py --catalog s3://lake --older-than 14d --execute        # every table of a catalog
+
+Kept: the newest version of main and of every branch, every tagged version, the version that each branch was created
+from, everything that the policy keeps, and what clones need. Files that no version names are deleted at an age of 7
+days.
+
+With --catalog, all tables are cleaned side by side, each a row of the report. A table that cannot be cleaned does not
+stop the others, and the files that clones read are kept. Then the catalog's own table is cleaned, and directories that
+no row names are deleted at an age of one day.
+
+Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
+cleaned, and the next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
+cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +50,9 @@ PARTIAL_FAILURE = 6
 _FREE = ("parallelism", "run_on", "log_level")
 
 
-def main(description: str | None, argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit code."""
-    return run(parser(description).parse_args(argv), _main)
+    return run(parser().parse_args(argv), _main)
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -101,7 +118,7 @@ def _check_alone(arguments: argparse.Namespace) -> None:
 
 def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: str, hint: str | None = None) -> None:
     """Raise InvalidOption for options that make no sense with another one."""
-    plain = vars(parser(None).parse_args([]))
+    plain = vars(parser().parse_args([]))
     flags = {each.name: each.flag for each in at(CleanupPolicy, "job")}
     for name, value in vars(arguments).items():
         if name in names and value != plain[name]:
@@ -163,9 +180,9 @@ class StageTimes:
         self._stage = ""
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = command_line("cleanup", description)
+    made = command_line("cleanup", __doc__)
     add(made, "uri", "--catalog", "--catalog-mode")
     which = made.add_argument_group("what is deleted; versions must meet all conditions that are given")
     add_arguments(which, at(CleanupPolicy, "job"))
@@ -181,3 +198,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
     add(how, *HOW)
     return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,8 +1,23 @@
-"""The job ``fsck.py``: checks of a dataset or a catalog, and repairs."""
+"""Check: whether everything that the versions of a Lance dataset name exists, for main, branches, tags and clones.
+
+    spark-submit jobs/fsck.py s3://bucket/flights.lance             # manifests, files, sizes, refs, base paths
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --deep      # also inside files
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also repair; with --dry-run only show it
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --undo last # undo the last repair
+    spark-submit jobs/fsck.py --catalog s3://bucket/lake            # every table, and the catalog itself
+
+Changes nothing without --repair or --undo. Findings are printed as a table, and written as JSON with --report.
+
+Exit codes: 0 sound, with at most warnings and notes, or everything was repaired; 20 something could not be reached, or
+the store did not answer; 22 something is missing or damaged; 6 part of it was repaired, or only the catalog has
+problems; 2 bad option; 3 a repair that is not allowed; 10 there is no dataset; 12 the dataset never stopped changing;
+21 no permission.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -26,9 +41,9 @@ from lance_spark.storage.resolving import dataset_at
 PARTLY_REPAIRED = 6
 
 
-def main(description: str | None, argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit code."""
-    return run(parser(description).parse_args(argv), _main)
+    return run(parser().parse_args(argv), _main)
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -73,9 +88,9 @@ def _say(stage: str) -> None:
     say(f"{stage} ...")
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = command_line("fsck", description)
+    made = command_line("fsck", __doc__)
     add(made, "uri", "--catalog")
     add_arguments(made, at(FsckOptions, "job"))
     made.add_argument("--repair", action="store_true", help="repair what can be repaired; all of it can be undone")
@@ -83,3 +98,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--undo", metavar="RECORD", help="undo the repair of that id, or the 'last' one")
     add(made, "--report", "--parallelism", *HOW)
     return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -37,7 +37,10 @@ def show(arguments: argparse.Namespace, report: Any) -> None:
 def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
     """The command line of a job, whose help begins with the docstring of its file."""
     return argparse.ArgumentParser(
-        prog=f"{name}.py", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"{name}.py",
+        description=description,
+        epilog=f"From an installed package, without jobs/: python -m lance_spark.jobs.{name}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 

@@ -1,8 +1,27 @@
-"""The job ``maintain.py``: maintenance of the tables of a lake, or of one table."""
+"""Maintenance: keeps the tables of a lake fast, small and sound, on main and on every branch.
+
+    spark-submit jobs/maintain.py s3://lake --policy policy.toml                      # what would be done, and why
+    spark-submit jobs/maintain.py s3://lake --policy policy.toml --execute            # do it
+    spark-submit jobs/maintain.py s3://lake/flights.lance --execute --for 2h          # one table, for two hours
+
+Each table is checked when that is due and compacted, its indexes are updated, expired refs are deleted, and then old
+versions and files that nothing needs. If a check finds damage, nothing is deleted from that table. One table never
+stops another.
+
+--report, --html and --metrics are written after each table, so that an interrupted job still shows what it did. Until
+the end, they are marked as unfinished.
+
+With --for, the most valuable tables come first, and steps without enough time are left for the next run. --state
+remembers them, and when each table was checked.
+
+Exit codes: 0 done, even if steps were left for lack of time; 6 a step failed, or a check found damage; 2 bad option; 10
+not found; 20 the store did not answer; 21 no permission; another code if all tables ended with that error.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -20,9 +39,9 @@ from lance_spark.storage.resolving import dataset_at
 from lance_spark.storage.small_files import read_report, write_report
 
 
-def main(description: str | None, argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit code."""
-    return run(parser(description).parse_args(argv), _main)
+    return run(parser().parse_args(argv), _main)
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -84,9 +103,9 @@ def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
     return parse_maintenance(text)
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = command_line("maintain", description)
+    made = command_line("maintain", __doc__)
     made.add_argument("uri", metavar="ROOT|URI", help="a catalog's directory, or a dataset: a path or a URI")
     add(made, "--catalog-mode")
     what = made.add_argument_group("what to do")
@@ -114,3 +133,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tables together")
     add(how, *HOW)
     return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,7 +4,7 @@ import lance
 import pytest
 from support.local_datasets import numbers
 
-from lance_spark import LanceTable
+from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.core.ref_expressions import from_handle
 from lance_spark.core.refs import Beginning, RefSpec
 from lance_spark.errors import InvalidOption, NotFound, Refused
@@ -113,3 +113,19 @@ def test_a_pinned_handle_names_the_branch_to_merge_into(table):
         pinned.branches.merge("exp")
     assert table.checkout(branch="dev").count_rows() == 5
     assert pinned.branches.merge("exp", into="dev").into == "dev"
+
+
+def test_the_directory_of_main_is_the_root(table, uri):
+    assert table.location.branch_uri(table.branch) == table.location.branch_uri(None) == uri
+    assert table.location.branch_uri("dev") == f"{uri}/tree/dev"
+    lance.write_dataset(numbers(1, 30), table.location.branch_uri(table.branch), mode="append")
+    assert table.count_rows() == 4
+
+
+def test_a_second_main_is_an_error_that_no_cleanup_touches(table, uri):
+    lance.write_dataset(numbers(2, 40), f"{uri}/tree/main")
+    (finding,) = table.fsck().findings
+    assert (finding.code, finding.severity, finding.path) == ("second-main", "error", "tree/main")
+    everything = CleanupPolicy(retain_versions=1, commit_window="0s", unverified_age="0s", delete_unverified=True)
+    table.cleanup(everything).apply()
+    assert lance.dataset(f"{uri}/tree/main").to_table()["id"].to_pylist() == [40, 41]

@@ -65,10 +65,8 @@ def commands() -> dict[str, Any]:
         "branches": printed(git, *on, "branch").split(),
         "new": lance.dataset("new.lance").schema.names,
         "tables": printed(catalog, "-C", "lake", "ls").split(),
-        "cleanup": printed(
-            lambda argv: cleanup.main(None, argv), "lake/flights.lance", "--older-than", "1d", "--local"
-        ),
-        "fsck": printed(lambda argv: fsck.main(None, argv), "lake/flights.lance"),
+        "cleanup": printed(cleanup.main, "lake/flights.lance", "--older-than", "1d", "--local"),
+        "fsck": printed(fsck.main, "lake/flights.lance"),
     }
 
 
@@ -105,7 +103,7 @@ def handles() -> dict[str, Any]:
         return []
 
     with contextlib.redirect_stderr(io.StringIO()) as output:
-        code = cleanup.main(None, ["lake/flights.lance", "--inventory", "files.parquet"])
+        code = cleanup.main(["lake/flights.lance", "--inventory", "files.parquet"])
     return {
         "rows": table.count_rows("id > 1"),
         "tables": lake.list_tables(),
