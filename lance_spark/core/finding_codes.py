@@ -27,6 +27,7 @@ SIZE_WRONG, INDEX_SIZE_WRONG = "size-wrong", "index-size-wrong"
 DATA_DAMAGED, DELETION_DAMAGED, INDEX_DAMAGED = "data-damaged", "deletion-damaged", "index-damaged"
 ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
 ROW_IDS_TWICE, ROW_IDS_IMPOSSIBLE = "row-ids-twice", "row-ids-impossible"
+NULLS_IMPOSSIBLE = "nulls-impossible"
 BASE_ABSENT, BASE_UNREACHABLE, FILE_UNREACHABLE = "base-absent", "base-unreachable", "file-unreachable"
 REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE, TAG_DANGLING, PARENT_GONE = (
     "ref-damaged",
@@ -86,6 +87,11 @@ MEANINGS = {
         ERROR, "Two rows have one stable row id: an index may return the wrong one.", "Restore an older version."
     ),
     ROW_IDS_IMPOSSIBLE: Meaning(ERROR, "Stable row ids cannot be right.", "Restore an older version."),
+    NULLS_IMPOSSIBLE: Meaning(
+        ERROR,
+        "Rows have no value in a column that cannot be null: no reader can read them.",
+        "Let the column be null again (ALTER COLUMN ... DROP NOT NULL), give the rows a value, then SET NOT NULL.",
+    ),
     BASE_ABSENT: Meaning(
         ERROR, "Files are read from a base path where nothing is.", "If the dataset was moved: lance-git relocate."
     ),

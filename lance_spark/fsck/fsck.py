@@ -36,7 +36,7 @@ from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.fsck import rules
 from lance_spark.fsck.option_rules import FsckOptions
-from lance_spark.fsck.pylance import look_inside, read_descriptions, size_of
+from lance_spark.fsck.pylance import holds_nulls, look_inside, may_hold_nulls, read_descriptions, size_of
 from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.scan.pylance import deleted_offsets
@@ -117,6 +117,7 @@ class _Check:
         ]
         found += self._compared(needed, bases, lost)
         found += self._row_ids()
+        found += self._nulls()
         found += self._blobs(needed)
         found = [row for row in found if row["code"] != finding_codes.UNCOMMITTED] + _added_up(found)
         about = Confirming(self._survey, self._options.clones, self._options.clones_from)
@@ -186,6 +187,13 @@ class _Check:
         ]
         frame = self._runner.flat_map("check row ids", items, check_row_ids, rules.SUSPECTS)
         rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
+        return rows
+
+    def _nulls(self) -> list[dict[str, Any]]:
+        if not self._options.deep:
+            return []
+        frame = self._runner.flat_map("look for nulls", list(null_items(self._survey)), look_for_nulls, rules.SUSPECTS)
+        rows: list[dict[str, Any]] = self._runner.collect("look for nulls", frame).to_pylist()
         return rows
 
     def _blobs(self, needed: Frame) -> list[dict[str, Any]]:
@@ -413,6 +421,83 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
         for row in _beside(item, snapshot, fragment.id, file, names)
     ]
     yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
+
+
+@dataclass(frozen=True)
+class NullItem:
+    """A part of the fragments of a version that a ref needs, and where its manifest is."""
+
+    blobs: BlobItem
+    chain: int
+    position: int
+    path: str
+
+
+def null_items(survey: Survey) -> Iterator[NullItem]:
+    """The newest version of each branch, and the tagged versions."""
+    at = {
+        (chain.branch, file.version): (index, position, chain.path(file))
+        for index, chain in survey.owned()
+        for position, file in enumerate(chain.versions)
+    }
+    for item in blob_items(survey):
+        yield NullItem(item, *at[item.pin.branch, item.pin.version])
+
+
+def look_for_nulls(item: NullItem) -> Iterator[pa.RecordBatch]:
+    """SUSPECTS about rows without a value in a column that cannot be null. Skips what other stages find."""
+    location, pin = item.blobs.location, item.blobs.pin
+    try:
+        snapshot = read_snapshot(location, pin)
+        strict = _strict_fields(snapshot)
+        fragments = list(snapshot.contents.fragments())[item.blobs.part :: item.blobs.parts] if strict else []
+    except LanceSparkError:
+        return
+    found: dict[str, int] = {}
+    for fragment, columns in zip(
+        fragments, each(location, partial(_with_nulls, item, snapshot, strict), fragments), strict=True
+    ):
+        for column in columns:
+            found[column] = found.get(column, 0) + fragment.rows
+    span = {"chain": item.chain, "first": item.position, "last": item.position}
+    detail = f"Column {', '.join(map(repr, sorted(found)))} of {pin}."
+    row = rules.suspect(
+        finding_codes.NULLS_IMPOSSIBLE, item.path, **span, detail=detail, rows=max(found.values(), default=0)
+    )
+    yield pa.RecordBatch.from_pylist([row] if found else [], rules.SUSPECTS)
+
+
+def _strict_fields(snapshot: Snapshot) -> dict[int, tuple[str, ...]]:
+    """The fields that cannot be null, by id, with the names from the column down."""
+    names: dict[int, tuple[str, ...]] = {}
+    for entry in snapshot.contents.fields:
+        names[entry.id] = (*names.get(entry.parent_id, ()), entry.name)
+    return {entry.id: names[entry.id] for entry in snapshot.contents.fields if not entry.nullable}
+
+
+def _with_nulls(
+    item: NullItem, snapshot: Snapshot, strict: Mapping[int, tuple[str, ...]], fragment: Fragment
+) -> list[str]:
+    """The columns of a fragment with nulls that cannot be there."""
+    location, stored = item.blobs.location, {key for file in fragment.files for key in file.fields}
+    suspects = {names[0] for key, names in strict.items() if len(names) == 1 and key not in stored}
+    for file in fragment.files:
+        wanted = [strict[key] for key in file.fields if key in strict]
+        root = snapshot.root_of(file)
+        path = _relative(location, root, f"{data_directory(root)}{stored_name(file.path)}")
+        try:
+            if wanted and may_hold_nulls(location, path, wanted):
+                suspects |= {names[0] for names in wanted}
+        except LanceSparkError:
+            continue
+    found = []
+    for column in sorted(suspects):
+        try:
+            if holds_nulls(location, item.blobs.pin, fragment.id, column):
+                found.append(column)
+        except LanceSparkError:
+            continue
+    return found
 
 
 def _blob_fields(snapshot: Snapshot) -> dict[int, str]:

@@ -133,6 +133,58 @@ def read_descriptions(
             yield from batch.columns
 
 
+# --- Nulls in columns that cannot be null
+# pylance's writer refuses them, so they can only be in a file that was written when the column could be null. The
+# schema inside the file tells: no other file is read.
+
+_NULLS_FOUND = "non-nullable"
+"""A word of pylance's error for such rows."""
+
+
+def may_hold_nulls(location: DatasetLocation, path: str, strict: Sequence[Sequence[str]]) -> bool:
+    """Whether a file was written when one of these fields, given by their names from the column down, could be null."""
+    from lance.file import LanceFileReader
+
+    place, below = _place(location, path)
+    uri = f"{place.uri}/{below}" if below else place.uri
+    with translated(place, "reading a footer"):
+        schema = LanceFileReader(uri, storage_options=place.storage_options).metadata().schema
+    return any(_is_nullable(schema, names) for names in strict)
+
+
+def _is_nullable(schema: pa.Schema, names: Sequence[str]) -> bool:
+    """Also for a field that the file does not have, or has under another name."""
+    inside: pa.Schema | pa.StructType = schema
+    field = None
+    for name in names:
+        if not isinstance(inside, pa.Schema | pa.StructType) or name not in inside.names:
+            return True
+        field = inside.field(name)
+        inside = field.type
+    return field is None or field.nullable
+
+
+def holds_nulls(location: DatasetLocation, pin: PinnedVersion, fragment: int, column: str) -> bool:
+    """Whether a fragment has nulls in a column that cannot be null, or inside it. Reads the column."""
+    dataset = open_pinned(location, pin)
+    found = dataset.get_fragment(fragment)
+    if found is None:
+        return False
+    try:
+        with translated(location, "reading a column"):
+            for _ in dataset.scanner(
+                columns=[column], fragments=[found], blob_handling="blobs_descriptions"
+            ).to_batches():
+                pass
+    except (NotFound, StorageFailure):
+        raise
+    except LanceSparkError as problem:
+        if _NULLS_FOUND in problem.message:
+            return True
+        raise
+    return False
+
+
 # --- Versions made by repairs
 
 RESTORED = "restored"

@@ -403,3 +403,43 @@ def test_many_missing_files_are_counted(uri):
         os.unlink(file)
     report = check(uri)
     assert sum(finding.files for finding in report.findings) == 60
+
+
+STRICT = pa.struct([("b", pa.string())])
+
+
+def with_nulls(uri, path):
+    """A version with a null in a field that cannot be null, as a merge of other tools may leave it."""
+    rows = pa.table({"k": [1, 2], "a": ["x", "y"], "s": pa.array([{"b": "x"}, {"b": "y"}], STRICT)})
+    lance.write_dataset(rows, uri)
+    lance.dataset(uri).create_branch("exp")
+    lance.dataset(place(uri, "exp")).alter_columns({"path": path, "nullable": False})
+    rows = pa.table({"k": [9], "a": pa.array([None], pa.string()), "s": pa.array([{"b": None}], STRICT)})
+    before = lance.write_dataset(rows, uri, mode="append")
+    strict = lance.LanceOperation.Project(lance.dataset(place(uri, "exp")).lance_schema)
+    lance.LanceDataset.commit(uri, strict, read_version=before.version)
+
+
+@pytest.mark.parametrize("path", ["a", "s.b"])
+def test_nulls_where_none_may_be_are_found_in_depth_until_the_column_may_have_them(tmp_path, path):
+    uri = str(tmp_path / "t.lance")
+    with_nulls(uri, path)
+    assert not codes(check(uri))
+    report = check(uri, deep=True)
+    assert codes(report) == {"nulls-impossible"}
+    (finding,) = report.findings
+    assert (finding.refs, finding.detail) == (("main",), f"Column '{path[0]}' of main@3.")
+    lance.dataset(uri).alter_columns({"path": path, "nullable": True})
+    assert check(uri, deep=True).sound
+
+
+def test_deleted_nulls_and_columns_that_lost_their_nulls_are_sound(tmp_path, monkeypatch):
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"k": [1, 2], "a": ["x", None]}), uri)
+    lance.dataset(uri).delete("k = 2")
+    lance.dataset(uri).alter_columns({"path": "a", "nullable": False})
+    assert check(uri, deep=True).sound
+    rows = lance.dataset(uri).to_table()
+    lance.write_dataset(rows, uri, mode="overwrite")
+    monkeypatch.setattr(checking, "holds_nulls", None)  # these files were written without nulls: nothing is read
+    assert check(uri, deep=True).sound
