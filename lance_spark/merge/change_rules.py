@@ -7,7 +7,7 @@ a conflict. A change that both sides made counts for neither. docs/reference/mer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, TypeVar
@@ -149,6 +149,8 @@ class ColumnMerge:
 
 Tree = tuple[Field, ...]
 """A column with the fields inside it, depth first."""
+Trees = Mapping[int, Tree]
+"""The columns of a version, by id."""
 
 
 def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence[Field]) -> ColumnMerge:
@@ -164,10 +166,19 @@ def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence
         add=tuple(column.name for column in new),
     )
     conflicts = [reason for column in merged for reason in column.conflicts]
+    conflicts += [_ALTERED.reason.format(name) for name in _dropped_and_cast(before, mine, other)]
     kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
     names = [*changes.add, *(name for _, name in changes.rename)]
     conflicts += [f"{BOTH_NEW} '{name}'" for name in names if name in kept]
     return ColumnMerge(changes, tuple(conflicts))
+
+
+def _dropped_and_cast(before: Trees, ours: Trees, theirs: Trees) -> Iterator[str]:
+    """Columns that one side dropped and the other cast, or added again under the same name: they have another id."""
+    new = [{tree[0].name for key, tree in side.items() if key not in before} for side in (ours, theirs)]
+    for key, tree in before.items():
+        if key not in ours and key not in theirs and (tree[0].name in new[0]) != (tree[0].name in new[1]):
+            yield tree[0].name
 
 
 def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnMerge:

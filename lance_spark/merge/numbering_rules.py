@@ -44,11 +44,13 @@ def is_known(base: Fields, side: Fields) -> bool:
 def matched(base: Fields, taken: Fields) -> dict[int, int]:
     """Ids in the version that took the base in, by those of the base. Not for columns that it had dropped.
 
-    By name; a column that was renamed there has another name, and the old id.
+    By name; a column that was renamed there has another name, and the old id. One with another type was cast there.
     """
     there, here = _by_path(taken), _by_path(base)
     by_id = {entry.id: path for path, entry in there.items()}
-    found = {entry.id: there[path].id for path, entry in here.items() if path in there}
+    found = {
+        entry.id: there[path].id for path, entry in here.items() if path in there and there[path].type == entry.type
+    }
     given = set(found.values())
     for entry in here.values():
         if entry.id not in found and entry.id in by_id and by_id[entry.id] not in here and entry.id not in given:

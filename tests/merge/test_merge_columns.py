@@ -107,6 +107,8 @@ def test_a_comment_that_is_gone_in_theirs_goes():
         ((*BASE, NEW), (ID, VALUE._replace(name="w")), "both sides have a new column 'w'"),
         ((ID,), (ID, VALUE._replace(name="value")), "column 'v' was altered on one side"),
         ((ID, VALUE._replace(name="a")), (ID, VALUE._replace(name="b")), "column 'v' was altered"),
+        ((ID,), (ID, VALUE._replace(id=9, type="int32")), "column 'v' was altered"),
+        ((ID, VALUE._replace(id=9, type="int32")), (ID,), "column 'v' was altered"),
     ],
 )
 def test_changes_that_exclude_each_other_are_told(ours, theirs, reason):

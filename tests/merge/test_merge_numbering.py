@@ -55,6 +55,7 @@ def test_columns_of_the_base_are_found_by_the_version_that_took_it_in():
     taken = (FIELDS[0], FIELDS[1]._replace(name="renamed"), X._replace(id=2), W._replace(id=5))
     assert matched(base, taken) == {0: 0, 1: 1, 2: 5}
     assert matched(base, FIELDS) == {0: 0, 1: 1}
+    assert matched(base, (*FIELDS, W._replace(id=7, type="string"))) == {0: 0, 1: 1}
     numbering = number(version([], fields=taken), base, (*FIELDS, W), (matched(base, taken), None))
     assert (numbering.base, numbering.theirs, numbering.spare) == ({0: 0, 1: 1, 2: 5}, {0: 0, 1: 1, 2: 5}, frozenset())
     dropped = number(version([], fields=FIELDS), base, base, (matched(base, FIELDS), None))
