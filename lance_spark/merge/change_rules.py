@@ -119,6 +119,18 @@ Metadata = tuple[tuple[str, bytes], ...]
 """Metadata of a column, sorted by key; a comment is part of it."""
 
 
+class InnerChange(NamedTuple):
+    """What to change inside a struct of ours. Paths have dots, and begin with the name of the column in ours."""
+
+    column: int
+    """Its id."""
+    drop: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
+    """(path, new name of the field)."""
+    add: tuple[str, ...] = ()
+    """Paths in theirs."""
+
+
 @dataclass(frozen=True)
 class ColumnChanges:
     """What to change in the columns of ours to apply the changes of theirs."""
@@ -133,10 +145,11 @@ class ColumnChanges:
     """Columns of theirs."""
     comment: tuple[tuple[str, Metadata], ...] = ()
     """(column, by new name; its metadata in theirs)."""
+    inner: tuple[InnerChange, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.drop or self.rename or self.nullable or self.add or self.comment)
+        return bool(self.drop or self.rename or self.nullable or self.add or self.comment or self.inner)
 
 
 @dataclass(frozen=True)
@@ -164,6 +177,7 @@ def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence
         nullable=tuple(entry for column in merged for entry in column.changes.nullable),
         comment=tuple(comment for column in merged for comment in column.changes.comment),
         add=tuple(column.name for column in new),
+        inner=tuple(entry for column in merged for entry in column.changes.inner),
     )
     conflicts = [reason for column in merged for reason in column.conflicts]
     conflicts += [_ALTERED.reason.format(name) for name in _dropped_and_cast(before, mine, other)]
@@ -185,8 +199,9 @@ def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnM
     """The change to one column of the base, by the matrix."""
     before, kinds = base[0], _kinds(base, theirs, ours)
     reasons = [cell.reason for cell in decide(COLUMNS, kinds, _kinds(base, ours, theirs)) if cell.is_conflict]
-    if theirs is not None and ColumnEdit.ALTERED in kinds:
-        reasons = reasons or _impossible(base, theirs)
+    inner = _inner(base, theirs) if theirs is not None and ColumnEdit.ALTERED in kinds else None
+    if inner is None and ColumnEdit.ALTERED in kinds:
+        reasons = reasons or [_INSIDE]
     if reasons:
         return ColumnMerge(conflicts=tuple(reason.format(before.name) for reason in reasons))
     if ColumnEdit.DROPPED in kinds:
@@ -198,6 +213,7 @@ def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnM
         rename=((before.name, after.name),) if ours[0].name != after.name else (),
         nullable=_nullability(ours, theirs) if ColumnEdit.ALTERED in kinds else (),
         comment=((after.name, theirs[0].metadata),) if ColumnEdit.COMMENTED in kinds else (),
+        inner=(inner,) if inner is not None and any(inner[1:]) else (),
     )
     return ColumnMerge(changes)
 
@@ -220,23 +236,47 @@ def _shape(tree: Tree) -> Tree:
     return tree[0]._replace(metadata=()), *tree[1:]
 
 
-def _impossible(base: Tree, theirs: Tree) -> list[str]:
-    """Why pylance cannot alter a column this way after ours changed other columns."""
-    if _named(base)[1:] != _named(theirs)[1:] or base[0].type != theirs[0].type:
-        return ["the fields inside column '{}' were changed on one side and other columns on the other"]
-    return []
+_INSIDE = "the fields inside column '{}' were changed on one side and other columns on the other"
 
 
-def _named(tree: Tree) -> list[Field]:
-    """A column and the fields inside it, all of which may be null."""
-    return [entry._replace(nullable=True) for entry in tree]
+def _inner(base: Tree, theirs: Tree) -> InnerChange | None:
+    """What theirs changed inside a column; None if pylance cannot do it in a table with other columns.
+
+    It adds fields only to structs, and none that cannot be null.
+    """
+    before, after = {entry.id: entry for entry in base}, {entry.id: entry for entry in theirs}
+    both = [(before[key], after[key]) for key in before.keys() & after.keys()]
+    if any((one.type, one.parent_id) != (new.type, new.parent_id) for one, new in both):
+        return None
+    old_paths, new_paths = ({entry.id: path for path, entry in _paths(tree).items()} for tree in (base, theirs))
+    dropped = [key for key, entry in before.items() if key not in after and entry.parent_id in after]
+    added = [entry for key, entry in after.items() if key not in before]
+    outermost = [entry for entry in added if entry.parent_id in before]
+    reached = {parent for entry in (*outermost, *(before[key] for key in dropped)) for parent in _above(entry, before)}
+    if not all(entry.nullable for entry in added) or any(before[key].type != "struct" for key in reached):
+        return None
+    renamed = [(one, new) for one, new in both if one.name != new.name and one.parent_id in before]
+    return InnerChange(
+        base[0].id,
+        drop=tuple(".".join(old_paths[key]) for key in dropped),
+        rename=tuple((".".join(old_paths[one.id]), new.name) for one, new in renamed),
+        add=tuple(".".join(new_paths[entry.id]) for entry in outermost),
+    )
+
+
+def _above(entry: Field, fields: Mapping[int, Field]) -> Iterator[int]:
+    """The ids of everything around a field."""
+    while entry.parent_id in fields:
+        yield entry.parent_id
+        entry = fields[entry.parent_id]
 
 
 def _nullability(ours: Tree, theirs: Tree) -> tuple[tuple[str, bool], ...]:
     """The fields of a column that may be null in theirs and not in ours, or the other way round."""
     before = {entry.id: entry.nullable for entry in ours}
     paths = {".".join(path): entry for path, entry in _paths(theirs).items()}
-    return tuple((path, entry.nullable) for path, entry in paths.items() if before[entry.id] != entry.nullable)
+    known = ((path, entry) for path, entry in paths.items() if entry.id in before)
+    return tuple((path, entry.nullable) for path, entry in known if before[entry.id] != entry.nullable)
 
 
 def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:

@@ -315,6 +315,8 @@ def _composed(
     def alter(scratch: lance.LanceDataset) -> None:
         # A new column may have the name of one that goes, which goes last: until then nothing can get its id.
         going = {name: f"__going_{count}" for count, name in enumerate(changes.drop)}
+        names = dict(changes.rename)
+        _alter_inside(scratch, theirs, changes)
         altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in (*going.items(), *changes.rename)]
         altered += [{"path": path, "nullable": nullable} for path, nullable in changes.nullable]
         for entry in altered:
@@ -329,10 +331,46 @@ def _composed(
         comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
         if comments:
             scratch.update_field_metadata(comments, replace=True)
-        if going:
-            scratch.drop_columns([*going.values()])
+        inside = [f"{names.get(column, column)}.{rest}" for column, rest in _going_inside(changes)]
+        if going or inside:
+            scratch.drop_columns([*going.values(), *inside])
 
     return copying.composed(ours.lance_schema, snapshot.contents, alter)
+
+
+def _alter_inside(scratch: lance.LanceDataset, theirs: lance.LanceDataset, changes: ColumnChanges) -> None:
+    """Rename and add fields inside of structs; those that are dropped get other names first."""
+    before = {new: old for old, new in changes.rename}
+    for inner in changes.inner:
+        renamed = [*inner.rename, *((path, f"{_GOING}{count}") for count, path in enumerate(inner.drop))]
+        for path, name in sorted(renamed, key=lambda pair: -pair[0].count(".")):  # the innermost first
+            scratch.alter_columns({"path": path, "name": name})
+        for path in inner.add:
+            column, *rest = path.split(".")
+            field = _only(theirs.schema.field(column), rest)
+            scratch.add_columns(pa.schema([field.with_name(before.get(column, column))]))
+
+
+def _going_inside(changes: ColumnChanges) -> list[tuple[str, str]]:
+    """(column of ours, path inside it) of dropped fields, by their new names."""
+    found = []
+    for inner in changes.inner:
+        names = dict(inner.rename)
+        for count, path in enumerate(inner.drop):
+            parts = path.split(".")
+            around = [names.get(".".join(parts[: at + 1]), parts[at]) for at in range(1, len(parts) - 1)]
+            found.append((parts[0], ".".join([*around, f"{_GOING}{count}"])))
+    return found
+
+
+def _only(field: pa.Field, path: Sequence[str]) -> pa.Field:
+    """A struct with only the field of that path in it."""
+    if not path:
+        return field
+    return pa.field(field.name, pa.struct([_only(field.type.field(path[0]), path[1:])]))
+
+
+_GOING = "__going_inside_"
 
 
 # --- Versions of another dataset

@@ -87,21 +87,23 @@ class ReplayPlan:
             rows_added=added + max(0, before - deleted),
             rows_deleted=removed + max(0, deleted - before),
             fragments_changed=len(change.replaced) + len(change.followed.deletions),
-            columns_added=change.columns.add or self._new_columns(),
+            columns_added=self._new_columns(),
             columns_dropped=self._dropped_columns(),
             files=len(self.copies),
             bytes=self.placed.bytes,
         )
 
     def _new_columns(self) -> tuple[str, ...]:
-        if not self.change.columns_of_theirs:
+        """Columns that ours gets, and fields inside of its own columns."""
+        if not (self.change.columns_of_theirs or self.change.columns):
             return ()
-        before = {entry.id for entry in self.sides.ours.contents.fields}
-        return tuple(entry.name for entry in self.sides.theirs.contents.fields if entry.id not in before)
+        fields = result_fields(self.sides, self.change)
+        known = {(), *(entry.path for entry in fields if entry.ours is not None)}
+        return tuple(entry.name for entry in fields if entry.ours is None and entry.path[:-1] in known)
 
     def _dropped_columns(self) -> tuple[str, ...]:
         """Columns of ours, and fields inside them, that the result does not have."""
-        if not (self.change.columns_of_theirs or self.change.columns.drop):
+        if not (self.change.columns_of_theirs or self.change.columns):
             return ()
         lost = lost_fields(self.sides, result_fields(self.sides, self.change), OURS)
         return tuple(entry.name for entry in lost)

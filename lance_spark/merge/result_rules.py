@@ -58,7 +58,7 @@ def result_fields(sides: Sides, change: MergeChange) -> tuple[ResultField, ...]:
     if change.columns_of_theirs:
         return tuple(_beside(theirs, _counterparts(ours, theirs, base), {entry.id: entry for entry in theirs}))
     there = _counterparts(theirs, ours, base)
-    found = [*_beside([*_changed(ours, change)], {entry.id: entry for entry in ours}, there)]
+    found = [*_beside([*_changed(ours, theirs, change)], {entry.id: entry for entry in ours}, there)]
     new = [tree for tree in trees(theirs).values() if tree[0].name in change.columns.add]
     for tree in new:
         found += _beside(tree, {}, {entry.id: entry for entry in tree})
@@ -76,13 +76,16 @@ def _counterparts(side: Sequence[Field], other: Sequence[Field], base: Sequence[
     }
 
 
-def _changed(ours: Sequence[Field], change: MergeChange) -> Iterator[Field]:
+def _changed(ours: Sequence[Field], theirs: Sequence[Field], change: MergeChange) -> Iterator[Field]:
     """The fields of ours that stay, with the changes of theirs."""
     columns = change.columns
     names, nullable, comments = dict(columns.rename), dict(columns.nullable), dict(columns.comment)
-    for tree in trees(ours).values():
+    other, inside = trees(theirs), {entry.column for entry in columns.inner}
+    for key, tree in trees(ours).items():
         if tree[0].name in columns.drop:
             continue
+        if key in inside:
+            tree = (tree[0], *other[key][1:])
         column = names.get(tree[0].name, tree[0].name)
         for entry, path in zip(tree, paths(tree).values(), strict=True):
             changed = entry._replace(nullable=nullable.get(".".join((column, *path[1:])), entry.nullable))

@@ -6,6 +6,7 @@ from lance_spark.format.contents import Field
 from lance_spark.merge.change_rules import (
     ColumnChanges,
     ColumnMerge,
+    InnerChange,
     cast_columns,
     match_fields,
     merge_columns,
@@ -123,11 +124,40 @@ def test_fields_inside_a_column_lose_and_get_their_nulls():
     assert (dict(merged.changes.nullable), merged.conflicts) == (paths, ())
 
 
-def test_fields_inside_a_column_are_not_combined():
+GROWN = Field(7, 5, "b", "int64", True, ())
+ITEMS = (Field(8, -1, "l", "list.struct", True, ()), Field(9, 8, "item", "struct", True, ()))
+
+
+@pytest.mark.parametrize(
+    ("inside", "change"),
+    [
+        ((*STRUCT, GROWN), InnerChange(5, add=("s.b",))),
+        (STRUCT[:1], InnerChange(5, drop=("s.a",))),
+        ((STRUCT[0], STRUCT[1]._replace(name="b")), InnerChange(5, rename=(("s.a", "b"),))),
+        ((STRUCT[0], GROWN._replace(name="a")), InnerChange(5, drop=("s.a",), add=("s.a",))),
+        ((STRUCT[0]._replace(name="t"), STRUCT[1], GROWN), InnerChange(5, add=("t.b",))),
+    ],
+    ids=["add", "drop", "rename", "cast", "add to a renamed one"],
+)
+def test_fields_inside_a_column_change_beside_other_columns(inside, change):
     base = (*BASE, *STRUCT)
-    grown = (*base, Field(7, 5, "b", "int64", True, ()))
+    merged = merge_columns(base, (*base, NEW), (*BASE, *inside))
+    assert (merged.changes.inner, merged.conflicts) == ((change,), ())
+
+
+@pytest.mark.parametrize("ours", [(*STRUCT, GROWN._replace(name="c")), (STRUCT[0], STRUCT[1]._replace(name="c"))])
+def test_fields_inside_a_column_are_not_combined(ours):
+    base = (*BASE, *STRUCT)
+    (conflict,) = merge_columns(base, (*BASE, *ours), (*base, GROWN)).conflicts
+    assert conflict.startswith("column 's' was altered on one side")
+
+
+@pytest.mark.parametrize("new", [GROWN._replace(nullable=False), Field(10, 9, "b", "int64", True, ())])
+def test_fields_that_pylance_cannot_add_are_a_conflict(new):
+    base = (*BASE, *STRUCT, *ITEMS)
+    grown = sorted((*base, new), key=lambda entry: (entry.id in (8, 9, 10), entry.id))
     (conflict,) = merge_columns(base, (*base, NEW), grown).conflicts
-    assert conflict.startswith("the fields inside column 's'")
+    assert conflict.startswith("the fields inside column")
 
 
 def test_a_cast_column_has_its_name_and_another_id():
