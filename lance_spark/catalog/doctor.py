@@ -11,6 +11,7 @@ from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import (
     DEAD_ROW,
     HIDDEN,
+    LEFTOVER,
     MISSING_INDEX,
     MISSING_KEY,
     MISSING_PARENT,
@@ -25,6 +26,7 @@ from lance_spark.catalog.doctor_rules import (
     table_findings,
 )
 from lance_spark.catalog.entry_rules import DEREGISTERED, SUFFIX, Entry, RowFilter, read_mark
+from lance_spark.catalog.leftovers import Leftover, find_leftovers
 from lance_spark.catalog.manifest_pylance import newest, older_columns, read_rows
 from lance_spark.catalog.removing import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
 from lance_spark.catalog.rules import DELIMITER, Catalog, is_inside
@@ -46,6 +48,7 @@ def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE
         for orphan in find_orphans(catalog):
             if orphan.newest <= now - older_than:
                 findings.append(_orphan(orphan))
+        findings += [_left(each) for each in find_leftovers(catalog, now, older_than)]
     states = look(catalog.root, [directory for directory in directories if directory.endswith(SUFFIX)])
     findings += directory_findings(entries, states, plain, catalog.reads_directories)
     return tuple(sorted(set(findings)))
@@ -56,6 +59,18 @@ def _orphan(orphan: Orphan) -> Finding:
         return Finding(HIDDEN, orphan.directory, "A rename was interrupted: it is marked as deregistered.")
     text = f"No row names it ({orphan.kind}, {orphan.files} files, {orphan.bytes:,} bytes)."
     return Finding(ORPHAN, orphan.directory, text)
+
+
+def _left(each: Leftover) -> Finding:
+    size = f"{each.files} files, {each.bytes:,} bytes"
+    if not each.branch:
+        return Finding(
+            LEFTOVER, each.place, f"A process died while it wrote this file ({size}); maintenance removes it."
+        )
+    if each.sure:
+        why = f"A process died while it made or deleted branch '{each.branch}'"
+        return Finding(LEFTOVER, each.place, f"{why} ({size}); maintenance removes the rest.")
+    return Finding(LEFTOVER, each.place, f"Branch '{each.branch}' was complete and has lost its ref ({size}).")
 
 
 def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequence[str]) -> dict[str, bool]:

@@ -38,6 +38,7 @@ HIDDEN = "hidden from V1"
 UNREGISTERED = "not registered"
 GHOST = "ghost"
 ORPHAN = "orphan directory"
+LEFTOVER = "left behind"
 MENDABLE = frozenset({DEAD_ROW, MISSING_PARENT, STRAY_ROW, MISSING_INDEX, MISSING_KEY, HIDDEN})
 """The kinds that can be repaired reversibly."""
 

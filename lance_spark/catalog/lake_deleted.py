@@ -129,15 +129,15 @@ def _unhide(location: DatasetLocation) -> None:
         directories.remove_if(location, DEREGISTERED, content)
 
 
-def forget_old(catalog: Catalog, now: datetime, execute: bool) -> list[str]:
+def forget_old(catalog: Catalog, now: datetime, execute: bool, window: timedelta = DEFAULT_UNDO_WINDOW) -> list[str]:
     """Remove what is kept of branches and tags that were deleted too long ago to be restored; returns their names."""
     manifest, now_ns = catalog.manifest, int(now.timestamp() * 1e6) * 1000
     changes = refs.read_changes(manifest)
     if not changes:
         return []
     kept = kept_branches(changes, refs.list_ref_names(manifest, BRANCHES))
-    old = [change for change in kept if not change.keeps(now_ns, DEFAULT_UNDO_WINDOW)]
+    old = [change for change in kept if not change.keeps(now_ns, window)]
     if execute:
         old = [change for change in old if forget_branch(manifest, change)]
-        prune(manifest, now, DEFAULT_UNDO_WINDOW)
+        prune(manifest, now, window)
     return [change.name for change in old]

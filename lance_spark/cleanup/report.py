@@ -441,7 +441,7 @@ class Upkeep:
     """The result for something other than a table."""
 
     kind: str
-    """CATALOG or ORPHAN; in a maintenance also ``publish``, ``audit`` or ``lake branch``."""
+    """CATALOG or ORPHAN; in a maintenance also ``publish``, ``audit``, ``lake branch`` or ``leftover``."""
     name: str
     """Its directory, relative to the catalog's root; or the name of the branch of the lake."""
     state: State

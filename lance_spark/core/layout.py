@@ -192,9 +192,17 @@ UNKNOWN = "unknown"
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _INDEX_ID = re.compile(UUID)
+_PASSING = re.compile(r"(.+|\.)\.[0-9a-f]{32}\.tmp|\.[0-9a-f]{32}")
 _NO_NAMES = frozenset({"", ".", ".."})
 _OWN_FILES = frozenset({"_latest.manifest", ".lance-reserved"})
-_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", f"{BROUGHT}/", ".lance-git/")
+_OWN = ("_refs/", "_clones/", "_lake/", f"{QUARANTINE}/", f"{STREAMS}/", f"{BROUGHT}/", ".lance-git/")
+_WRITTEN_WHOLE = ("_refs/", "_clones/", "_lake/", f"{STREAMS}/", f"{BROUGHT}/")
+"""Directories of small files that have a passing name until they are whole."""
+
+
+def is_passing(path: str) -> bool:
+    """Whether a small file has the name that it has until it is whole: its process died, or is at it."""
+    return path.startswith(_WRITTEN_WHOLE) and _PASSING.fullmatch(path.rpartition("/")[2]) is not None
 
 
 class Named(NamedTuple):
@@ -228,6 +236,8 @@ def classify(path: str) -> Named:
         return Named(STAGING, path)  # records of interrupted runs; after days they prove nothing
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
+    if is_passing(path):
+        return Named(STAGING, path)
     return Named(BOOKKEEPING if path.startswith(_OWN) or path in _OWN_FILES else UNKNOWN, path)
 
 

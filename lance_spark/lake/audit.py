@@ -30,7 +30,7 @@ from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import pin_latest
 
-_LONGEST = timedelta(days=1)
+LONGEST = timedelta(days=1)
 """What an audit leaves behind if its process is killed is removed after that time."""
 
 
@@ -73,15 +73,15 @@ def _merged(catalog: Catalog, ref: LakeRef, table: JournalTable, engine: Engine)
     return Pin(pin_latest(location, ref.table_branch).version, ref.table_branch)
 
 
-def leftovers(catalog: Catalog, now: datetime) -> tuple[str, ...]:
-    """The names of what killed audits left behind."""
+def leftovers(catalog: Catalog, now: datetime, longest: timedelta = LONGEST) -> tuple[str, ...]:
+    """The names of what killed audits left behind. ``longest`` is how long one that goes on may take."""
     found = list_refs(catalog, BRANCH, temporary=True)
-    return tuple(ref.name for ref in found if ref.created_at < now - _LONGEST)
+    return tuple(ref.name for ref in found if ref.created_at < now - longest)
 
 
-def sweep(catalog: Catalog, now: datetime) -> tuple[str, ...]:
+def sweep(catalog: Catalog, now: datetime, longest: timedelta = LONGEST) -> tuple[str, ...]:
     """Remove what killed audits left behind; returns the names."""
-    old = leftovers(catalog, now)
+    old = leftovers(catalog, now, longest)
     for name in old:
         delete_ref(catalog, BRANCH, name, purge=True)
     return old

@@ -6,19 +6,24 @@ Errors are in the results: none of them keeps the tables from being maintained.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 
 from lance_spark.catalog.lake import delete_ref, list_refs
 from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef
+from lance_spark.catalog.leftovers import DEFAULT_AGE, find_leftovers, remove_leftover
 from lance_spark.catalog.rules import Catalog
 from lance_spark.cleanup.report import Upkeep
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import with_warning
 from lance_spark.core.show import moment_at
 from lance_spark.engine.local import Engine
 from lance_spark.errors import LanceSparkError, NotFound, Refused
-from lance_spark.lake.audit import leftovers, sweep
+from lance_spark.lake.audit import leftovers as audits
+from lance_spark.lake.audit import sweep
 from lance_spark.lake.diff import diff
 from lance_spark.lake.publish import latest, read_branch, recover
 from lance_spark.maintenance import expiry_rules
@@ -27,7 +32,7 @@ from lance_spark.storage import refs
 from lance_spark.storage.datasets import find_latest
 from lance_spark.storage.files import each
 
-PUBLISH, AUDIT, LAKE_BRANCH = "publish", "audit", "lake branch"
+PUBLISH, AUDIT, LAKE_BRANCH, LEFTOVER = "publish", "audit", "lake branch", "leftover"
 """Kinds of results."""
 
 
@@ -45,19 +50,43 @@ def end_publish(catalog: Catalog, engine: Engine, execute: bool) -> list[Upkeep]
     return _or_why(PUBLISH, end) if catalog.reads_manifest else []
 
 
-def remove_leftovers(catalog: Catalog, now: datetime, execute: bool) -> list[Upkeep]:
-    """Remove what killed audits left behind, and what is kept of branches and tags that were deleted long ago."""
+@dataclass(frozen=True)
+class Windows:
+    """How long what is left behind stays."""
+
+    undo: timedelta = DEFAULT_UNDO_WINDOW
+    """What is kept of deleted branches and tags."""
+    unfinished: timedelta = DEFAULT_AGE
+    """What belongs to a process that may go on."""
+
+    @classmethod
+    def of(cls, expiry: ExpiryOptions, cleanup: CleanupPolicy) -> Windows:
+        """Those of a policy: a shorter age for files that no version names counts here, too."""
+        age = timedelta(0) if cleanup.delete_unverified else cleanup.unverified_age
+        return cls(expiry.undo_window, min(age, DEFAULT_AGE))
+
+
+def remove_leftovers(catalog: Catalog, now: datetime, execute: bool, windows: Windows = Windows()) -> list[Upkeep]:
+    """Remove what killed processes left behind, and what is kept of branches and tags that were deleted long ago."""
     state: Literal["done", "would"] = "done" if execute else "would"
 
     def remove() -> list[Upkeep]:
-        names = (sweep if execute else leftovers)(catalog, now)
+        names = (sweep if execute else audits)(catalog, now, windows.unfinished)
         return [Upkeep(AUDIT, name, state, what="its process died") for name in names]
 
     def forget() -> list[Upkeep]:
-        names = forget_old(catalog, now, execute)
+        names = forget_old(catalog, now, execute, windows.undo)
         return [Upkeep(LAKE_BRANCH, name, state, what="was deleted; its rows are removed for good") for name in names]
 
-    return _or_why(AUDIT, remove) + _or_why(LAKE_BRANCH, forget) if catalog.reads_manifest else []
+    def tidy() -> list[Upkeep]:
+        found = [each for each in find_leftovers(catalog, now, windows.unfinished) if each.sure]
+        gone = [each for each in found if not execute or remove_leftover(catalog, each)]
+        what = "no ref names it: the process that made or deleted it died"
+        return [Upkeep(LEFTOVER, each.place, state, each.files, each.bytes, what=what) for each in gone]
+
+    if not catalog.reads_manifest:
+        return []
+    return _or_why(AUDIT, remove) + _or_why(LAKE_BRANCH, forget) + _or_why(LEFTOVER, tidy)
 
 
 def expire_branches(

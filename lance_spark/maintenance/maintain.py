@@ -42,7 +42,7 @@ from lance_spark.indexes.rules import IndexResult
 from lance_spark.maintenance import expiry_rules, rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
-from lance_spark.maintenance.lake import end_publish, expire_branches, remove_leftovers
+from lance_spark.maintenance.lake import Windows, end_publish, expire_branches, remove_leftovers
 from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.maintenance.rules import KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.optimize.optimize import optimize
@@ -87,7 +87,9 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     a clone that reads any other one. Raises only if the catalog itself cannot be read or is empty.
     """
     began, now = time.monotonic(), moment_at(now_ns)
-    itself = [*end_publish(catalog, engine, options.execute), *remove_leftovers(catalog, now, options.execute)]
+    expiry = rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
+    windows = Windows.of(expiry, options.policy.cleanup)
+    itself = [*end_publish(catalog, engine, options.execute), *remove_leftovers(catalog, now, options.execute, windows)]
     lake = find_tables(catalog)
     options.selection.check([*(table.name for table in lake.tables), *lake.lost])
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
@@ -96,7 +98,6 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     steps = options.selection.steps - options.policy.everywhere.skip
     notes = list(lake.notes)
     if rules.EXPIRY in steps and len(wanted) == len(lake.tables) and not job.held_back:
-        expiry = rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
         expired, stay = expire_branches(catalog, now, expiry, options.execute)
         itself, notes = [*itself, *expired], [*notes, *stay]
     records = maintain_tables(job, wanted)

@@ -32,11 +32,12 @@ from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.rules import BranchRows
 from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.resolving import resolve
 from support.lakes import pinned
 from support.storm import LATE, SINCE, Place, Worker, policy, table_of, under_way
 from support.storm_log import OK, Entry
 
-TABLES = ("a", "air.b", "air.c", "d")
+TABLES = ("a", "air.b", "air.c", "d", "e")
 HOT = tuple(range(5))
 """Rows of each table that several processes update."""
 COLD = tuple(range(5, 10))
@@ -384,6 +385,51 @@ def _delete_tag(lake: LanceCatalog, name: str) -> dict[str, Any]:
     return {"tag": name}
 
 
+MOMENTS = ("published", "tag of a moment", "branch of a moment", "clone of a moment")
+
+
+def watch(worker: Worker) -> None:
+    """Reads all tables as of the last complete publish; or keeps a moment of the lake, and reads that."""
+    lake, done, number = catalog_of(worker.place), False, 0
+    while worker.goes_on(done):
+        number += 1
+        kind, name = worker.chance.choices(MOMENTS, (10, 2, 2, 1))[0], f"{worker.name}-{number}"
+        with worker.job():
+            done = worker.attempt(kind, partial(_moment, worker, lake, kind, name)).outcome == OK or done
+        worker.rest(0.05)
+
+
+def _moment(worker: Worker, lake: LanceCatalog, kind: str, name: str) -> dict[str, Any]:
+    """Of which runs each table has rows."""
+    keeps = worker.chance.random() < 0.3
+    if kind == MOMENTS[0]:
+        reader = lake.checkout(published=True)
+        assert reader.catalog.ref is not None
+        try:
+            return {"sequence": getattr(reader.catalog.ref, "sequence"), "runs": _runs_of(reader)}  # noqa: B009
+        except (NotFound, OSError, ValueError):  # nothing is kept from cleanups for such a reader
+            return {}
+    if kind == MOMENTS[3]:
+        return {"runs": _runs_of(lake.clone(f"{worker.place.uri}-clones/{name}"))}
+    refs: Any = lake.tags if kind == MOMENTS[1] else lake.branches
+    refs.create(name)
+    there = lake.checkout(tag=name) if kind == MOMENTS[1] else lake.checkout(branch=name)
+    runs = _runs_of(there)
+    if not keeps:
+        refs.delete(name)
+    return {"runs": runs}
+
+
+def _runs_of(lake: LanceCatalog) -> dict[str, list[int]]:
+    found = {}
+    for name in TABLES:
+        handle = lake.table(name)
+        pin = resolve(handle.location, handle.ref)
+        keys = opened(handle.location, pin.branch, pin.version).to_table(columns=["id"])["id"].to_pylist()
+        found[name] = sorted({key // RUN * RUN for key in keys if key >= PUBLISHERS[0] * 1_000_000_000})
+    return found
+
+
 WORKERS = (
     (append_to_main, "appender-1"),
     (append_to_main, "appender-2"),
@@ -392,6 +438,8 @@ WORKERS = (
     (keep_up, "keeper"),
     (help_others, "helper"),
     (tag, "tagger"),
+    (watch, "watcher-1"),
+    (watch, "watcher-2"),
 )
 
 

@@ -9,18 +9,28 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from lance_spark import LanceCatalog
 from lance_spark.catalog import journal as journals
+from lance_spark.catalog.doctor import examine
+from lance_spark.catalog.doctor_rules import LEFTOVER
+from lance_spark.catalog.leftovers import find_leftovers
 from lance_spark.catalog.publish_rules import Journal, PublishOutcome
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, LanceSparkError
 from lance_spark.lake.rules import LEFT
+from lance_spark.maintenance.maintain import UpkeepOptions, maintain
+from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.maintenance.rules import maintenance_policy
 from lance_spark.merge.conflict_rules import TAKEN_BEFORE
 from support.lake_race import (
     COLD,
+    ENGINE,
     HOT,
+    MOMENTS,
     PUBLISHERS,
     ROWS,
     RUN,
@@ -139,10 +149,11 @@ def account(place: Place) -> None:
     helped = sum(bool(entry.facts) for entry in told(entries, "recover"))
     print(f"{summary(entries)}\npublishes: {dict(outcomes)}, ended by others: {helped}")
     wrong += [f"publishes {numbers} are stored"] if numbers != [*range(1, len(numbers) + 1)] else []
-    for check in (_outcomes, _appended, _runs, _claims, _shared, _hot, _tags, _unexpected):
+    for check in (_outcomes, _appended, _runs, _claims, _shared, _hot, _tags, _moments, _unexpected):
         wrong += check(found)
     assert not wrong, "\n".join([*wrong, "", summary(entries)])
     _use(found)
+    _tidy_up(found)
 
 
 def _read(location: DatasetLocation, name: str, wrong: list[str]) -> dict[int, int]:
@@ -296,6 +307,27 @@ def _tags(lake: Lake) -> Iterator[str]:
                 yield f"tag {tag.name}, {name}: {problem}"
 
 
+def _moments(lake: Lake) -> Iterator[str]:
+    """What was read as of a publish, or kept, has each publish in all of its tables or in none."""
+    for entry in told(lake.entries, *MOMENTS):
+        runs = {name: set(firsts) for name, firsts in entry.facts.get("runs", {}).items()}
+        known: set[int] = set()
+        for journal, outcome in lake.publishes if runs else ():
+            if journal.branch == SHARED or outcome is None:
+                continue
+            first, upto = int(journal.message), entry.facts.get("sequence")
+            known.add(first)
+            there = {name for name, firsts in runs.items() if first in firsts}
+            all_of_it = {table.name for table in journal.tables}
+            allowed = [all_of_it, set()]
+            if upto is not None:
+                allowed = [all_of_it if journal.sequence <= upto else set()]
+            if there not in allowed if outcome.is_published else not there <= _left(journal, outcome):
+                yield f"{entry} has run {first} of {journal.subject}, {outcome.outcome}, in {sorted(there)}"
+        if strange := {first for firsts in runs.values() for first in firsts} - known:
+            yield f"{entry} has runs {sorted(strange)}, which were never decided"
+
+
 def _unexpected(lake: Lake) -> list[str]:
     return [str(entry) for entry in lake.entries if entry.outcome == UNKNOWN][:20]
 
@@ -315,3 +347,37 @@ def _use(lake: Lake) -> None:
         assert added <= set(ids)
         assert len(set(ids)) == len(ids)
     assert catalog_of(lake.place).publish(SHARED).state == "up to date"
+
+
+SPANS = dict.fromkeys(("older_than", "commit_window", "undo_window", "unverified_age"), "0s")
+AT_ONCE = maintenance_policy({"cleanup": {**SPANS, "delete_unverified": True}, "expiry": {"undo_window": "0s"}})
+
+
+def _tidy_up(lake: Lake) -> None:
+    """Maintenance leaves what refs need, which can be read, and nothing else; without refs nothing of them."""
+    there, root = catalog_of(lake.place), Path(lake.place.uri)
+    rows = {name: opened(location).count_rows() for name, location in lake.tables.items()}
+    report = _maintained(there)
+    assert report.exit_code == 0, str(report)
+    wrong = [*_tags(lake), *(str(each) for each in find_leftovers(there.catalog, _later(), timedelta(0)))]
+    for tag in there.tags.list():
+        there.tags.delete(tag.name)
+    for branch in there.branches.list():
+        there.branches.delete(branch.name)
+    _maintained(there)
+    left = [path for path in root.glob("__manifest/tree/**/*") if path.is_file()]
+    left += [path for path in root.rglob("*.tmp") if path.is_file()]
+    left += [*root.glob("*/_refs/*/lake*"), *root.glob("*/tree/lake/*")]
+    wrong += [f"left: {path.relative_to(root)}" for path in left]
+    wrong += [str(each) for each in examine(there.catalog, _later()) if each.kind == LEFTOVER]
+    assert not wrong, "\n".join(wrong)
+    assert {name: opened(location).count_rows() for name, location in lake.tables.items()} == rows
+
+
+def _later() -> datetime:
+    return datetime.now(timezone.utc) + timedelta(seconds=5)
+
+
+def _maintained(there: LanceCatalog) -> MaintenanceReport:
+    now_ns = int(_later().timestamp() * 1e9)
+    return maintain(there.catalog, UpkeepOptions(AT_ONCE, execute=True), ENGINE, now_ns)
