@@ -729,7 +729,11 @@ def _pinned(catalog: Catalog, ref: LakeRef, path: str) -> int | None:
         return None
     version, size = found
     content = core_refs.tag_file(PinnedVersion(None, version), size, ref.created_at)
-    write_below(location, core_refs.ref_file(core_refs.TAGS, ref.pin_tag), content)
+    try:
+        write_below(location, core_refs.ref_file(core_refs.TAGS, ref.pin_tag), content)
+    except errors.NotFound:
+        why = f"The table in {location.uri} was dropped while {ref.called} of the lake was created."
+        raise errors.Conflict(why, hint="Run it again.") from None
     return version
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.errors import CorruptData
+from lance_spark.errors import CorruptData, NotFound
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 
@@ -21,7 +21,10 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
             filesystem.pipe_file(files.whole_path(directory, name), content)
             return
         filesystem.makedirs(directory.uri, exist_ok=True)
-        _write_durably(files.whole_path(directory, name), content)
+        try:
+            _write_durably(files.whole_path(directory, name), content)
+        except FileNotFoundError:
+            raise NotFound(f"{directory.uri} was removed while '{name}' was written.", hint="Run it again.") from None
 
 
 def write_below(location: DatasetLocation, path: str, content: bytes) -> None:

@@ -1,5 +1,7 @@
 """What keeps a moment of the lake has every publish in all of its tables or in none, whatever dies or comes between."""
 
+import os
+import shutil
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from unittest.mock import patch
@@ -273,3 +275,17 @@ def test_if_what_could_tell_was_cleaned_up_nothing_is_made(tmp_path):
     assert journals.sequences(lake.catalog.manifest) == [1]
     lake.tags.create("v1")
     assert state(lake.checkout(tag="v1")) == AFTER
+
+
+def test_a_table_that_is_dropped_while_its_pin_is_written_is_a_conflict_and_leaves_nothing(tmp_path):
+    lake = make_lake(f"{tmp_path}/lake", TABLES)
+    replace, location = os.replace, lake.describe_table("c").location
+
+    def drop_first(source, target):
+        if target.startswith(location.uri):
+            shutil.rmtree(location.uri)
+        return replace(source, target)
+
+    with patch.object(os, "replace", drop_first), pytest.raises(Conflict, match="was dropped while tag 'v1'"):
+        lake.tags.create("v1")
+    assert lake.tags.list() == []
