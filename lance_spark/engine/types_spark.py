@@ -14,7 +14,7 @@ from lance_spark.engine.lazy_spark import st
 from lance_spark.engine.lengths_spark import Lengths, lengths_in, struct_text
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, belongs, kept_of
-from lance_spark.format.schema import BLOB_KEY
+from lance_spark.format.schema import BLOB_KEY, shown_fields, stored_fields
 
 LIST_SIZE_KEY = "arrow.fixed-size-list.size"
 """Column metadata that holds a vector's length, under the JVM connector's key."""
@@ -138,7 +138,7 @@ def _nested_type(kind: pa.DataType, path: str) -> st.DataType:
             kind.item_field.nullable,
         )
     if pt.is_struct(kind):
-        return st.StructType([_inner_spark_field(child, f"{path}.{child.name}") for child in kind])
+        return st.StructType([_inner_spark_field(child, f"{path}.{child.name}") for child in shown_fields(kind)])
     raise SchemaMismatch(
         f"Column '{path}' is {kind}, which this version of Spark cannot hold.",
         hint="Leave it out: list the columns to read in option('columns', ...).",
@@ -211,7 +211,7 @@ def _arrow_type(kind: st.DataType, path: str, lengths: Lengths) -> pa.DataType:
     inner: Mapping[str, Lengths] = {} if isinstance(lengths, str) else lengths
     if isinstance(kind, st.StructType):
         fields = [_arrow_field(each, f"{path}.{each.name}", inner.get(each.name, {})) for each in kind.fields]
-        return pa.struct(fields)
+        return pa.struct(stored_fields(fields))
     if isinstance(kind, st.ArrayType):
         element = inner.get("element", {})
         return pa.list_(_inner_field("item", kind.elementType, kind.containsNull, f"{path}.element", element))

@@ -190,6 +190,22 @@ def holds_bytes(kind: pa.DataType) -> bool:
     return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_null(kind))
 
 
+# --- Structs without fields
+
+PLACEHOLDER = pa.field("__empty_struct", pa.bool_())
+"""The field, always null, that a struct without fields has in files: pylance cannot read back one that has none."""
+
+
+def stored_fields(fields: Sequence[pa.Field]) -> list[pa.Field]:
+    """The fields that a struct has in files."""
+    return list(fields) or [PLACEHOLDER]
+
+
+def shown_fields(kind: pa.StructType) -> list[pa.Field]:
+    """The fields of a struct of a file that users see."""
+    return [field for field in kind if not (field.name == PLACEHOLDER.name and field.type == PLACEHOLDER.type)]
+
+
 # --- Estimated size of a row in memory
 
 _VARIABLE = 24

@@ -56,12 +56,31 @@ def _unstorable(kind: pa.DataType, path: str, numbers: tuple[int, int]) -> tuple
         reason = f"files of format {numbers[0]}.{numbers[1]} have no maps"
         hint = "Make it an array of structs: map_entries(...). A new table can have data_storage_version 2.2."
         return path, reason, hint
+    if pt.is_struct(kind) and not kind.num_fields and numbers > _WITHOUT_NULL_STRUCTS:
+        return (
+            path,
+            "it is a struct without fields, which pylance cannot read back",
+            "Give it a field, or leave it out.",
+        )
     for number in range(kind.num_fields if pt.is_nested(kind) else 0):
         inner = kind.field(number)
         below = f"{path}.{inner.name}" if pt.is_struct(kind) else path
         if found := _unstorable(inner.type, below, numbers):
             return found
     return None
+
+
+def struct_without_fields(fields: Iterable[pa.Field]) -> str | None:
+    """The first column that has a struct without fields, at any depth."""
+    return next((field.name for field in fields if _has_empty_struct(field.type)), None)
+
+
+def _has_empty_struct(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind) and not kind.num_fields:
+        return True
+    return any(
+        _has_empty_struct(kind.field(number).type) for number in range(kind.num_fields if pt.is_nested(kind) else 0)
+    )
 
 
 def _has_fixed_width(kind: pa.DataType) -> bool:

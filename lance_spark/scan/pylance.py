@@ -74,6 +74,11 @@ def stored_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
     return stored
 
 
+def reads_empty_structs(location: DatasetLocation, pin: PinnedVersion) -> bool:
+    """Whether pylance reads structs without fields back: only in the second format."""
+    return bool(open_pinned(location, pin).data_storage_version == "2.0")
+
+
 def column_names(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
     """Names of the top-level columns."""
     return tuple(open_pinned(location, pin).schema.names)

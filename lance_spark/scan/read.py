@@ -22,6 +22,7 @@ from lance_spark.format.schema import (
     unknown_column,
     why_not,
 )
+from lance_spark.format.storable import struct_without_fields
 from lance_spark.scan import pylance
 from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes
 from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, batch_rows, only_matching, plan_scan
@@ -45,7 +46,10 @@ class PinnedRead:
 
 
 def read_schema(read: PinnedRead) -> pa.Schema:
-    """Arrow schema of this read's rows, in the dataset's own types."""
+    """Arrow schema of this read's rows, in the dataset's own types.
+
+    Raises SchemaMismatch for structs without fields, even in files, among them: other columns would read as null.
+    """
     options = read.options
     names = tuple(pylance.schema_of(read.location, read.pin).names)
     everything = pylance.schema_of(read.location, read.pin, _columns(read, names))
@@ -54,6 +58,11 @@ def read_schema(read: PinnedRead) -> pa.Schema:
     if paths is not None and named:
         paths = tuple(path for path in paths if path not in named)
     chosen = project(everything, paths)
+    if (empty := struct_without_fields(chosen)) and not pylance.reads_empty_structs(read.location, read.pin):
+        raise SchemaMismatch(
+            f"Column '{empty}' has a struct without fields even in its files; pylance misreads columns beside it.",
+            hint=f"List the columns to read in option('columns', ...), or drop it: t.drop_columns('{empty}').",
+        )
     return add_row_columns(
         chosen, options.with_row_id or ROW_ID in named, options.with_row_address or ROW_ADDRESS in named
     )

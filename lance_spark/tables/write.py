@@ -97,6 +97,7 @@ def _plan(
         stored = pylance.storage_schema(frame, target.data_storage_version)
     else:
         stored = rules.same_schema(target.schema, frame)
+    check_types(stored, target.data_storage_version)
     return WritePlan(location, options, mode, stored, start, claim if own is not None else None, evolution)
 
 
