@@ -93,7 +93,8 @@ def _kept_type(field: pa.Field, path: str) -> st.DataType:
 def _with_lengths(field: pa.Field, kind: st.DataType) -> tuple[str, bool]:
     """The text of a type with its lengths, and whether there are any."""
     if isinstance(kind, st.StructType) and pt.is_struct(field.type):
-        inner = [_with_lengths(field.type.field(at), child.dataType) for at, child in enumerate(kind.fields)]
+        seen = zip(shown_fields(field.type), kind.fields, strict=True)
+        inner = [_with_lengths(each, child.dataType) for each, child in seen]
         return struct_text(kind.names, [text for text, _ in inner]), any(found for _, found in inner)
     if isinstance(kind, st.ArrayType):
         text, found = _with_lengths(field.type.value_field, kind.elementType)

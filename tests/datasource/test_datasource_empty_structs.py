@@ -1,4 +1,4 @@
-"""Structs without fields, null or not, alone and inside other types: kept by each write, with the columns beside them."""
+"""Structs without fields, null or not, alone and inside other types: kept by each write, and so are other columns."""
 
 from __future__ import annotations
 
