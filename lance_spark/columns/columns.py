@@ -35,7 +35,7 @@ from lance_spark.format.evolution import (
 )
 from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import share_of_row
-from lance_spark.format.storable import check_types
+from lance_spark.format.storable import check_new_types
 from lance_spark.format.versions import same_deletion
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
@@ -116,7 +116,7 @@ def check_format(contents: Contents, plan: Evolution) -> None:
 
     Raise SchemaMismatch for new columns that files of the table's format cannot hold.
     """
-    check_types(plan.new_fields, contents.storage_version)
+    check_new_types(plan.new_fields, contents.storage_version)
     if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
         raise refused_first_format("add")
 

@@ -176,13 +176,24 @@ def is_blob(field: pa.Field) -> bool:
 
 
 def is_blob_extension(field: pa.Field) -> bool:
-    """Whether the field stores blobs through the extension type, which takes prepared values, not plain bytes."""
+    """Whether the field stores blobs through the extension type, whose values are structs around the bytes."""
     return isinstance(field.type, pa.BaseExtensionType) and bool(field.type.extension_name == BLOB_EXTENSION)
 
 
 def plain_bytes(field: pa.Field) -> pa.Field:
     """The field in the form of its input values: bytes."""
     return pa.field(field.name, pa.large_binary(), field.nullable)
+
+
+_DESCRIPTIONS = (["position", "size"], ["kind", "position", "size", "blob_id", "blob_uri"])
+_PLACES = (pa.uint64(), pa.decimal128(20, 0))
+
+
+def is_blob_description(kind: pa.DataType) -> bool:
+    """Whether values of the type say where a blob is in a file, in Lance's types or in Spark's."""
+    if not pt.is_struct(kind) or [field.name for field in kind] not in _DESCRIPTIONS:
+        return False
+    return all(kind.field(name).type in _PLACES for name in ("position", "size"))
 
 
 def holds_bytes(kind: pa.DataType) -> bool:

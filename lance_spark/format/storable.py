@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import SchemaMismatch
-from lance_spark.format.schema import is_binary, is_list, is_string
+from lance_spark.format.schema import is_binary, is_blob_description, is_list, is_string
 
 # --- Types
 
@@ -43,6 +43,27 @@ def check_types(fields: Iterable[pa.Field], version: str | None) -> None:
         if found is not None:
             path, reason, hint = found
             raise SchemaMismatch(f"Column '{path}' cannot be stored: {reason}.", hint=hint)
+
+
+def check_new_types(fields: Iterable[pa.Field], version: str | None) -> None:
+    """Like :func:`check_types`, for columns that a table does not have yet: those must not describe blobs, either.
+
+    A description is a position in a file of the table that was read; in another table it points nowhere.
+    """
+    fields = list(fields)
+    for field in fields:
+        if _describes_blobs(field.type):
+            raise SchemaMismatch(
+                f"Column '{field.name}' has the positions of blobs in another table, not their bytes.",
+                hint="Read the bytes: option('blob_handling', 'bytes'); in SQL, CREATE TEMPORARY VIEW v USING lance "
+                "OPTIONS (path '...', blob_handling 'bytes'). Cast numbers of your own to bigint.",
+            )
+    check_types(fields, version)
+
+
+def _describes_blobs(kind: pa.DataType) -> bool:
+    inner = range(kind.num_fields if pt.is_nested(kind) else 0)
+    return is_blob_description(kind) or any(_describes_blobs(kind.field(number).type) for number in inner)
 
 
 def _unstorable(kind: pa.DataType, path: str, numbers: tuple[int, int]) -> tuple[str, str, str] | None:

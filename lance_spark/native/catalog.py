@@ -89,7 +89,7 @@ def branch_of(place: Place) -> Branch:
 
 
 def with_blobs(read: PinnedRead) -> PinnedRead:
-    """The read of a table that is changed: rewritten rows need the bytes of blobs."""
+    """The read of a table that is changed: rewritten rows need the bytes of blobs, and new ones bring them."""
     return replace(read, options=replace(read.options, blob_handling="bytes")) if blob_names(read) else read
 
 
@@ -490,7 +490,7 @@ class NativeCatalog(Creating, Altering, Procedures):
             return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
         if place.metadata_table is None:
             read = PinnedRead(place.location, pin, ReadOptions())
-            source = Source(with_blobs(read) if found is not None and not for_reading else read)
+            source = Source(read if for_reading else with_blobs(read))
             stored = StoredTable(self.bridge, source, name, place, lambda: self._properties(place))
             if found is not None:
                 found.tables[stored.to_string()] = stored

@@ -21,7 +21,7 @@ from lance_spark.core.table_options import WriteOptions, cannot_change, parse_wr
 from lance_spark.engine.local import LocalRunner, Work
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
-from lance_spark.format.storable import check_types
+from lance_spark.format.storable import check_new_types, check_types
 from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
@@ -219,7 +219,7 @@ def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_ver
     Raise SchemaMismatch for a type that files of the format cannot hold.
     The committing process writes the converted values, and has no session to compute with.
     """
-    check_types(plan.new_fields, storage_version)
+    check_new_types(plan.new_fields, storage_version)
     if storage_version in FIRST_FORMATS and plan.adds:
         raise refused_first_format("add")
     if plan.casts:

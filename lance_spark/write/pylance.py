@@ -20,7 +20,7 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkE
 from lance_spark.format.kept_types import fit
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
-from lance_spark.format.storable import ROWS_PER_FILE, check_types, check_values, format_numbers, safe_batches
+from lance_spark.format.storable import ROWS_PER_FILE, check_new_types, check_values, format_numbers, safe_batches
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
 from lance_spark.scan.rules import batch_rows
@@ -60,7 +60,7 @@ def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Sc
     """The schema with marked blob columns in the file format's storage form. Raises SchemaMismatch for other types."""
     import lance
 
-    check_types(schema, data_storage_version)
+    check_new_types(schema, data_storage_version)
     if format_numbers(data_storage_version) < _BLOB_TYPE_SINCE:
         return schema
     fields = [
@@ -150,15 +150,19 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
             raise
 
     def _wrap_blobs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._plain.equals(self._schema):
-            return batch
-        import lance
-
         columns = [
-            lance.blob_array(column.to_pylist()) if is_blob_extension(field) else column
+            _wrapped(column, field) if is_blob_extension(field) else column
             for field, column in zip(self._schema, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _wrapped(blobs: pa.Array, field: pa.Field) -> pa.Array:
+    """Bytes as values of the column: pylance's blob type has other fields if it made the column from marked bytes."""
+    storage = field.type.storage_type
+    inner = [blobs if child.name == "data" else pa.nulls(len(blobs), child.type) for child in storage]
+    values = pa.StructArray.from_arrays(inner, fields=list(storage), mask=blobs.is_null())
+    return pa.ExtensionArray.from_storage(field.type, values)
 
 
 # --- Kept values of rewritten rows: unchanged columns and stable row ids; runs on executors

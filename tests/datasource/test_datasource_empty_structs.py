@@ -9,7 +9,6 @@ from support.frames import load, refused, rows, save
 
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.schema import PLACEHOLDER
-from lance_spark.format.storable import check_types
 from lance_spark.spark.table import LanceTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
@@ -61,21 +60,3 @@ def test_those_that_pylance_wrote_are_not_misread(spark, tmp_path):
     assert rows(load(spark, uri, columns="v")) == [(41,), (42,)]
     LanceTable.for_path(uri).drop_columns("m")
     assert rows(load(spark, uri)) == [(41,), (42,)]
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize("kind", [EMPTY, pa.list_(EMPTY), pa.struct([("x", EMPTY)]), pa.map_(pa.string(), EMPTY)])
-def test_they_are_not_written_as_they_are(kind):
-    with pytest.raises(SchemaMismatch, match="without fields"):
-        check_types([pa.field("c", kind)], None)
-
-
-@pytest.mark.pure
-def test_pylance_still_misreads_them(uri):
-    """If this fails, pylance reads structs without fields: PLACEHOLDER need not be written any more."""
-    table = pa.table({"m": pa.array([{}, None], EMPTY), "v": [42, 43]})
-    try:
-        found = lance.write_dataset(table, uri).to_table().to_pylist()
-    except (OSError, ValueError):
-        return
-    assert found != table.to_pylist()

@@ -336,16 +336,17 @@ def test_nested_and_long_values_come_through(spark, uri):
     assert found[3]["v"] == [3, 1, 2]
 
 
-@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("version", ["2.1", "2.2", "2.2 marked"])
 @pytest.mark.parametrize("native", [True, False], ids=["native", "plain source"])
 def test_blobs_of_rows_that_change_stay(spark, uri, version, native):
     blobs = [b"first", None, b"", b"x" * 100_000]
     marked = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
-    kind, values = (marked, blobs) if version == "2.1" else (lance.blob_field("b"), lance.blob_array(blobs))
+    kind, values = (lance.blob_field("b"), lance.blob_array(blobs)) if version == "2.2" else (marked, blobs)
     schema = pa.schema([pa.field("id", pa.int64()), kind, pa.field("x", pa.int64())])
     lance.write_dataset(
-        pa.table([pa.array([0, 1, 2, 3]), values, pa.array([0] * 4)], schema), uri, data_storage_version=version
+        pa.table([pa.array([0, 1, 2, 3]), values, pa.array([0] * 4)], schema), uri, data_storage_version=version[:3]
     )
+    schema = lance.dataset(uri).schema
     register(spark, native=native)
     table = LanceTable.for_path(uri, spark=spark)
     assert table.update({"x": "id + 1"}, where="id != 2").rows_updated == 3

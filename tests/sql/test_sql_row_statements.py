@@ -190,24 +190,25 @@ def test_what_fails_changes_nothing(spark, target):
     assert lance.dataset(f"{target}.strict").to_table().to_pylist()[-1] == {"id": 3, "v": 0}
 
 
-@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("version", ["2.1", "2.2", "2.2 marked"])
 def test_blobs_stay_with_their_rows(spark, target, version):
     values = [b"first", None, b"x" * 100_000]
-    if version == "2.1":
+    if version != "2.2":
         kind = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
         rows = pa.table([[0, 1, 2], values], pa.schema([("id", pa.int64()), kind]))
     else:
         rows = pa.table([[0, 1, 2], lance.blob_array(values)], pa.schema([("id", pa.int64()), lance.blob_field("b")]))
     uri = f"{target}.blobs"
-    lance.write_dataset(rows, uri, data_storage_version=version)
+    lance.write_dataset(rows, uri, data_storage_version=version[:3])
+    spark.sql(f"INSERT INTO lance.`{uri}` VALUES (7, X'AA')")
     assert changed(spark, f"UPDATE lance.`{uri}` SET id = id + 10 WHERE id % 2 = 0") == (2, 0, 0)
     spark.sql(
         f"MERGE INTO lance.`{uri}` t USING (SELECT 1 AS id, CAST('new' AS BINARY) AS b UNION ALL SELECT 5, NULL) s "
         "ON t.id = s.id WHEN MATCHED THEN UPDATE SET b = s.b WHEN NOT MATCHED THEN INSERT *"
     )
     found = lance.dataset(uri).to_table(blob_handling="all_binary").sort_by("id")
-    assert found["id"].to_pylist() == [1, 5, 10, 12]
-    assert found["b"].to_pylist() == [b"new", None, values[0], values[2]]
+    assert found["id"].to_pylist() == [1, 5, 7, 10, 12]
+    assert found["b"].to_pylist() == [b"new", None, b"\xaa", values[0], values[2]]
 
 
 def test_columns_with_odd_names(spark, target):
