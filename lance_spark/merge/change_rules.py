@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
 from lance_spark.core.show import Recorded
@@ -432,10 +433,18 @@ class Sides:
         """All known compactions, of either side."""
         return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.kinship.earlier.rewrites)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:
-        """The columns of the base, of ours and of theirs."""
-        return self.base_theirs.contents.fields, self.ours.contents.fields, self.theirs.contents.fields
+        """The columns of the base, of ours and of theirs.
+
+        What both sides allow to be null, or both do not, counts as if it had been so in the base: a replay commits its
+        nulls before its rows, and must find then what it had planned.
+        """
+        ours, theirs = self.ours.contents.fields, self.theirs.contents.fields
+        mine, other = ({entry.id: entry.nullable for entry in side} for side in (ours, theirs))
+        agreed = {key: nullable for key, nullable in mine.items() if other.get(key) == nullable}
+        base = self.base_theirs.contents.fields
+        return tuple(entry._replace(nullable=agreed.get(entry.id, entry.nullable)) for entry in base), ours, theirs
 
     def conflict(self, reason: str, fragments: Iterable[int] = (), rows: tuple[str, ...] = ()) -> MergeConflict:
         """A conflict, with the versions of both sides that may have caused it."""

@@ -367,7 +367,7 @@ def compare(sides: Sides) -> MergeChange:
     if sides.is_up_to_date:
         return MergeChange()
     ours, theirs = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
-    if not ours and sides.ours.contents.fields == sides.base_ours.contents.fields:
+    if not ours and sides.fields[1] == sides.fields[0]:
         # Whatever ours did, it has the rows and columns of the base. Its fragments may have other ids by now, so the
         # delta's ids of the base must not be looked up among those of ours.
         sides, ours = replace(sides, base_ours=sides.ours), Delta()
@@ -461,7 +461,7 @@ def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]
     count = sides.base_ours.contents.fragment_count
     for steps, here, is_other_changed in (
         (sides.our_steps, ours, bool(theirs) or their_fields != base),
-        (sides.their_steps, theirs, bool(ours) or our_fields != sides.base_ours.contents.fields),
+        (sides.their_steps, theirs, bool(ours) or our_fields != base),
     ):
         name = steps.branch or MAIN
         if is_other_changed and steps.replaces_all:
