@@ -20,7 +20,7 @@ from lance_spark.lake import publish as publishing
 from lance_spark.lake.audit import merged_lake
 from lance_spark.lake.clone import clone
 from lance_spark.lake.diff import diff
-from lance_spark.lake.report import UP_TO_DATE, LakeDiff, Publish, report, report_plan
+from lance_spark.lake.report import UP_TO_DATE, Dropped, LakeDiff, Publish, report, report_plan
 from lance_spark.lake.rules import BranchRows
 from lance_spark.refs.refs import alter_branch as alter_table_branch
 from lance_spark.refs.refs import check_settings
@@ -138,10 +138,16 @@ def publish(
         publishing.end_unfinished(catalog, engine)  # as the run will: half of it looks like a conflict
         plan = publishing.plan_publish(catalog, look(), engine, message, dry_run=True)
         return PublishReport(
-            Publish(branch, UP_TO_DATE) if plan.is_empty else report_plan(plan.journal, plan.conflicts)
+            Publish(branch, UP_TO_DATE) if plan.is_empty else report_plan(plan.journal, plan.conflicts, plan.dropped)
         )
-    found = publishing.publish(catalog, look, engine, lambda plan: audit(plan.journal), message)
-    return PublishReport(Publish(branch, UP_TO_DATE)) if found is None else finished(found)
+    dropped: dict[str, tuple[str, ...]] = {}
+
+    def check(plan: publishing.PublishPlan) -> bool:
+        dropped.update(plan.dropped)
+        return audit(plan.journal)
+
+    found = publishing.publish(catalog, look, engine, check, message)
+    return PublishReport(Publish(branch, UP_TO_DATE)) if found is None else finished(found, dropped)
 
 
 def recover(catalog: Catalog, engine: Engine) -> PublishReport | None:
@@ -151,6 +157,6 @@ def recover(catalog: Catalog, engine: Engine) -> PublishReport | None:
     return None if found is None else finished(found)
 
 
-def finished(found: publishing.Finished) -> PublishReport:
+def finished(found: publishing.Finished, dropped: Dropped | None = None) -> PublishReport:
     """The report of a publish that has ended."""
-    return PublishReport(report(*found), tuple(table.location for table in found.journal.tables))
+    return PublishReport(report(*found, dropped), tuple(table.location for table in found.journal.tables))

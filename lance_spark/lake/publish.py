@@ -92,6 +92,11 @@ class PublishPlan(NamedTuple):
     is_empty: bool = False
     """Whether main has everything already."""
 
+    @property
+    def dropped(self) -> dict[str, tuple[str, ...]]:
+        """Columns that main loses, by directory of the table."""
+        return {place: each.plan.summary().columns_dropped for place, each in self.prepared.items()}
+
 
 class Finished(NamedTuple):
     """A publish with its outcome."""

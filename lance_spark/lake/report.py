@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,6 +22,13 @@ class PublishedTable:
     """Main's version before the publish."""
     after: int | None = None
     """Main's version with the changes, or without them again if the publish was taken back; None if there is none."""
+    columns_dropped: tuple[str, ...] = ()
+    """Columns that main loses. Not stored: empty in a list of earlier publishes."""
+
+    @property
+    def change(self) -> str:
+        """What the publish changes, in words."""
+        return f"rows; dropped columns: {', '.join(self.columns_dropped)}" if self.columns_dropped else "rows"
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +52,8 @@ class Publish(Shown):
         made = moment(datetime.fromisoformat(self.made)) if self.made else ""
         facts = (("state", self.state), ("made", made), ("id", self.id), ("message", self.message))
         rows = [
-            (each.name, "rows", str(each.before), "" if each.after is None else str(each.after)) for each in self.tables
+            (each.name, each.change, str(each.before), "" if each.after is None else str(each.after))
+            for each in self.tables
         ]
         rows += [(*_named(other), "", "") for other in self.others]
         clashes = Grid(("table", "conflict"), tuple(map(_named, self.conflicts)))
@@ -120,16 +128,21 @@ def _in_words(change: EntryChange) -> str:
     return f"{after.identifier}: {PROPERTIES if before.object_id == after.object_id else moved}"
 
 
-def report(journal: Journal, outcome: PublishOutcome | None) -> Publish:
+Dropped = Mapping[str, tuple[str, ...]]
+"""Columns that main loses, by the directory of the table."""
+
+
+def report(journal: Journal, outcome: PublishOutcome | None, dropped: Dropped | None = None) -> Publish:
     """A publish by what is stored of it."""
+    lost = dropped or {}
     done = {} if outcome is None else {table.location: table for table in outcome.tables}
     tables = []
     for table in journal.tables:
         found = done.get(table.location)
         tables.append(
-            PublishedTable(table.name, table.since)
+            PublishedTable(table.name, table.since, None, lost.get(table.location, ()))
             if found is None
-            else PublishedTable(table.name, found.before, found.after)
+            else PublishedTable(table.name, found.before, found.after, lost.get(table.location, ()))
         )
     return Publish(
         branch=journal.branch,
@@ -143,8 +156,10 @@ def report(journal: Journal, outcome: PublishOutcome | None) -> Publish:
     )
 
 
-def report_plan(journal: Journal, conflicts: Sequence[LakeConflict]) -> Publish:
+def report_plan(journal: Journal, conflicts: Sequence[LakeConflict], dropped: Dropped) -> Publish:
     """What a publish would do."""
-    tables = tuple(PublishedTable(table.name, table.since) for table in journal.tables)
+    tables = tuple(
+        PublishedTable(table.name, table.since, None, dropped.get(table.location, ())) for table in journal.tables
+    )
     state, reasons = CLASHING if conflicts else READY, tuple(map(str, conflicts))
     return Publish(journal.branch, state, tables, reasons, message=journal.message, others=_others(journal))

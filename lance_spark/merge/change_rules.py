@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeVar
 from lance_spark.core.show import Recorded
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Field, Fragment
-from lance_spark.format.operations import Steps
+from lance_spark.format.operations import PRIMARY_KEY, Steps
 from lance_spark.format.row_ids import Rewrite
 from lance_spark.format.versions import Snapshot
 
@@ -563,6 +563,21 @@ def check_names(sides: Sides, change: MergeChange) -> None:
             hint=f"Merge in two steps: first a version in which '{new}' is free, then the branch. To undo a rename, "
             "restore the version before it.",
         )
+
+
+def check_key(sides: Sides, change: MergeChange) -> None:
+    """Raise NotCommittable for a change of a key that ours declares: pylance 14 allows it in no table."""
+    before = {entry.name: dict(entry.metadata) for entry in sides.ours.contents.fields if entry.parent_id < 0}
+    old = {new: name for name, new in change.columns.rename}
+    for name, metadata in change.columns.comment:
+        declared, wanted = before[old.get(name, name)], dict(metadata)
+        if any(key.startswith(PRIMARY_KEY) and wanted.get(key) != value for key, value in declared.items()):
+            raise NotCommittable(
+                f"Column '{name}' is part of the table's key in {sides.ours.pin}; pylance cannot change a key that is "
+                "declared.",
+                hint="Keep the key, and take over or revert the other versions one by one. To undo the declaration, "
+                "restore the version before it.",
+            )
 
 
 def check_supported(sides: Sides, change: MergeChange) -> None:

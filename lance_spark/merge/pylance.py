@@ -22,6 +22,7 @@ from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegme
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import (
+    ACTION,
     ADDS_ONLY,
     BRINGING,
     BRINGS,
@@ -67,7 +68,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
     import lance
 
     # A commit right after ours looks at the newest version here: only what this process computes comes between the two.
-    alone = alone or bool(plan.nulls.fields)  # rows with nulls, appended meanwhile, would make the table unreadable
+    alone = alone or plan.excludes_others
     newest = open_newest(location, plan.ours.pin, alone=True) if alone else None
     ours = open_pinned(location, plan.ours.pin) if newest is None else newest
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
@@ -94,8 +95,9 @@ def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:
 
     newest = open_newest(location, plan.ours.pin, alone=True)
     schema = _composed(newest, newest, plan.ours, ColumnChanges(nullable=plan.nulls.fields))
-    message = {MESSAGE: f"Columns that may be null, for: {plan.message}"}
-    commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), message, newest=newest)
+    # Without a source it is no trace of a merge; the action alone lets it pass where only merges may.
+    properties = {ACTION: plan.trace.action, MESSAGE: f"Columns that may be null, for: {plan.message}"}
+    commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), properties, newest=newest)
 
 
 def commit_record(location: DatasetLocation, plan: ReplayPlan) -> int:

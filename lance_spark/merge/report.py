@@ -16,6 +16,7 @@ from lance_spark.core import show
 from lance_spark.core.location import is_within
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexRecord
+from lance_spark.format.operations import key_columns
 from lance_spark.format.row_ids import Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.format.versions import MERGE, Copy, Root, Snapshot, Trace, by_file, columns, counterpart, same_deletion
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
@@ -68,6 +69,18 @@ class ReplayPlan:
         """Whether the table is replaced, as far as the versions taken over record it."""
         steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count
         return steps.replaces_all or (not steps.complete and 0 < count == len(self.change.removed))
+
+    @property
+    def excludes_others(self) -> bool:
+        """Whether the commit must follow ours directly.
+
+        pylance would combine it with an append: nulls in it would make the table unreadable, or two rows would have one
+        key.
+        """
+        change = self.change
+        brings = bool(change.added) or any(each.deletion or each.files for each in change.replaced)
+        fields = result_fields(self.sides, change) if brings else ()
+        return bool(self.nulls.fields) or bool(key_columns([entry.field for entry in fields]))
 
     @property
     def copies(self) -> tuple[Copy, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lance_spark import hints
 from lance_spark.core import tracking
@@ -157,15 +157,23 @@ def _bring(
 ) -> MergeResult:
     """Push everything as one version; if pylance cannot commit that, add a version for each column change."""
     ends, pin = _Ends(local, remote, branch), pin_latest(local, branch)
+    bring = _would_bring_steps if options.dry_run else _bring_steps
     try:
         return _replay(ends, pin, options, engine)
     except NotCommittable:
-        if options.dry_run:
-            raise
-    try:
-        return _bring_steps(ends, pin, options, engine, {"Rewrite"})
-    except NotCommittable:
-        return _bring_steps(ends, pin, options, engine, {"Rewrite", "Update"})
+        with suppress(NotCommittable):
+            return bring(ends, pin, options, engine, {"Rewrite"})
+    return bring(ends, pin, options, engine, {"Rewrite", "Update"})
+
+
+def _would_bring_steps(
+    ends: _Ends, pin: PinnedVersion, options: PushOptions, engine: Engine, kinds: Collection[str]
+) -> MergeResult:
+    """What the first of several steps would bring. Raises NotCommittable if there are none."""
+    steps = [*_steps(ends.local, ends.remote, ends.branch, pin, kinds), pin]
+    first = _replay(ends, steps[0], options, engine)
+    note = f"in {len(steps)} steps, because pylance cannot commit all of it at once; this is the first"
+    return replace(first, notes=(*first.notes, note))
 
 
 def _bring_steps(

@@ -99,7 +99,7 @@ def _rows_of(done: Publish) -> Iterator[dict[str, Any]]:
     """A row for each table with new rows, for each change of the catalog, and for each conflict; at least one."""
     shared = {"branch": done.branch, "state": done.state, "id": done.id or None}
     rows: list[dict[str, Any]] = [
-        {"table": each.name, "change": "rows", "version_before": each.before, "version_after": each.after}
+        {"table": each.name, "change": each.change, "version_before": each.before, "version_after": each.after}
         for each in done.tables
     ]
     for key, texts in (("change", done.others), ("conflict", done.conflicts)):

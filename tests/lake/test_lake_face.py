@@ -116,6 +116,19 @@ def test_a_dry_run_writes_nothing_and_names_conflicts(lake):
     assert lake.publishes() == []
 
 
+def test_dropped_columns_are_named(lake):
+    uri = lake.describe_table("carriers").location.uri
+    column = "extra"
+    lance.dataset(uri).add_columns(pa.field(column, pa.int64()))
+    lake.table("carriers").checkout(branch="etl").branches.merge("main", into="etl")
+    lance.dataset(f"{uri}/tree/etl").drop_columns([column])
+    for done in (lake.publish("etl", dry_run=True), lake.publish("etl")):
+        dropped = {table.name: table.columns_dropped for table in done.tables}
+        assert dropped == {"carriers": (column,), "air.flights": ()}
+        assert f"dropped columns: {column}" in str(done)
+    assert column not in lance.dataset(uri).schema.names
+
+
 def test_an_unfinished_publish_is_shown_and_ended(lake, monkeypatch):
     class Killed(BaseException):
         """The process dies."""

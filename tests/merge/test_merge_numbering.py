@@ -18,7 +18,7 @@ from lance_spark.merge.numbering_rules import Numbering, matched, number, renumb
 from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote
 from lance_spark.remotes.pull import pull
-from lance_spark.remotes.push import push
+from lance_spark.remotes.push import PushOptions, push
 from lance_spark.storage.datasets import locate, pin_latest
 
 W, X = Field(2, -1, "w", "int64", True, ()), Field(3, -1, "x", "int64", True, ())
@@ -199,3 +199,21 @@ def test_reverting_an_addition_on_one_side_leaves_the_other_columns(tmp_path):
     assert rows(head(uri))[0] == ["a", "d", "k"]
     run(uri, None, "exp")
     assert rows(head(uri)) == rows(head(uri, "exp"))
+
+
+@pytest.mark.parametrize("first", ["append", "alter"])
+def test_a_push_that_needs_steps_says_so_in_a_dry_run(tmp_path, first):
+    """Whether a column may be null is a version of its own."""
+    there, here = given(str(tmp_path / "there.lance")), str(tmp_path / "here.lance")
+    engine, remote = LocalRunner(), Remote("origin", locate(there))
+    clone(remote, pin_latest(locate(there), None), locate(here), engine)
+    changes = [lambda: add(head(here), 9), lambda: head(here).alter_columns({"path": "a", "nullable": False})]
+    for change in changes if first == "append" else changes[::-1]:
+        change()
+    dry = push(locate(here), remote, None, engine, PushOptions(dry_run=True))
+    assert dry.replayed is not None
+    assert dry.replayed.notes == ("in 2 steps, because pylance cannot commit all of it at once; this is the first",)
+    assert head(there).version == 1
+    push(locate(here), remote, None, engine)
+    assert (rows(head(there)), head(there).schema) == (rows(head(here)), head(here).schema)
+    assert head(there).version == 3

@@ -5,12 +5,13 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from support.merge_datasets import head
+from support.merge_datasets import head, run
 
+from lance_spark import LanceTable
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.merge import result_rows
+from lance_spark.merge import pylance, result_rows
 from lance_spark.merge.merge import MergeOptions, cherry_pick, merge, revert
 from lance_spark.storage.datasets import locate, pin_latest
 
@@ -186,6 +187,15 @@ def test_a_branch_that_altered_nulls_and_more_is_taken_over(tmp_path, first, mor
     assert again.up_to_date
 
 
+def test_a_protected_branch_takes_nulls_and_more_from_a_merge(tmp_path):
+    uri = given(str(tmp_path / "t.lance"))
+    LanceTable.for_path(uri).branches.alter("main", protected=True)
+    strict(head(uri, "exp"))
+    add(head(uri, "exp"), k=9, a="z", s={"b": "z"})
+    assert not reasons(replayed(uri))
+    assert not head(uri).schema.field("a").nullable
+
+
 def test_rows_without_a_value_that_leave_need_a_step_of_their_own(tmp_path):
     """The column cannot lose its nulls before the rows with them are deleted."""
     uri = given(str(tmp_path / "t.lance"), {"k": [1, 2], "a": ["x", None]})
@@ -285,6 +295,33 @@ def test_a_row_that_was_deleted_and_written_again_on_one_side_is_no_second_one(t
     head(uri).optimize.compact_files(materialize_deletions_threshold=0.0)
     assert not reasons(replayed(uri))
     assert sorted(head(uri).to_table().to_pydict()["v"]) == [11, 21, 30]
+
+
+def test_a_key_that_somebody_adds_right_before_the_commit_is_a_conflict(tmp_path, monkeypatch):
+    uri = given(str(tmp_path / "t.lance"), {"k": [1, 2], "v": [10, 20]}, keyed=True)
+    add(head(uri, "exp"), k=9, v=91)
+    real, late = pylance.commit, [7, 9]
+
+    def commit(*given, **more):
+        if late:
+            add(head(uri), k=late.pop(0), v=90)
+        return real(*given, **more)
+
+    monkeypatch.setattr(pylance, "commit", commit)
+    with pytest.raises(Conflict, match="same key"):
+        run(uri)
+    assert sorted(head(uri).to_table()["k"].to_pylist()) == [1, 2, 7, 9]
+
+
+def test_a_declared_key_is_not_taken_back_beside_other_changes(tmp_path):
+    """pylance refuses it, after a dry run that said it was fine."""
+    uri = given(str(tmp_path / "t.lance"), {"k": [1, 2], "v": [10, 20]})
+    head(uri).alter_columns({"path": "k", "nullable": False})
+    declare(head(uri))
+    head(uri).add_columns(pa.field("o", pa.int32()))
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match="'k' is part of the table's key"):
+            revert(locate(uri), PinnedVersion(None, 3), None, LocalRunner(), dry_run=dry_run)
 
 
 # --- Values of dropped columns

@@ -89,14 +89,18 @@ def _sum(done: Publish) -> str:
 def _lines(output: Output, done: Publish) -> Iterator[str]:
     for table in done.tables:
         after = "" if table.after is None else f" -> {table.after}"
-        yield f"  {table.name}: main {table.before}{after}"
+        dropped = f"; dropped columns: {', '.join(table.columns_dropped)}" if table.columns_dropped else ""
+        yield f"  {table.name}: main {table.before}{after}{dropped}"
     yield from (f"  {each}" for each in done.others)
     yield from (output.paint(f"  conflict: {each}", fg="red") for each in done.conflicts)
 
 
 def publish_json(done: Publish) -> dict[str, Any]:
     """A publish for JSON."""
-    tables = [{"name": each.name, "before": each.before, "after": each.after} for each in done.tables]
+    tables = [
+        {"name": each.name, "before": each.before, "after": each.after, "columns_dropped": [*each.columns_dropped]}
+        for each in done.tables
+    ]
     words = {"id": done.id, "branch": done.branch, "state": done.state, "made": done.made, "message": done.message}
     return {**words, "tables": tables, "changes": [*done.others], "conflicts": [*done.conflicts]}
 
