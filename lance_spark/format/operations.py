@@ -61,6 +61,8 @@ class Step(NamedTuple):
     """The ids of the columns after it; None if it left the columns as they were, or if they are unknown."""
     branch: str | None = None
     """The branch that made it, perhaps one that the branch at hand was created from."""
+    unsure: bool = False
+    """Whether it stands for versions of another dataset, some of which are unknown."""
     appended: tuple[str, ...] = ()
     """Names of the data files that an append added."""
 
@@ -96,6 +98,9 @@ class Steps:
     lost: tuple[int, ...] = ()
     """Those that are gone and brought rows from a cherry-pick, a revert or a restore, as records beside them say."""
 
+    found: tuple[Rewrite, ...] = ()
+    """Where rows are now that no version tells: found by their values."""
+
     @cached_property
     def moves_no_rows(self) -> bool:
         """Whether rows that left a fragment were certainly deleted rather than updated."""
@@ -104,7 +109,7 @@ class Steps:
     @cached_property
     def rewrites(self) -> tuple[Rewrite, ...]:
         """All compactions."""
-        return tuple(rewrite for step in self.all for rewrite in step.rewrites)
+        return (*(rewrite for step in self.all for rewrite in step.rewrites), *self.found)
 
     @cached_property
     def appended(self) -> frozenset[str]:

@@ -267,6 +267,10 @@ DeletionKey = tuple[str, int, int, int]
 """A deletion file: data file of the fragment, version that was read, number, rows."""
 
 
+Pairs = npt.NDArray[np.int64]
+"""A row for each pair of equal rows: the position of the old fragment, the offset in it; the same of the new one."""
+
+
 class Rewrite(NamedTuple):
     """One compaction: the live rows of ``old``, in order, are those of ``new``."""
 
@@ -275,6 +279,8 @@ class Rewrite(NamedTuple):
     new: tuple[Fragment, ...]
     deletions: Mapping[DeletionKey, Deletions] = {}
     """The present or former places of these fragments' deletion files."""
+    pairs: Pairs | None = None
+    """Only these rows, in any order, as their values tell; None for all live rows, in order."""
 
     @property
     def paths(self) -> set[str]:
@@ -347,6 +353,11 @@ class Connected:
         path = next((file.path for file in fragment.files if file.path in self._known), None)
         return None if path is None else self._groups.key(fragment)
 
+    def lost(self, old: Iterable[Fragment], new: Iterable[Fragment]) -> list[Fragment]:
+        """The old fragments that no compaction connects with a new one."""
+        known = {group for entry in new if (group := self.group(entry)) is not None}
+        return [entry for entry in old if self.group(entry) not in known]
+
     def of(self, groups: Collection[str]) -> tuple[Rewrite, ...]:
         """The compactions of some groups."""
         return tuple(each for each in self.rewrites if self.group((*each.old, *each.new)[0]) in groups)
@@ -375,15 +386,17 @@ Deleted = Callable[[Fragment], "Offsets | None"]
 def trace(start: Sequence[tuple[Fragment, Runs]], rewrites: Sequence[Rewrite], deleted: Deleted) -> Traced:
     """Find labeled rows in all files that compactions moved them to or from. No two labels share a row."""
     files = Files([*(each for each, _ in start), *(entry for each in rewrites for entry in (*each.old, *each.new))])
-    bijections = [_Bijection.of(each, files, deleted) for each in rewrites]
+    bijections = [
+        _Bijection.of(each, files, deleted) if each.pairs is None else _Matched.of(each, files) for each in rewrites
+    ]
     doubtful = [each for each in bijections if isinstance(each, str)]
     labels = {files.key(fragment): runs for fragment, runs in start}
-    if not doubtful and not _spread([each for each in bijections if isinstance(each, _Bijection)], labels):
+    if not doubtful and not _spread([each for each in bijections if isinstance(each, _Bijection | _Matched)], labels):
         doubtful.append("two compactions contradict each other about a row")
     return Traced(files, labels, tuple(doubtful), None not in bijections)
 
 
-def _spread(bijections: Sequence[_Bijection], labels: dict[str, Runs]) -> bool:
+def _spread(bijections: Sequence[_Bijection | _Matched], labels: dict[str, Runs]) -> bool:
     """Spread labels until nothing changes; False if they contradict."""
     changed = True
     while changed:
@@ -452,6 +465,54 @@ class _Bijection:
         return changed
 
 
+@dataclass(frozen=True)
+class _Matched:
+    """Rows whose values tell where they are."""
+
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    """Names of the rows of old and new fragments."""
+    pairs: Pairs
+
+    @classmethod
+    def of(cls, rewrite: Rewrite, files: Files) -> _Matched:
+        keys = (tuple(map(files.key, rewrite.old)), tuple(map(files.key, rewrite.new)))
+        return cls(keys, np.zeros((0, 4), np.int64) if rewrite.pairs is None else rewrite.pairs)
+
+    def spread(self, labels: dict[str, Runs]) -> bool | None:
+        """Give the rows of one side the other side's labels. Whether any was new; None if labels contradict."""
+        old, new = (self._labels(side, labels) for side in (0, 1))
+        if ((old >= 0) & (new >= 0) & (old != new)).any():
+            return None
+        changed = False
+        for side, known, others in ((0, old, new), (1, new, old)):
+            for at, key in enumerate(self.keys[side]):
+                rows = (self.pairs[:, 2 * side] == at) & (known < 0) & (others >= 0)
+                if not rows.any():
+                    continue
+                offsets, found = self.pairs[rows, 2 * side + 1], others[rows]
+                order = np.argsort(offsets)
+                own = joined(np.column_stack([offsets[order], offsets[order] + 1, found[order]]))
+                more = united(labels.get(key, NONE), own)
+                if more is None:
+                    return None
+                labels[key], changed = more, True
+        return changed
+
+    def _labels(self, side: int, labels: Mapping[str, Runs]) -> Offsets:
+        """The label of each pair's row on a side; -1 for none."""
+        found = np.full(len(self.pairs), -1, np.int64)
+        for at, key in enumerate(self.keys[side]):
+            runs = labels.get(key, NONE)
+            rows = np.flatnonzero(self.pairs[:, 2 * side] == at)
+            if not len(runs) or not len(rows):
+                continue
+            offsets = self.pairs[rows, 2 * side + 1]
+            own = np.maximum(np.searchsorted(runs[:, 0], offsets, "right") - 1, 0)
+            inside = (runs[own, 0] <= offsets) & (offsets < runs[own, 1])
+            found[rows[inside]] = (runs[own, 2] + offsets - runs[own, 0])[inside]
+        return found
+
+
 def _sequence(side: Sequence[_Member], labels: Mapping[str, Runs]) -> Runs:
     """The labels of a side's live rows, in order."""
     pieces, start = [NONE], 0
@@ -488,6 +549,7 @@ def taken_over(rewrites: Sequence[Rewrite], base: Contents) -> tuple[Rewrite, ..
     connected = Connected(rewrites=tuple(rewrites))
     touched = base.fragments_with({path for each in rewrites for path in each.paths})
     found = connected.of({group for entry in touched if (group := connected.group(entry)) is not None})
+    found = tuple(each for each in found if each.pairs is None)
     return tuple({tuple(tuple(map(_identity, side)) for side in each[:2]): each for each in found}.values())
 
 

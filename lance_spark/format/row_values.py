@@ -223,6 +223,19 @@ def compare_hashed(before: pa.Table, after: pa.Table, renumbered: bool = True) -
     )
 
 
+def equal_rows(before: pa.Table, after: pa.Table) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """The addresses of rows with equal values in two sets of HASHED rows, one to one."""
+    old, new = _Side.of(before), _Side.of(after)
+    places = []
+    for mine, theirs in ((old, new), (new, old)):
+        order = np.argsort(mine.content, kind="stable")
+        ranked, other = mine.content[order], np.sort(theirs.content)
+        rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked, "left")
+        there = np.searchsorted(other, ranked, "right") - np.searchsorted(other, ranked, "left")
+        places.append(mine.address[order[rank < there]])
+    return places[0], places[1]
+
+
 @dataclass(frozen=True)
 class _Side:
     content: Hashes

@@ -20,6 +20,8 @@ from lance_spark.format.row_ids import Connected, Rewrite
 from lance_spark.format.versions import Delta, Snapshot, by_file, columns, counterpart, delta, same_deletion, same_files
 from lance_spark.merge.change_rules import (
     FRAGMENTS,
+    GONE_OURS,
+    GONE_THEIRS,
     OTHER_COLUMNS,
     OTHER_ROWS,
     BasePair,
@@ -362,6 +364,9 @@ BROUGHT_BEFORE = (
 TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
 
 
+_UNKNOWN = "and the versions that show whether it was compacted or replaced are gone"
+
+
 def compare(sides: Sides) -> MergeChange:
     """What ours takes from theirs, and what prevents it."""
     if sides.is_up_to_date:
@@ -466,10 +471,23 @@ def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]
         name = steps.branch or MAIN
         if is_other_changed and steps.replaces_all:
             return [sides.conflict(f"'{name}' replaced the whole table")]
-        if is_other_changed and not steps.complete and here.removed and len(here.removed) == count:
-            why = "and the versions that show whether it was compacted or replaced are gone"
-            return [sides.conflict(f"'{name}' no longer has any of its files, {why}")]
+        whole = bool(here.removed) and len(here.removed) == count and not _has_rows(steps, here)
+        if is_other_changed and not steps.complete and whole:
+            return [sides.conflict(f"'{name}' no longer has any of its files, {_UNKNOWN}")]
     return []
+
+
+def _has_rows(steps: Steps, side: Delta) -> bool:
+    """Whether rows of files that a side no longer has are in its new ones, as compactions or values tell."""
+    return len(Connected(steps.rewrites).lost(side.removed, side.added)) < len(side.removed)
+
+
+def may_find_rows(conflicts: Iterable[MergeConflict]) -> bool:
+    """Whether one of the conflicts may go once rows are found by their values."""
+    return any(conflict.reason in _LOST or conflict.reason.endswith(_UNKNOWN) for conflict in conflicts)
+
+
+_LOST = frozenset({GONE_OURS.reason, GONE_THEIRS.reason})
 
 
 def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:

@@ -295,9 +295,8 @@ _COLUMNS = hints.of(
     "), try again, then optimize. Or write the column again on the compacted branch.",
 )
 _EVIDENCE = (
-    "Rows that optimize sorted (sort_by, zorder) cannot be followed: merge first, sort afterwards. "
-    "If a compaction moved these rows, the versions or deletion files that show where are gone: let cleanups "
-    "keep versions until branches are merged. Otherwise settle it on one side first."
+    "Neither versions nor values tell where these rows are now: they were updated or deleted, or compacted and then "
+    "cleaned up. Let cleanups keep versions until branches are merged. Otherwise settle it on one side first."
 )
 _TWICE = (
     "Take nothing if the rows are already there. Otherwise pick the version that first had them, from "

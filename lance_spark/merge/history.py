@@ -40,7 +40,7 @@ def steps_between(
     steps = tuple(step for _, several in found for step in several)
     complete = sum(max(0, span.until - span.after) for span in path) == len(steps)
     lost = () if complete else tuple(version for span, several in found for version in _lost(there[1], span, several))
-    return Steps(side.branch, steps, complete and not any(step.operation == _ANEW for step in steps), lost)
+    return Steps(side.branch, steps, complete and not any(step.unsure for step in steps), lost)
 
 
 def _lost(location: DatasetLocation, span: VersionSpan, found: Iterable[Step]) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             continue
         properties, trace = transaction.properties, format_versions.read_trace(transaction.properties)
         if trace is not None and trace.action == format_versions.BEGIN:
-            yield Step(version, _ANEW, branch=span.branch)
+            yield Step(version, _ANEW, branch=span.branch, unsure=True)
             continue
         reordered = properties.get(format_versions.REORDERED) == "true"
         brings = trace is not None and trace.action in format_versions.BRINGING

@@ -31,7 +31,7 @@ from lance_spark.format.operations import VersionSpan
 from lance_spark.merge import change_rules, pylance, result_rules
 from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
-from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
+from lance_spark.merge.conflict_rules import compare, may_find_rows, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
@@ -41,6 +41,7 @@ from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.merge.result_rows import ResultRows
 from lance_spark.merge.result_rules import NullChange
 from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
+from lance_spark.merge.row_search import with_rows_found
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import deleted_offsets
@@ -238,6 +239,8 @@ class Request:
     """Whether the commit must follow ours directly, so that nothing is combined with what another process commits."""
     one_version: bool = False
     """Whether nothing may be committed to ours before the replay itself."""
+    engine: Engine | None = None
+    """Where rows are compared by their values; None to refuse instead."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
     unknown."""
@@ -263,8 +266,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     """Compare and place files. Raises NotCommittable for a change that does not fit or has lost its base; NotFound."""
     sides, there = _sides(request), request.their_location
     sides = replace(sides, agreed=agreed_columns((request.location, there), sides))
-    change = compare(sides)
-    followed = follow_rows(request, sides, change)
+    sides, followed = _followed(request, sides)
     change = followed.change
     change_rules.check_supported(sides, change)
     conflicts = [*change.conflicts, *followed.conflicts]
@@ -301,6 +303,16 @@ def plan_replay(request: Request) -> ReplayPlan:
         ),
         nulls=nulls,
     )
+
+
+def _followed(request: Request, sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange]:
+    """What ours takes from theirs; where no version tells where rows are, their values do, before it is a conflict."""
+    followed = follow_rows(request, sides, compare(sides))
+    if not may_find_rows([*followed.change.conflicts, *followed.conflicts]):
+        return sides, followed
+    engine = request.engine
+    found = engine and with_rows_found((request.location, request.their_location), sides, engine)
+    return (sides, followed) if not found else (found, follow_rows(request, found, compare(found)))
 
 
 def _with_dead_rows(
@@ -473,7 +485,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
     """
     if dry_run:
         engine.tell(WorkProgress("compare versions"))
-        request = make()
+        request = replace(make(), engine=engine)
         return _result(request, plan_replay(request), dry_run=True)
     for left in attempts():
         prepared = prepare(make, engine)
@@ -491,7 +503,7 @@ def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
     """Plan a replay and copy its files. At most, ours learns about places to read files from. Raises like replay()."""
     for _ in attempts():
         engine.tell(WorkProgress("compare versions"))
-        request = make()
+        request = replace(make(), engine=engine)
         plan = plan_replay(request)
         check_plan(plan, request)
         if request.alone and not _may_go_on(request, plan):

@@ -17,8 +17,19 @@ from lance_spark.core.location import is_within
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexRecord
 from lance_spark.format.operations import key_columns
-from lance_spark.format.row_ids import Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
-from lance_spark.format.versions import MERGE, Copy, Root, Snapshot, Trace, by_file, columns, counterpart, same_deletion
+from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
+from lance_spark.format.versions import (
+    MERGE,
+    PERHAPS,
+    Copy,
+    Root,
+    Snapshot,
+    Trace,
+    by_file,
+    columns,
+    counterpart,
+    same_deletion,
+)
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.result_rules import OURS, NullChange, lost_fields, result_fields
@@ -65,10 +76,14 @@ class ReplayPlan:
         return self.sides.their_steps.keep_all_rows and not columns and same
 
     @property
-    def replaces_all(self) -> bool:
-        """Whether the table is replaced, as far as the versions taken over record it."""
-        steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count
-        return steps.replaces_all or (not steps.complete and 0 < count == len(self.change.removed))
+    def replaces_all(self) -> str:
+        """Whether the table is replaced, as far as the versions taken over record it: true, false or perhaps."""
+        steps, removed = self.sides.their_steps, [before for before, _ in self.change.removed]
+        if steps.replaces_all or steps.complete or not removed:
+            return str(steps.replaces_all).lower()
+        whole = len(removed) == self.sides.base_ours.contents.fragment_count
+        lost = Connected(steps.rewrites).lost(removed, self.change.added)
+        return PERHAPS if whole and len(lost) == len(removed) else "false"
 
     @property
     def excludes_others(self) -> bool:

@@ -7,7 +7,7 @@ tell: history may be what is missing. Only rows in files that the two do not sha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.tracking import Edge, following_name
-from lance_spark.engine.local import Engine, Work
+from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, Refused
 from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.operations import Steps, key_columns
 from lance_spark.format.row_ids import Offsets
-from lance_spark.format.row_values import HASHED, compare_hashed, hashed
+from lance_spark.format.row_values import compare_hashed
 from lance_spark.format.versions import MERGE, MOVED, Snapshot, delta
 from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, trace_of
@@ -40,10 +40,11 @@ from lance_spark.merge.merge import (
 )
 from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import MergeResult, ReplayPlan, Summary
+from lance_spark.merge.row_search import HashRows
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, node_of, write_down
 from lance_spark.remotes.report import PullResult
-from lance_spark.scan.pylance import FragmentRows, RowSource, blob_columns, read_rows
+from lance_spark.scan.pylance import blob_columns
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_unprotected, overtaken
 from lance_spark.storage.datasets import pin_latest
@@ -179,29 +180,6 @@ class _Resetting:
 
 
 @dataclass(frozen=True)
-class _HashRows:
-    """Hashes the rows of a fragment; runs on executors."""
-
-    location: DatasetLocation
-    columns: tuple[str, ...]
-    keys: tuple[str, ...]
-    blobs: tuple[str, ...]
-
-    def table(self, engine: Engine, pin: PinnedVersion, fragments: Sequence[Fragment]) -> pa.Table:
-        """HASHED of the live rows of fragments of a version: 24 bytes for each row."""
-        if not fragments:
-            return HASHED.empty_table()
-        runner = engine.for_work("pull", Work(read_bytes=sum(file.size for one in fragments for file in one.files)))
-        found = runner.flat_map("compare rows", [(pin, fragment.id) for fragment in fragments], self, HASHED)
-        return runner.collect("compare rows", found).cast(HASHED)
-
-    def __call__(self, item: tuple[PinnedVersion, int]) -> Iterator[pa.RecordBatch]:
-        pin, fragment = item
-        for batch in read_rows(RowSource(self.location, pin, (FragmentRows(fragment),)), self.columns):
-            yield hashed(batch, self.columns, self.keys, self.blobs)
-
-
-@dataclass(frozen=True)
 class _Lacking:
     """What the local branch has and the remote lacks."""
 
@@ -217,18 +195,17 @@ class _Lacking:
 
     @staticmethod
     def of(resetting: _Resetting) -> _Lacking:
-        """Compare the fragments that the two do not share. If columns differ, every row of those counts."""
+        """Compare the fragments that the two do not share. If columns differ or have blobs, all their rows count."""
         local, engine = resetting.local, resetting.engine
         now, then = (versions.read_snapshot(local, pin) for pin in (resetting.head, resetting.ours))
         change = delta(then, now)
         before = [*change.removed, *(old for old, _ in change.changed)]
         after = [*change.added, *(new for _, new in change.changed)]
-        if _named(now) != _named(then):
+        if _named(now) != _named(then) or blob_columns(local, resetting.ours):
             whole = {entry.id: np.zeros(entry.rows, np.int64) for entry in before}
             return _Lacking(whole, {}, same_columns=False)
         columns = tuple(entry.name for entry in now.contents.fields if entry.parent_id < 0)
-        keys, blobs = tuple(key_columns(now.contents.fields)), tuple(blob_columns(local, resetting.head))
-        hashing = _HashRows(local, columns, keys, blobs)
+        hashing = HashRows(local, columns, tuple(key_columns(now.contents.fields)))
         mine = hashing.table(engine, resetting.ours, before)
         changes = compare_hashed(mine, hashing.table(engine, resetting.head, after))
         own = np.concatenate([np.asarray(changes.deleted), np.asarray(changes.changed_before)])
@@ -239,7 +216,7 @@ class _Lacking:
         return _Lacking(_by_fragment(own), _by_fragment(replaced))
 
 
-def _since(base: Snapshot, ours: Snapshot, rows: pa.Table, hashing: _HashRows, engine: Engine) -> Offsets:
+def _since(base: Snapshot, ours: Snapshot, rows: pa.Table, hashing: HashRows, engine: Engine) -> Offsets:
     """The addresses of those of some rows that the base did not have: others were deleted at the remote."""
     change = delta(base, ours)
     moved = [*change.removed, *(old for old, _ in change.changed)]
@@ -273,7 +250,7 @@ def _by_fragment(addresses: Offsets) -> dict[int, Offsets]:
 def _put_aside(resetting: _Resetting, lacking: _Lacking) -> str:
     """Put rows that the remote lacks on a new branch; returns its name.
 
-    With other columns than the remote's, the branch is the local one as it was.
+    With other columns than the remote's, or with blobs, the branch is the local one as it was.
     """
     local, ours = resetting.local, resetting.ours
     taken = refs.read_branches(local).branches

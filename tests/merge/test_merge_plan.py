@@ -78,10 +78,10 @@ BOTH_GONE = MergeChange(removed=((ONE, ONE), (TWO, TWO)))
 @pytest.mark.parametrize(
     ("change", "operations", "complete", "replaces"),
     [
-        (BOTH_GONE, ["Overwrite"], True, True),
-        (BOTH_GONE, ["Rewrite"], True, False),
-        (BOTH_GONE, ["Rewrite"], False, True),
-        (MergeChange(removed=((ONE, ONE),)), ["Rewrite"], False, False),
+        (BOTH_GONE, ["Overwrite"], True, "true"),
+        (BOTH_GONE, ["Rewrite"], True, "false"),
+        (BOTH_GONE, ["Rewrite"], False, "perhaps"),
+        (MergeChange(removed=((ONE, ONE),)), ["Rewrite"], False, "false"),
     ],
 )
 def test_whether_the_table_is_replaced(change, operations, complete, replaces):

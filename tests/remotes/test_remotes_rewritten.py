@@ -50,3 +50,61 @@ def test_the_other_clone_pulls_what_one_pushed_after_the_source_was_rewritten(tm
     pulled(one, source)
     for uri in (source, one, other):
         assert ids(head(uri)) == [0, 1, 2, 100, 110, 120]
+
+
+@pytest.fixture(params=[False, True], ids=["", "stable"])
+def places(tmp_path, request):
+    """A source with three rows, and two clones."""
+    found = [str(tmp_path / f"{name}.lance") for name in ("source", "one", "other")]
+    lance.write_dataset(table(0, 3), found[0], enable_stable_row_ids=request.param)
+    for clone in found[1:]:
+        made_clone(found[0], clone)
+    return found
+
+
+def test_rows_that_both_sides_compacted_are_found_by_the_pull_after_the_next(places):
+    """The first pull has nothing to take: it only learns how the source compacted."""
+    source, one, _ = places
+    add(one, 100, 103)
+    pushed(one, source)
+    compacted(source)
+    compacted(one)
+    assert pulled(one, source).merged.up_to_date
+    add(one, 110, 111)
+    head(one).update({"v": "7"}, where="id = 101")
+    head(source).update({"v": "8"}, where="id = 1")
+    pulled(one, source)
+    pushed(one, source)
+    for uri in (source, one):
+        found = {row["id"]: row["v"] for row in head(uri).to_table().to_pylist()}
+        assert (found[1], found[101], sorted(found)) == (8, 7, [0, 1, 2, 100, 101, 102, 110])
+
+
+def test_rows_of_the_base_that_a_push_compacted_with_new_ones(places):
+    source, one, other = places
+    add(source, 10, 12)
+    pulled(other, source)
+    add(one, 100, 103)
+    compacted(one)
+    compacted(source)
+    pulled(one, source)
+    pushed(one, source)
+    add(other, 120, 122)
+    pulled(other, source)
+    pushed(other, source)
+    pulled(one, source)
+    for uri in places:
+        assert ids(head(uri)) == [0, 1, 2, 10, 11, 100, 101, 102, 120, 121]
+
+
+def test_new_rows_that_were_updated_with_old_ones_are_taken_version_by_version(places):
+    """With stable ids, no fragment can mix rows that keep their ids with rows that get new ones."""
+    source, one, _ = places
+    add(one, 100, 101)
+    add(source, 10, 12)
+    updated(source)
+    compacted(source)
+    pulled(one, source)
+    updated(one)
+    pushed(one, source)
+    assert ids(head(source)) == ids(head(one)) == [0, 1, 2, 10, 11, 100]
