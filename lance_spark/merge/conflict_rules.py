@@ -500,7 +500,7 @@ def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
 
 def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
     """A note if a change without contests brings rows that lack columns of ours."""
-    if not (change.added and sides.ours.live - sides.base_ours.live):
+    if not (change.added and sides.ours.live - sides.base_ours.live - sides.theirs.live):
         return ()
     return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added since",)
 

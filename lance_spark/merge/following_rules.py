@@ -317,7 +317,7 @@ _HINTS = {
     change_rules.OTHER_COLUMNS.reason: f"If both sides added the column: {_NEW} Otherwise: {_SETTLE}",
     NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
     WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "
-    "that dropped it, the version before. Then try again.",
+    "that dropped it, the version before. If one side never had the column, take over the version that added it first.",
     SAME_KEY: _SAME_KEY,
     TWICE: _SAME_KEY,
 }

@@ -278,6 +278,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     conflicts += blank_rows((request.location, there), sides, change.replaced)
     result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old)
     conflicts += result.conflicts()
+    change = replace(change, notes=(*change.notes, *result.notes()))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     nulls = NullChange() if conflicts else result.null_change(request.one_version)

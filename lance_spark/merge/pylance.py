@@ -303,7 +303,8 @@ def _schema(
         return theirs.lance_schema, {}
     if not plan.change.columns:
         return None, {}
-    schema = _composed(ours, theirs, plan.ours, plan.change.columns)
+    with translated(DatasetLocation(plan.ours.root.uri), "composing the columns of both sides"):
+        schema = _composed(ours, theirs, plan.ours, plan.change.columns)
     new = {entry.id for entry in plan.sides.theirs.contents.fields} - plan.sides.base_theirs.live
     matched = match_fields(plan.sides.theirs.contents.fields, copying.flattened(schema))
     return schema, {key: field for key, field in matched.items() if key in new}

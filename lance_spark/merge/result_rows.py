@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN
 from lance_spark.errors import NotCommittable
 from lance_spark.format import row_ids
 from lance_spark.format.contents import Field, Fragment
@@ -256,6 +257,22 @@ class ResultRows:
                 fragments, rows = self._written(side, entry)
                 if fragments or rows:
                     yield self.sides.conflict(f"column '{entry.name}' {WRITTEN}", fragments, rows)
+
+    def notes(self) -> list[str]:
+        """What new rows lose: values in columns that the result does not have."""
+        if self.sides.is_fast_forward or self.sides.is_up_to_date:
+            return []
+        found = []
+        sides = self.sides
+        for side, base, now, steps in (
+            (OURS, sides.base_ours, sides.ours, sides.our_steps),
+            (THEIRS, sides.base_theirs, sides.theirs, sides.their_steps),
+        ):
+            names = [each.name for each in result_rules.lost_fields(sides, self.fields, side) if each.ids & base.live]
+            if names and any(file.path in steps.appended for each in delta(base, now).added for file in each.files):
+                branch = steps.branch or MAIN
+                found.append(f"rows that '{branch}' added lose their values in dropped columns: {', '.join(names)}")
+        return found
 
     def _written(self, side: Side, entry: LostField) -> tuple[list[int], tuple[str, ...]]:
         """Fragments in which a side wrote a column since the base, and rows that it rewrote with other values.

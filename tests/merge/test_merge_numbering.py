@@ -125,8 +125,10 @@ ADDED = {
     "others, crosswise": ([empty("o"), empty("d")], [empty("d"), empty("o")]),
 }
 each_addition = pytest.mark.parametrize("name", ADDED)
+by_day = pytest.mark.when(day=0.15)
 
 
+@by_day
 @each_addition
 @pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("order", ["there and back", "back and there"])
@@ -169,6 +171,7 @@ def test_columns_of_one_name_with_other_values_or_nulls_are_a_conflict_with_a_wa
     assert [row["d"] for row in rows(head(uri))[1]] == ["c", "c"]
 
 
+@by_day
 @each_addition
 def test_a_clone_pulls_and_pushes_for_ever(tmp_path, name):
     there, here = given(str(tmp_path / "there.lance")), str(tmp_path / "here.lance")

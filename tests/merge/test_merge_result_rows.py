@@ -17,6 +17,7 @@ from lance_spark.storage.datasets import locate, pin_latest
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 STRUCT = pa.struct([("b", pa.string())])
+by_day = pytest.mark.when(day=0.2)
 
 
 def given(uri, columns=None, keyed=False, stable=False):
@@ -86,6 +87,7 @@ each_side = pytest.mark.parametrize("flipped", [False, True], ids=["theirs", "ou
 VERBS = ["merge", "by reference", "cherry-pick"]
 
 
+@by_day
 @each_side
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_null_in_a_column_that_lost_its_nulls_is_a_conflict(tmp_path, flipped, verb):
@@ -100,6 +102,7 @@ def test_a_null_in_a_column_that_lost_its_nulls_is_a_conflict(tmp_path, flipped,
     head(uri).to_table()
 
 
+@by_day
 @each_side
 @pytest.mark.parametrize("extra", [False, True], ids=["alone", "beside another column"])
 @pytest.mark.parametrize("path", ["a", "s", "s.b"])
@@ -116,6 +119,7 @@ def test_without_nulls_both_sides_come_together(tmp_path, flipped, extra, path):
     assert sorted(head(uri).to_table()["k"].to_pylist()) == [1, 2, 9]
 
 
+@by_day
 @each_side
 def test_a_null_struct_has_no_null_inside(tmp_path, flipped):
     uri = given(str(tmp_path / "t.lance"))
@@ -125,6 +129,7 @@ def test_a_null_struct_has_no_null_inside(tmp_path, flipped):
     assert not reasons(replayed(uri))
 
 
+@by_day
 @each_side
 def test_a_null_inside_a_struct_is_a_conflict(tmp_path, flipped):
     uri = given(str(tmp_path / "t.lance"))
@@ -136,6 +141,7 @@ def test_a_null_inside_a_struct_is_a_conflict(tmp_path, flipped):
     assert reasons(replayed(uri)) == [(expected, ("k=10, a='z'",))]
 
 
+@by_day
 @each_side
 @pytest.mark.parametrize("extra", [False, True], ids=["alone", "beside another column"])
 def test_rows_without_a_new_column_that_cannot_be_null(tmp_path, flipped, extra):
@@ -150,6 +156,7 @@ def test_rows_without_a_new_column_that_cannot_be_null(tmp_path, flipped, extra)
     assert found == (f"column 'n' cannot be null, and {side} has rows without it", ("k=9",))
 
 
+@by_day
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_new_column_that_cannot_be_null_is_taken_over_beside_others(tmp_path, verb):
     uri = given(str(tmp_path / "t.lance"))
@@ -161,6 +168,7 @@ def test_a_new_column_that_cannot_be_null_is_taken_over_beside_others(tmp_path, 
     assert not head(uri).schema.field("n").nullable
 
 
+@by_day
 @pytest.mark.parametrize("first", [True, False], ids=["was nullable", "becomes nullable"])
 @pytest.mark.parametrize("more", ["nothing", "append", "update", "column", "append and column"])
 def test_a_branch_that_altered_nulls_and_more_is_taken_over(tmp_path, first, more):
@@ -238,6 +246,7 @@ def declare(dataset):
     dataset.update_field_metadata({"k": KEY})
 
 
+@by_day
 @each_side
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable row ids"])
 @pytest.mark.parametrize("verb", VERBS)
@@ -275,6 +284,7 @@ def test_of_a_key_of_two_columns_both_count(tmp_path):
     assert reasons(replayed(uri)) == [("both sides have new rows with the same key", ("k=8, v=80",))]
 
 
+@by_day
 @pytest.mark.parametrize("whole", [False, True], ids=["part of a fragment", "whole fragment"])
 def test_reverting_a_deletion_brings_no_key_twice(tmp_path, whole):
     uri = given(str(tmp_path / "t.lance"), {"k": [1, 2], "v": [10, 20]}, keyed=True)
@@ -329,6 +339,7 @@ def test_a_declared_key_is_not_taken_back_beside_other_changes(tmp_path):
 WRITTEN = "column 'a' was dropped on one side, and the other one wrote values into it"
 
 
+@by_day
 @each_side
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("keyed", [False, True], ids=["without a key", "keyed"])
@@ -342,6 +353,7 @@ def test_values_written_into_a_dropped_column_are_a_conflict(tmp_path, flipped, 
     assert "'precious'" in found[1][0]
 
 
+@by_day
 @each_side
 @pytest.mark.parametrize("keyed", [False, True], ids=["without a key", "keyed"])
 @pytest.mark.parametrize("change", ["append", "update of another column", "both", "compaction", "delete"])
@@ -360,9 +372,12 @@ def test_a_dropped_column_takes_only_what_was_in_it(tmp_path, flipped, keyed, ch
     result = replayed(uri)
     assert not reasons(result)
     assert result.summary.columns_dropped == (("a",) if flipped else ())
+    lost = f"rows that '{'main' if flipped else 'exp'}' added lose their values in dropped columns: a"
+    assert (lost in result.notes) == (change in ("append", "both"))
     assert head(uri).schema.names == ["k", "s"]
 
 
+@by_day
 @pytest.mark.parametrize("extra", [False, True], ids=["alone", "beside another column"])
 def test_the_summary_names_dropped_columns(tmp_path, extra):
     uri = given(str(tmp_path / "t.lance"))
