@@ -24,7 +24,7 @@ def other_rows(
 ) -> tuple[tuple[int, ...], list[change_rules.MergeConflict]]:
     """The rows that theirs deleted in a fragment where ours deleted rows; a conflict if both deleted the same ones."""
     here, there = locations
-    base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
+    base = frozenset(deleted_offsets(here, _base(sides, replacement), replacement.base).to_pylist())
     ours = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist()) - base
     theirs_now = frozenset(deleted_offsets(there, sides.theirs, replacement.theirs).to_pylist())
     theirs = theirs_now - base
@@ -32,7 +32,7 @@ def other_rows(
     if not both and base <= theirs_now:
         return tuple(sorted(theirs)), []
     reason = change_rules.OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
-    rows = examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
+    rows = examples(here, _base(sides, replacement), replacement.base, both[:_EXAMPLES])
     return (), [sides.conflict(reason, [replacement.ours.id], rows)]
 
 
@@ -50,15 +50,20 @@ def blank_rows(
         written = (_written(sides.ours, each.ours, each.base), _written(sides.theirs, each.theirs, each.base))
         if each.base.deletion is None or not any(written):
             continue
-        base = frozenset(deleted_offsets(here, sides.base_ours, each.base).to_pylist())
+        base = frozenset(deleted_offsets(here, _base(sides, each), each.base).to_pylist())
         ours = base & frozenset(deleted_offsets(here, sides.ours, each.ours).to_pylist())
         theirs = base & frozenset(deleted_offsets(there, sides.theirs, each.theirs).to_pylist())
         for back, names in ((ours - theirs, written[0]), (theirs - ours, written[1])):
             if back and names:
-                rows = examples(here, sides.base_ours, each.base, sorted(back)[:_EXAMPLES])
+                rows = examples(here, _base(sides, each), each.base, sorted(back)[:_EXAMPLES])
                 reason = f"{change_rules.BLANK} '{names[0]}', which was written while they were deleted"
                 conflicts.append(sides.conflict(reason, [each.ours.id], rows))
     return conflicts
+
+
+def _base(sides: change_rules.Sides, each: change_rules.Replacement) -> format_versions.Snapshot:
+    """The version that the fragment of the base was read in: ours itself, if ours still has all rows of the base."""
+    return sides.ours if each.base == each.ours else sides.base_ours
 
 
 def _written(side: format_versions.Snapshot, fragment: Fragment, base: Fragment) -> list[str]:

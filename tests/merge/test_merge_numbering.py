@@ -220,3 +220,13 @@ def test_a_push_that_needs_steps_says_so_in_a_dry_run(tmp_path, first):
     push(locate(here), remote, None, engine)
     assert (rows(head(there)), head(there).schema) == (rows(head(here)), head(here).schema)
     assert head(there).version == 3
+
+
+def test_rows_deleted_in_a_branch_that_took_everything_over_are_read_there(tmp_path):
+    """Its fragments name their files by base paths, which the last common version, on main, does not have."""
+    uri = given(str(tmp_path / "t.lance"))
+    head(uri).delete("k = 1")
+    run(uri, None, "exp")
+    constant("d")(head(uri))
+    run(uri, None, "exp")
+    assert rows(head(uri, "exp")) == (["a", "d", "k"], [{"a": "y", "d": "c", "k": 2}])
