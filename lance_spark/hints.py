@@ -320,6 +320,12 @@ def pull(remote: str, branch: str, reset: bool = False) -> Hint:
     return Hint(python, f"{python} in Python", quoted("lance-git", "pull", *options, remote, branch))
 
 
+def fetch_unrelated(remote: str) -> Hint:
+    """Follow another dataset that took the remote's place."""
+    python = f"t.remotes.fetch({remote!r}, allow_unrelated_histories=True)"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "fetch", "--allow-unrelated-histories", remote))
+
+
 def push(remote: str, branch: str) -> Hint:
     """Send a branch."""
     return Hint(

@@ -44,6 +44,7 @@ from lance_spark.format.versions import (
     PUSH,
     RECEIVE,
     RELOCATE,
+    Snapshot,
     Trace,
     read_trace,
 )
@@ -76,6 +77,8 @@ class FetchOptions:
     dry_run: bool = False
     deep: bool = False
     """Copy the files of all fetched versions."""
+    allow_unrelated_histories: bool = False
+    """Follow a dataset that took the place of the one that was fetched before."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def fetch(
 
     A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch completes what an
     interrupted fetch left. Raises NotFound if the remote has no dataset, StorageFailure if the remote does not answer,
-    and Refused if a following branch has a version that no fetch wrote.
+    and Refused if a following branch has a version that no fetch wrote, or if another dataset took the remote's place.
     """
     options = options or FetchOptions()
     if local.uri == remote.location.uri:
@@ -128,6 +131,7 @@ class _Fetch:
 
     def run(self) -> FetchResult:
         ordered = rules.in_order(self.chains)
+        self._check_related()
         for number, chain in enumerate(ordered):
             self.engine.tell(WorkProgress("fetch branches", number, len(ordered)))
             self.states[chain.branch] = self._state(chain)
@@ -190,6 +194,33 @@ class _Fetch:
         except errors.NotFound:
             return False
         return head.timestamp_ns == known.stamp
+
+    def _check_related(self) -> None:
+        """Raise Refused for another dataset in the remote's place: a pull would replace all rows by its rows.
+
+        Main of another dataset lacks the version that was fetched last, and has no file of it in its oldest and newest
+        versions. A cleanup of the remote can remove that version, too, but leaves files of it.
+        """
+        chain, known = self.chains.get(None), self.before.get(None)
+        if chain is None or known is None or known.newest is None or self.options.allow_unrelated_histories:
+            return
+        if self._is_same(chain, known):
+            return
+        there = (PinnedVersion(None, version) for version in {chain.versions[0], chain.head})
+        files = {path for pin in there for path in _files_of(self.reader.snapshot(self.remote.location, pin))}
+        following = PinnedVersion(following_name(known.remote, None), known.newest.local)
+        before = _files_of(stored_versions.read_snapshot(self.local, following))
+        if files & before or (not before and known.newest.remote not in chain.versions):
+            return
+        raise errors.Refused(
+            f"The dataset at {self.remote.location.uri} is not the one that was fetched before: their histories are "
+            "unrelated. Nothing was fetched.",
+            hint=hints.of(
+                "If it took its place on purpose: ",
+                hints.fetch_unrelated(self.remote.name),
+                ". Otherwise put the former dataset back, or add this one as another remote.",
+            ),
+        )
 
     def _fetch(self, chain: rules.RemoteChain) -> None:
         known = self.follows.get(chain.branch)
@@ -368,6 +399,10 @@ class _Fetch:
             for branch in self.before
             if branch not in self.chains
         ]
+
+
+def _files_of(snapshot: Snapshot) -> frozenset[str]:
+    return frozenset(file.path for fragment in snapshot.contents.fragments() for file in fragment.files)
 
 
 def _stands(chain: rules.RemoteChain, known: Follows) -> bool:

@@ -379,14 +379,19 @@ class Remotes(Handle, Shown, Collection[Remote]):
 
     @refreshing
     def fetch(
-        self, remote: str | Remote = ORIGIN, branches: str | Sequence[str] | None = None, dry_run: bool = False
+        self,
+        remote: str | Remote = ORIGIN,
+        branches: str | Sequence[str] | None = None,
+        dry_run: bool = False,
+        allow_unrelated_histories: bool = False,
     ) -> FetchResult:
         """Update the branches that follow a remote's to its current state; all, or those with the given names.
 
-        Metadata only: data files stay where they are. Raises NotFound, StorageFailure, Refused.
+        Metadata only: data files stay where they are. Raises NotFound, StorageFailure, and Refused, such as for another
+        dataset that took the remote's place, unless ``allow_unrelated_histories``.
         """
         names = None if branches is None else [branch_or_none(branch) for branch in names_of(branches)]
-        options = FetchOptions(branches=names, dry_run=dry_run)
+        options = FetchOptions(names, dry_run=dry_run, allow_unrelated_histories=allow_unrelated_histories)
         return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 
     @refreshing

@@ -17,6 +17,7 @@ from support.remote_datasets import (
     made_clone,
     merged,
     pulled,
+    pushed,
     read,
     refused,
 )
@@ -252,7 +253,16 @@ def test_a_remote_that_was_made_anew_is_begun_anew(source, local, stable, longer
     for start in range(1000, 1100 if longer else 1000, 10):
         add(source, start, start + 3)
     branch_off(source, "exp")
-    result = fetched(local, source)
+    before = {name: head(local, name).version for name in (None, "origin/main", "origin/exp")}
+    with pytest.raises(Refused, match="histories are unrelated") as refused:
+        fetched(local, source)
+    assert "allow_unrelated_histories" in str(refused.value)
+    with pytest.raises(Refused, match="histories are unrelated"):
+        pulled(local, source)
+    with pytest.raises(Refused, match="histories are unrelated"):
+        pushed(local, source)
+    assert {name: head(local, name).version for name in before} == before
+    result = fetched(local, source, allow_unrelated_histories=True)
     assert (result.of(None).state, result.of("exp").state) == ("begun again", "begun again")
     assert result.of("exp/deep").state == "gone"
     assert_follows(local, source)

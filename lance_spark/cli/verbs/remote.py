@@ -214,9 +214,12 @@ def _data(action: str, remote: RemoteEntry, dry_run: bool) -> dict[str, Any]:
 @verb("fetch")
 @click.argument("remote", required=False)
 @click.argument("branches", metavar="[BRANCH]...", nargs=-1)
+@click.option(
+    "--allow-unrelated-histories", "unrelated", is_flag=True, help="Also if another dataset took the remote's place."
+)
 @dry_run_option
 @click.pass_obj
-def fetch(session: Session, remote: str | None, branches: tuple[str, ...], dry_run: bool) -> None:
+def fetch(session: Session, remote: str | None, branches: tuple[str, ...], unrelated: bool, dry_run: bool) -> None:
     """Update the branches that follow a remote.
 
     REMOTE/BRANCH follows the branch BRANCH of REMOTE. Only metadata is copied; files stay where they are. None of your
@@ -225,7 +228,7 @@ def fetch(session: Session, remote: str | None, branches: tuple[str, ...], dry_r
     from lance_spark.remotes.fetch import FetchOptions, fetch
 
     chosen = [branch_or_none(branch) for branch in branches] or None
-    options = FetchOptions(chosen, dry_run=dry_run)
+    options = FetchOptions(chosen, dry_run=dry_run, allow_unrelated_histories=unrelated)
     result = fetch(session.location, find_remote(session, remote), session.engine, options)
     session.output.show(result.as_record(), painted(session.output, result.lines()))
 
