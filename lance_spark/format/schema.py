@@ -513,6 +513,12 @@ def _replaced(kind: pa.DataType, old: pa.DataType, new: pa.DataType) -> pa.DataT
     return kind
 
 
+def with_wide_offsets(field: pa.Field) -> pa.Field:
+    """The field with texts and bytes, at any depth, that can have more than 2 GiB in one array."""
+    texts = _replaced(field.type, pa.string(), pa.large_string())
+    return field.with_type(_replaced(texts, pa.binary(), pa.large_binary()))
+
+
 def _same_floats(left: pa.Array, right: pa.Array) -> bool:
     """Whether two arrays of one type and shape hold the same floats; NaN equals NaN."""
     if pt.is_floating(left.type):

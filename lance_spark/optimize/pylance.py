@@ -17,7 +17,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import Conflict, CorruptData
 from lance_spark.format.contents import Fragment
-from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, with_wide_offsets
 from lance_spark.format.storable import is_fragile
 from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
 from lance_spark.optimize.rules import RewriteTask, RewrittenTask
@@ -182,7 +182,9 @@ WRITTEN = pa.schema(
 )
 """New fragments as pylance's JSON."""
 _HELD = 64 * 2**20
-"""Bytes of rows that a task reads before it passes them on."""
+"""Bytes of rows that a task reads before it passes them on, and about as many for a batch that it writes."""
+_NARROW = 2**31 - 1
+"""Bytes up to which Arrow can address a column of texts with 32 bits."""
 
 
 class KeysItem(NamedTuple):
@@ -247,12 +249,13 @@ def fragment_keys(table: pa.Table) -> list[FragmentKeys]:
 
 def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     """WRITTEN of one part, whose rows are all in memory."""
-    rows = pa.concat_tables(_unpacked(piece) for piece in pieces).combine_chunks()
+    rows = _together([*pieces], job.scale.ordering)
     rows = rows.take(pa.array(positions(job.scale.line(rows))))
     schema = job.target.schema
     options = WriteOptions(branch=job.pin.branch, files=FileOptions(max_rows_per_file=rows.num_rows))
     plan = WritePlan(job.location, options, "append", schema, job.pin)
-    batches = rows.select(schema.names).to_batches(max_chunksize=batch_rows(row_width(schema)))
+    most = min(batch_rows(row_width(schema)), max(1, _HELD * rows.num_rows // max(1, rows.nbytes)))
+    batches = rows.select(schema.names).to_batches(max_chunksize=most)
     written = [json.loads(entry) for entry in write_rows(WriteJob(plan, job.pin), batches)]
     if job.target.stable_row_ids:
         with_row_ids(job.location, written, rows[ROW_ID].to_numpy())
@@ -263,6 +266,15 @@ def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch
         "ends": _packed(ends_of(ordering, rows.select([*ordering.columns, ROW_ADDRESS]))[1]),
     }
     yield pa.RecordBatch.from_pylist([found], schema=WRITTEN)
+
+
+def _together(pieces: Sequence[bytes], ordering: Ordering) -> pa.Table:
+    """All rows of a part, whose texts may be longer together than an array of text can be."""
+    tables = [_unpacked(piece) for piece in pieces]
+    if sum(map(len, pieces)) > _NARROW:
+        fields = [field if field.name in ordering.columns else with_wide_offsets(field) for field in tables[0].schema]
+        tables = [table.cast(pa.schema(fields)) for table in tables]
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def ends_from(table: pa.Table) -> pa.Table:

@@ -90,6 +90,30 @@ def test_structs_in_structs_each_keep_what_is_null(uri):
     assert values(location) == {1: {"c": None}, 2: {"c": None}, 3: None, 4: {"c": None}}
 
 
+@pytest.mark.parametrize("outer", [True, False], ids=["null", "not null"])
+@pytest.mark.parametrize("inner", [True, False], ids=["null inside", "not null inside"])
+def test_structs_that_may_or_may_not_be_null(uri, outer, inner):
+    kind = pa.struct([pa.field("a", INT, nullable=False), pa.field("u", SHALLOW, inner)])
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("s", kind, outer)])
+    full = {"a": 1, "u": {"a": 1}}
+    block = [full, None if outer else full, {"a": 1, "u": None if inner else {"a": 1}}]
+    lance.write_dataset(pa.table([[1, 2, 3], pa.array(block, kind)], schema), uri)
+    location = DatasetLocation.at(uri)
+    alter(location, AddColumn(("s", "u", "b"), SHALLOW))
+    alter(location, DropColumn(("s", "u", "a")))
+    alter(location, DropColumn(("s", "a")))
+    left = {"u": {"b": None}}
+    assert values(location) == {1: left, 2: None if outer else left, 3: {"u": None} if inner else left}
+
+
+def test_pylance_still_makes_such_structs_null(uri):
+    """If this fails, pylance keeps which structs are null: lost_structs and its users can go."""
+    dataset = lance.dataset(make(uri, SHALLOW, [{"a": 1}, None]).uri)
+    dataset.add_columns(pa.schema([pa.field("s", pa.struct([("b", INT)]))]))
+    dataset.drop_columns(["s.a"])
+    assert dataset.to_table()["s"].to_pylist() == [None, None]
+
+
 def test_only_fragments_that_need_it_get_a_file(uri):
     location = make(uri, SHALLOW, [{"a": 1}, None])
     alter(location, ADD)

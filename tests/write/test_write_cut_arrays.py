@@ -15,6 +15,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.storable import check_types
+from lance_spark.optimize import pylance as optimize_pylance
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.tables.write import begin, finish, plan_write
@@ -101,9 +102,13 @@ def test_backfilled_values_are_stored(uri, monkeypatch, deleted, size):
     check_columns(lance.dataset(uri).to_table(), values.take(pa.array([59 - key for key in live.to_pylist()])))
 
 
-@pytest.mark.parametrize("order", [None, "id"])
-def test_fragments_are_rewritten(uri, order):
+@pytest.mark.parametrize("order", [None, "id", "id, with more text than an array holds"])
+def test_fragments_are_rewritten(uri, monkeypatch, order):
     """A compaction whose files would be full in the middle of a batch."""
+    if order is not None and order != "id":
+        order = "id"
+        monkeypatch.setattr(optimize_pylance, "_NARROW", 0)
+        monkeypatch.setattr(optimize_pylance, "_HELD", 10_000)
     whole = whole_table(300)
     for start in range(0, 300, 60):
         lance.write_dataset(whole.slice(start, 60).take(pa.array(range(59, -1, -1))), uri, mode="append")
