@@ -21,7 +21,8 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, with_wide_
 from lance_spark.format.storable import is_fragile
 from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
 from lance_spark.optimize.rules import RewriteTask, RewrittenTask
-from lance_spark.scan.rules import batch_rows
+from lance_spark.scan.pylance import fragment_sizes
+from lance_spark.scan.rules import batch_rows, batch_rows_of
 from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_written
 from lance_spark.storage.datasets import open_latest, open_pinned
 from lance_spark.storage.failures import translated
@@ -293,7 +294,7 @@ def read_rows(item: ReadItem) -> Iterator[pa.RecordBatch]:
             fragments=[dataset.get_fragment(key) for key in item.fragments],
             with_row_address=True,
             with_row_id=bool(dataset.has_stable_row_ids),
-            batch_size=batch_rows(row_width(dataset.schema)),
+            batch_size=batch_rows_of(row_width(dataset.schema), fragment_sizes(item.location, item.pin)),
         ).to_batches():
             held.append(batch)
             size += batch.nbytes

@@ -100,6 +100,17 @@ def batch_rows(row_width: float) -> int:
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(1.0, row_width))))
 
 
+LARGE_BATCH = 256 * 2**20
+"""Stored bytes of whole rows in a batch, at most. pylance cannot read 2 GiB of text at once; files are compressed."""
+
+
+def batch_rows_of(row_width: float, fragments: Iterable[FragmentSize]) -> int:
+    """Whole rows per Arrow batch: fewer than :func:`batch_rows` for long texts, whose length no type tells."""
+    large = (each for each in fragments if each.stored_bytes > LARGE_BATCH and each.physical_rows)
+    most = (LARGE_BATCH * each.physical_rows // each.stored_bytes for each in large)
+    return max(1, min(batch_rows(row_width), *most, BATCH_ROWS))
+
+
 def _target(total: float, request: ScanRequest) -> float:
     """Spark's own rule for files: the split size, or less if cores would be idle otherwise."""
     return min(float(request.split_size), max(float(MIN_SPLIT), total / max(1, request.cores)))

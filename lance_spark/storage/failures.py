@@ -204,6 +204,7 @@ _BROKEN_FILE = re.compile(
     r"correct footer",
     re.I,
 )
+_TOO_MUCH_TEXT = re.compile(r"offset overflow error", re.I)
 _NO_DIRECTORY = re.compile(r"not a directory", re.I)
 _LOST_FILE = re.compile(r"not found: (?!.*/_versions\b).*/(?:data|_deletions|_indices)/", re.I)
 _BAD_INPUT = re.compile(
@@ -251,6 +252,11 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
         return by_system
     if _BROKEN_FILE.search(told):
         return _corrupt(text, where)
+    if _TOO_MUCH_TEXT.search(told):
+        return errors.Refused(
+            f"Too many rows of long texts were read at once at {where}: a batch can hold 2 GiB of them.",
+            hint="Read fewer rows at a time, such as option('batch_size', 1000).",
+        )
     if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
         return errors.Conflict(
             f"A concurrent commit to {where} cannot be combined with this one: {text}", hint="Run it again."

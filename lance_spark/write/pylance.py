@@ -22,8 +22,8 @@ from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
 from lance_spark.format.storable import ROWS_PER_FILE, check_new_types, check_values, format_numbers, safe_batches
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
-from lance_spark.scan.rules import batch_rows
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, take_rows
+from lance_spark.scan.rules import batch_rows_of
 from lance_spark.storage import files
 from lance_spark.storage.commits import (
     check_nothing_missing,
@@ -207,7 +207,9 @@ class KeptColumns:
         self.job = replace(task.write, plan=replace(task.write.plan, schema=schema))
         self._names = task.kept
         self._row_ids = row_ids
-        self._most = batch_rows(row_width(schema))
+        start = task.write.start
+        sizes = () if start is None else fragment_sizes(task.write.plan.location, start)
+        self._most = batch_rows_of(row_width(schema), sizes)
 
     def completed(
         self, rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from lance_spark.scan.rules import (
     BATCH_BYTES,
     BATCH_ROWS,
+    LARGE_BATCH,
     FragmentSize,
     ScanPartition,
     ScanRequest,
     batch_rows,
+    batch_rows_of,
     plan_scan,
 )
 
@@ -185,6 +187,15 @@ def test_pieces_under_a_filter_count_deleted_rows_and_others_do_not():
 
 def test_an_empty_dataset_has_no_partitions():
     assert plan_scan([], ScanRequest(8)) == plan_scan([], ScanRequest(8, limit=5)) == ()
+
+
+def test_whole_rows_of_long_texts_are_read_in_smaller_batches():
+    """A type does not tell how long texts are; 65,536 rows of 40 KiB are more than pylance can read at once."""
+    sizes = ((10**5, 4 * 2**30), (10, 9), (1, 10**8))
+    long, short, one = (FragmentSize(0, rows, rows, size) for rows, size in sizes)
+    assert batch_rows_of(24, [short, long]) == LARGE_BATCH * 10**5 // (4 * 2**30)
+    assert batch_rows_of(24, [short, one]) == batch_rows_of(24, []) == batch_rows(24)
+    assert batch_rows_of(24, [FragmentSize(0, 1, 1, 2**33)]) == 1
 
 
 @given(st.floats(0, 1e12))

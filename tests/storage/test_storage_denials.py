@@ -3,7 +3,7 @@
 import pytest
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.errors import Conflict, PermissionDenied, StorageFailure, may_have_happened
+from lance_spark.errors import Conflict, PermissionDenied, Refused, StorageFailure, may_have_happened
 from lance_spark.storage.failures import denial, from_fsspec, from_pylance
 
 S3, GS, AZ = (DatasetLocation.at(f"{scheme}://b/lake/x.lance") for scheme in ("s3", "gs", "az"))
@@ -138,3 +138,10 @@ def test_the_first_one_who_knows_the_outcome_is_believed():
     said = error.saying("Files are left.").saying("Nothing was changed.")
     assert said.message.endswith("Files are left.")
     assert (said.missing, said.hint, said.before_commit) == (error.missing, error.hint, True)
+
+
+def test_more_text_than_a_batch_holds_has_a_way_out():
+    text = "LanceError(Arrow): Offset overflow error: 2162688000, /home/me/rust/field.rs:922:21"
+    error = from_pylance(OSError(text), S3, "scanning")
+    assert isinstance(error, Refused)
+    assert "batch_size" in error.hint
