@@ -13,8 +13,10 @@ from lance_spark.catalog import rules
 from lance_spark.catalog.entry_rules import check_properties, refusal
 from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
 from lance_spark.catalog.manifest_pylance import check_may_change
-from lance_spark.catalog.tables import alter_table, confirm, declare_table, withdraw
+from lance_spark.catalog.tables import alter_table, confirm, declare_table, tell_dataset, withdraw
+from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, Refused
 from lance_spark.storage.commits import change_table_metadata, check_writable, read_table_metadata
@@ -39,6 +41,11 @@ class Stage(Protocol):
         """Options for the write of its rows, which overwrites."""
         ...
 
+    @property
+    def replaces(self) -> PinnedVersion | None:
+        """The newest version of what is replaced, when the stage began; None for a new table."""
+        ...
+
     def commit(self, written: bool) -> None:
         """Called after the write, or in its place if there was none: then the table has no rows."""
         ...
@@ -55,6 +62,7 @@ class NameStage:
     staged: StagedTable
     options: Mapping[str, str] = field(repr=False)
     definition: TableDefinition
+    replaces: PinnedVersion | None = None
 
     def commit(self, written: bool) -> None:
         """Raises Conflict for a new table that another process dropped meanwhile."""
@@ -76,6 +84,7 @@ class DatasetStage:
     new: bool
     options: Mapping[str, str] = field(repr=False)
     definition: TableDefinition
+    replaces: PinnedVersion | None = None
 
     def commit(self, written: bool) -> None:
         """Properties get a version of their own."""
@@ -120,6 +129,7 @@ def alter_properties(
     lose data unless they are checked.
     """
     given = check_properties(put)
+    isolation_level(given.get(ISOLATION))
     settings = sorted(key for key in {*given, *unset} if key.startswith(_SETTINGS))
     if settings:
         raise Refused(
@@ -156,6 +166,8 @@ class StagedTable:
     declaration: rules.Declaration | None = None
     """The name that was taken; None for an existing table."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
+    """The properties of an existing table when the stage began: those that others set since then stay."""
 
     @property
     def is_new(self) -> bool:
@@ -173,6 +185,7 @@ def begin(
     """
     identifier = rules.identify_table(name)
     given = check_properties(properties)
+    isolation_level(given.get(ISOLATION))
     doing = f"{way} table '{identifier}'"
     check_may_change(catalog.manifest, doing)
     if given:
@@ -180,7 +193,8 @@ def begin(
     if way != "create":
         try:
             found = find_table(catalog, identifier, doing)
-            return StagedTable(catalog, identifier, located(catalog, found), properties=given)
+            before = describe_table(catalog, identifier).properties if catalog.reads_manifest else {}
+            return StagedTable(catalog, identifier, located(catalog, found), properties=given, before=before)
         except NotFound:
             if way == "replace":
                 raise
@@ -201,6 +215,8 @@ def commit(staged: StagedTable) -> rules.TableInfo:
     """
     if staged.declaration is not None:
         confirm(staged.catalog, staged.declaration)
+        if ISOLATION in staged.properties:
+            tell_dataset(staged.location, isolation_level(staged.properties[ISOLATION]))
     elif staged.catalog.reads_manifest:
         _replace_properties(staged)
     return describe_table(staged.catalog, staged.identifier)
@@ -231,7 +247,8 @@ def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOpti
 
 
 def _replace_properties(staged: StagedTable) -> None:
-    before = describe_table(staged.catalog, staged.identifier)
-    gone = tuple(before.properties.keys() - staged.properties.keys())
-    if before.registered and (gone or before.properties != staged.properties):
+    now = describe_table(staged.catalog, staged.identifier)
+    gone = tuple((staged.before.keys() & now.properties.keys()) - staged.properties.keys())
+    new = {key: value for key, value in staged.properties.items() if now.properties.get(key) != value}
+    if now.registered and (gone or new):
         alter_table(staged.catalog, staged.identifier, staged.properties, gone)

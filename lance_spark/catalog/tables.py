@@ -53,11 +53,13 @@ from lance_spark.catalog.rules import (
     identify_table,
     is_inside,
 )
+from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.storage import files
+from lance_spark.storage.commits import change_table_metadata
 from lance_spark.storage.datasets import find_latest, locate, pin_version
 from lance_spark.storage.resolving import NamedTable, resolve
 
@@ -623,8 +625,19 @@ def alter_table(
     catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> TableInfo:
     """Plan and alter; returns the resulting table."""
+    given, removed = dict(put or {}), (unset,) if isinstance(unset, str) else tuple(unset)
+    level = isolation_level(given.get(ISOLATION))
     alter(plan_alteration(catalog, TABLE, name, put, unset))
+    if level is not None or ISOLATION in removed:
+        table = lookup.find_table(catalog, identify_table(name), "alter the table")
+        tell_dataset(lookup.located(catalog, table), level)
     return lookup.describe_table(catalog, name)
+
+
+def tell_dataset(location: DatasetLocation, level: str | None) -> None:
+    """Write the isolation level into the metadata of main, where statements look that know no catalog."""
+    if find_latest(location, None) is not None:
+        change_table_metadata(location, None, {ISOLATION: level})
 
 
 def alter_namespace(

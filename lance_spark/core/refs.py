@@ -549,6 +549,11 @@ class RefSpec:
     begins: Beginning | None = None
     """For a branch that does not exist before its first change; None for all others."""
 
+    @property
+    def is_branch(self) -> bool:
+        """Whether it means the newest version of a branch."""
+        return self == RefSpec(branch=self.branch, begins=self.begins)
+
 
 @dataclass(frozen=True)
 class Beginning:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from lance_spark.core.declared import by_key, declared, keyed_values, source_option
+from lance_spark.core.isolation import STATEMENT, Statement, isolation_level, parse_statement
 from lance_spark.core.options import CATALOG_OPTIONS, check_known, folded, to_bool, to_bytes, to_columns, to_int
 from lance_spark.core.refs import RefSpec, branch_or_none, check_new_branch_name, check_tag_name
 from lance_spark.errors import InvalidOption, Refused
@@ -196,6 +197,19 @@ class WriteOptions:
         "`true`: an append [adds new columns and widens types](changing-columns.md#appending-rows-with-other-columns)",
         aliases=("mergeSchema",),
     )
+    isolation_level: str | None = source_option(
+        None,
+        "`serializable`: rows that others commit since the write began, or since `validate_from_version`, are a "
+        "`Conflict`; the table's property of that name is the default",
+        parse=lambda _, value: isolation_level(value),
+    )
+    validate_from_version: int | None = source_option(
+        None,
+        "the version of the branch from which the DataFrame was read: what others committed since then counts as "
+        "committed during the write",
+    )
+    statement: Statement | None = None
+    """What Spark's planner knows of the statement, if it tells."""
 
 
 _WRITE = (WriteOptions, NewBranchOptions, FileOptions)
@@ -209,10 +223,13 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         if what := _IMMUTABLE.get(folded(key)):
             raise cannot_change(what)
     answer_replace_where(options)
+    told, options = options.get(STATEMENT), {key: value for key, value in options.items() if key != STATEMENT}
     check_known(options, _spellings(*_WRITE), "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
     given, _ = by_key(declared(*_WRITE), options)
     found = WriteOptions(
-        files=FileOptions(**keyed_values(declared(FileOptions), given)), **keyed_values(declared(WriteOptions), given)
+        statement=None if told is None else parse_statement(told),
+        files=FileOptions(**keyed_values(declared(FileOptions), given)),
+        **keyed_values(declared(WriteOptions), given),
     )
     if found.create_table and found.branch is not None:
         raise InvalidOption(

@@ -49,9 +49,6 @@ OF_TABLES: Mapping[str, str] = {
     "vacuum": _CLEANUP,
     "where": "t.to_df().where(...)",
 }
-OF_MERGES: Mapping[str, str] = {
-    "withSchemaEvolution": "t.add_columns, before the merge: a merge does not change the table's columns."
-}
 OF_OPTIMIZE: Mapping[str, str] = {
     "executeCompaction": "t.optimize() alone: it has compacted the table already.",
     "executeZOrderBy": "t.optimize(zorder=['day', 'carrier'])",

@@ -128,3 +128,8 @@ def register(spark: SparkSession, name: str = "lance") -> None:
     source = type("DefaultSource", (LanceDataSource,), {"name": classmethod(lambda _: name), "__module__": __name__})
     register_class(spark, source)
     known.add(name)
+
+
+def names_in(spark: SparkSession) -> set[str]:
+    """The names under which it was registered in a session."""
+    return set(_registered.get(spark, ()))

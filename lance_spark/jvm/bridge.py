@@ -65,6 +65,8 @@ class Bridge:
         """Why writes send rows; None if they send columns."""
         self.plans_merges = False
         """Whether ``df.mergeInto`` exposes its plan (4.3)."""
+        self.evolves = False
+        """Whether Spark asks a table which of its columns a MERGE WITH SCHEMA EVOLUTION may change (4.3)."""
         self.caches_by_name = False
         """Whether Spark finds a table's cached data by the table's name (4.3), and not by its version."""
         self.names_of: Callable[[DatasetLocation], Sequence[str]] = lambda _: ()

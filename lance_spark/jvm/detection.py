@@ -79,6 +79,7 @@ def _why_no_row_changes(bridge: Bridge) -> str | None:
         _method(bridge, names.CHANGES_MERGE_ROWS, "copy", (8,))
         _method(bridge, names.CHANGES_CACHE, "recacheByPlan", (2,))
         bridge.plans_merges = "mergeCommand" in _methods(bridge, names.MAYBE_MERGE_WRITER)
+        bridge.evolves = _loads(bridge, names.MAYBE_EVOLUTION)
         bridge.caches_by_name = "recacheTableOrView" in _methods(bridge, names.CHANGES_CACHE)
     except Refused as reason:
         return reason.message

@@ -101,6 +101,12 @@ CHANGES_EXPRESSIONS = f"{_SQL}.classic.ColumnNodeToExpressionConverter$"
 # Private, of newer versions only.
 MAYBE_INSERT_ONLY = f"{_LOGICAL}.InsertOnlyMerge"
 MAYBE_MERGE_WRITER = f"{_SQL}.classic.MergeIntoWriter"
+MAYBE_EVOLUTION = f"{_CATALOG}.SupportsSchemaEvolution"
+
+# Private; without them, a write does not know what its statement reads.
+MAYBE_EXECUTION = f"{_SQL}.execution.SQLExecution"
+MAYBE_SCAN_RELATION = f"{_V2}.DataSourceV2ScanRelation"
+MAYBE_CACHED = f"{_SQL}.execution.columnar.InMemoryRelation"
 
 # Private; only a catalog of complete publishes needs it.
 MAYBE_ANALYSIS = f"{_SQL}.catalyst.analysis.AnalysisContext"

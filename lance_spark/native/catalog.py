@@ -32,7 +32,7 @@ from lance_spark.native.creating import Creating, shown_properties
 from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
 from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
-from lance_spark.native.tables import DeclaredTable, StoredTable
+from lance_spark.native.tables import DeclaredTable, EvolvingTable, StoredTable
 from lance_spark.scan.read import PinnedRead, blob_names
 from lance_spark.sql.declaring import Parameter, Procedure, find_procedure
 from lance_spark.sql.lake_procedures import SYSTEM_TABLES
@@ -178,6 +178,9 @@ def property_changes(changes: Any) -> tuple[dict[str, str], list[str]]:
 
 # --- ALTER TABLE: columns and properties
 
+FOR_WRITING = ()
+"""In place of privileges."""
+
 _OTHER = "java.lang.UnsupportedOperationException"
 """Spark turns an IllegalArgumentException into its own here, which hides this package's error."""
 _PROPERTIES = ("SetProperty", "RemoveProperty")
@@ -196,7 +199,12 @@ class Altering(Implementation):
             self._alter(ident, changes)
         except LanceSparkError as error:
             raise java_error(spark_error(self.bridge, error, _OTHER, self.spoken())) from error
-        return self.load_table(ident)
+        found = _lookups.get(self.bridge.thread()) if _lookups else None
+        if found is None:
+            return self.load_table(ident)
+        # Schema evolution, in the middle of the analysis of a MERGE: the table that it changes is one version newer.
+        found.pins.pop(branch_of(self._find(ident)), None)
+        return self.load_table(ident, FOR_WRITING)
 
     def _alter(self, ident: Any, changes: Any) -> None:
         place = self._find(ident, for_reading=False)
@@ -490,8 +498,9 @@ class NativeCatalog(Creating, Altering, Procedures):
             return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
         if place.metadata_table is None:
             read = PinnedRead(place.location, pin, ReadOptions())
-            source = Source(read if for_reading else with_blobs(read))
-            stored = StoredTable(self.bridge, source, name, place, lambda: self._properties(place))
+            source = Source(read if for_reading else with_blobs(read), newest=place.is_branch)
+            kind = EvolvingTable if self.bridge.evolves else StoredTable
+            stored = kind(self.bridge, source, name, place, lambda: self._properties(place))
             if found is not None:
                 found.tables[stored.to_string()] = stored
             return stored.java()

@@ -178,7 +178,8 @@ class NativeStagedTable(Implementation):
     def new_write_builder(self, info: Any) -> Any:
         """The only write. It overwrites, even if Spark appends: existing rows have other columns."""
         self._written = True
-        return NativeWriteBuilder(self.bridge, info, self._stage.options, self._schema).truncate()
+        stage = self._stage
+        return NativeWriteBuilder(self.bridge, info, stage.options, self._schema, stage.replaces).truncate()
 
     def commit_staged_changes(self) -> None:
         """After the write, or instead of it: CREATE OR REPLACE TABLE without AS has none."""

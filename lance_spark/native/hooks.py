@@ -26,22 +26,26 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from lance_spark.columns.rules import quoted_name
 from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import LanceSparkError
 from lance_spark.jvm.bridge import PYTHON, Spoken, as_spark, from_java, recovered
-from lance_spark.jvm.names import MAYBE_CREATES
+from lance_spark.jvm.names import CHANGES_MODE, MAYBE_CREATES
 from lance_spark.native.creating import FORMAT, other_format
+from lance_spark.native.reading import told
 from lance_spark.native.row_statements import Change, RowStatement, may_change_rows, may_make_tables
 from lance_spark.native.scan import Source
 from lance_spark.native.session import current
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
 from lance_spark.sql.rules import opened
-from lance_spark.tables.read import pin_read
+from lance_spark.tables.read import is_newest, pin_read
+from lance_spark.tables.write import planned_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.catalog import Table
 
+    from lance_spark.jvm.bridge import Bridge
     from lance_spark.native.session import Room
 
 _format = DataFrameReader.format
@@ -59,6 +63,8 @@ class NativeReader(DataFrameReader):
         self._jreader = reader._jreader
         self._spark = reader._spark
         self._room = room
+        self.follows = False
+        """Whether the version in the options is only the newest one of a branch, and not meant for itself."""
 
     def format(self, source: str) -> DataFrameReader:
         """Another format gets another reader."""
@@ -78,7 +84,9 @@ class NativeReader(DataFrameReader):
             given["path"] = path
         wanted = self._jreader.userSpecifiedSchema()
         try:
-            source = Source(pin_read(given), from_java(wanted.get()) if wanted.isDefined() else None)
+            read = pin_read(given)
+            newest = self.follows or is_newest(given, read.options.ref)
+            source = Source(read, from_java(wanted.get()) if wanted.isDefined() else None, newest)
             return data_frame(self._room.bridge, source)
         except LanceSparkError as error:
             raise as_spark(error) from None
@@ -184,22 +192,57 @@ def _native_save(
     room = current(self._spark)
     name = "" if room is None else format or str(self._jwrite.source())
     ours = room is not None and name.lower() in {OWN_NAME, *_names.get(self._spark, ())}
-    shape = shape_of(room.bridge, self._df.schema) if room is not None and ours else None
-    if shape is None:
+    if room is None or not ours:
         _save(self, path, format, mode, partitionBy, **options)
         return
     self.mode(mode).options(**options)
+    self.options(**_told(room, self, path))
+    shape = shape_of(room.bridge, self._df.schema)
+    if shape is None:
+        _save(self, path, format, None, partitionBy)
+        return
     if partitionBy is not None:
         self.partitionBy(partitionBy)
     shape.save(self._jwrite, path, name)
+
+
+def _told(room: Room, writer: DataFrameWriter, path: str | None) -> dict[str, str]:
+    """The option by which the write knows what its DataFrame reads, and with which version it was planned."""
+    bridge = room.bridge
+    try:
+        overwrites = str(writer._jwrite.curmode().toString()) == "Overwrite"
+        options = bridge.call("scala.jdk.javaapi.CollectionConverters.asJava", writer._jwrite.extraOptions())
+        given = {str(entry.getKey()): entry.getValue() for entry in options.entrySet()}
+        plan = _plan(bridge, writer._df)
+    except (Py4JError, PySparkException):  # the write itself reports what is wrong with its DataFrame
+        return {}
+    version = planned_with(given if path is None else {**given, "path": path}) if overwrites else None
+    return told(bridge, None if version is None else PinnedVersion(None, version), plan)
+
+
+def _plan(bridge: Bridge, frame: DataFrame) -> Any:
+    """Spark's plan of a DataFrame."""
+    formatter = SQLStringFormatter(bridge.spark)
+    try:
+        text = formatter.format("SELECT * FROM {frame}", frame=frame)
+        with bridge.active():
+            state = bridge.session.sessionState()
+            mode = bridge.call(f"{CHANGES_MODE}.SKIP")
+            return state.executePlan(state.sqlParser().parsePlan(text), mode).analyzed()
+    finally:
+        formatter.clear()
 
 
 def _executed(statement: RowStatement) -> DataFrame | None:
     """The result of a statement; None if Spark handles it, which includes reporting its errors."""
     try:
         found = None if statement.verb is None else statement.analyze({})
-    except (PySparkException, Py4JError):
+    except (PySparkException, Py4JError) as error:
+        if isinstance(error, LanceSparkError):
+            raise
         return None
+    except LanceSparkError as error:
+        raise as_spark(error, Spoken("sql") if statement.text else PYTHON) from None
     try:
         return None if found is None else Change(statement, found).execute()
     except LanceSparkError as error:

@@ -24,6 +24,7 @@ from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
 from lance_spark.sql.declaring import Context
+from lance_spark.storage.datasets import find_latest
 from lance_spark.storage.resolving import dataset_at, read_path_name
 
 
@@ -61,8 +62,7 @@ class Place:
     @property
     def is_branch(self) -> bool:
         """Whether it is the current state of a branch, which can be written to."""
-        plain = RefSpec(branch=self.spec.branch, begins=self.spec.begins)
-        return self.spec == plain and self.metadata_table is None
+        return self.spec.is_branch and self.metadata_table is None
 
     def branch_to_change(self, doing: str) -> str | None:
         """The branch (None for main) to change. Raises Refused for a tag, a version or a moment."""
@@ -92,7 +92,7 @@ def replaced_branch(place: Place, way: staging.Way, definition: TableDefinition)
     if place.table is not None and definition.properties:
         raise Refused("A branch has no properties of its own.", hint="ALTER TABLE sets those of the table.")
     options = dict(place.options) if branch is None else {**place.options, "branch": branch}
-    return DatasetStage(place.location, branch, False, options, definition)
+    return DatasetStage(place.location, branch, False, options, definition, find_latest(place.location, branch))
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,8 @@ class RootPlaces:
         if place is not None:
             return replaced_branch(place, way, definition)
         staged = staging.begin(self.catalog, list(parts), way, definition.properties)
-        return NameStage(staged, self.options(staged.identifier), definition)
+        replaces = None if staged.is_new else find_latest(staged.location, None)
+        return NameStage(staged, self.options(staged.identifier), definition, replaces)
 
     def _on_branch(self, parts: Sequence[str]) -> Place | None:
         """The place of a table on a branch of the lake that has data; None for a new one."""

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, Refused
 from lance_spark.format.schema import ROW_ADDRESS
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge, plain
@@ -99,10 +100,18 @@ class RowStatement:
         """Whether it can insert rows."""
         return self.verb == MERGING and not self._command.notMatchedActions().isEmpty()
 
+    @property
+    def evolves(self) -> bool:
+        """Whether it is a MERGE WITH SCHEMA EVOLUTION."""
+        try:
+            return self.verb == MERGING and bool(self._command.withSchemaEvolution())
+        except Py4JError:
+            return False
+
     def analyze(self, pins: dict[Branch, PinnedVersion]) -> AnalyzedChange | None:
         """Its meaning at these versions of branches; None if it does not change a Lance table.
 
-        Raises Spark's errors for an invalid statement.
+        Spark adds the columns of a MERGE WITH SCHEMA EVOLUTION now. Raises Spark's errors for an invalid statement.
         """
         state = self.bridge.session.sessionState()
         with self.bridge.active(), looking_up(self.bridge, pins) as found:
@@ -116,6 +125,11 @@ class RowStatement:
         table = None if relation is None else found.tables.get(relation.table().toString())
         if table is None:
             return None
+        if self.evolves and not self.bridge.evolves:
+            raise Refused(
+                "This Spark does not tell which columns MERGE WITH SCHEMA EVOLUTION adds. Nothing was changed.",
+                hint="Spark 4.3 does. Until then: t.merge(...).with_schema_evolution(), or add the columns first.",
+            )
         return AnalyzedChange(self.bridge, table, relation, root, execution, common)
 
     def _bound(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -67,6 +68,8 @@ class Source:
     read: PinnedRead
     given: StructType | None = None
     """The user's schema; None for the dataset's own."""
+    newest: bool = False
+    """Whether the newest version of a branch was meant, and no tag, version or moment."""
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -107,7 +110,13 @@ class Source:
     def key(self) -> str:
         """Distinguishes this read from every other one; contains no secret."""
         options = hashlib.sha256(repr(self.read.location.options).encode()).hexdigest()
-        return f"{self.read!r} {self.read.pin.stamp} {options} {self.given!r}"
+        return f"{self.shown} {self.read!r} {self.read.pin.stamp} {options} {self.given!r}"
+
+    @property
+    def shown(self) -> str:
+        """The branch and version that were the newest, for :func:`lance_spark.native.reading.reads_of`."""
+        pin = self.read.pin
+        return json.dumps([self.read.location.uri, pin.branch, pin.version] if self.newest else None)
 
     @property
     def name(self) -> str:

@@ -16,12 +16,14 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.bridge import expression
 from lance_spark.jvm.proxies import Implementation
+from lance_spark.native.reading import MARK, told
 from lance_spark.native.scan import TableStream, confuses_names, scan_builder
 from lance_spark.native.writes import as_columns
 from lance_spark.pushdown.filters import conjunction, translate
 from lance_spark.rows.rows import delete_where, truncate
 
 if TYPE_CHECKING:
+    from lance_spark.core.refs import PinnedVersion
     from lance_spark.jvm.answers import Answer
     from lance_spark.jvm.bridge import Bridge
     from lance_spark.native.places import Place
@@ -49,7 +51,7 @@ class NativeTable(Implementation):
 
     def to_string(self) -> str:
         """Java's toString. Tables of the same read have the same text and are equal, so all share a cached result."""
-        return f"NativeTable {self.source.key}"
+        return MARK + self.source.key
 
     def answered(self) -> dict[str, Answer]:
         """The known answers about a version."""
@@ -122,12 +124,23 @@ class NativeWriteBuilder(Implementation):
 
     interfaces: ClassVar = (names.SUPPORTS_OVERWRITE, names.SUPPORTS_DYNAMIC_OVERWRITE)
 
-    def __init__(self, bridge: Bridge, info: Any, options: Mapping[str, str], schema: Any = None) -> None:
-        """``options`` name the table; ``schema``, with the same types, replaces the query's own in the write."""
+    def __init__(
+        self,
+        bridge: Bridge,
+        info: Any,
+        options: Mapping[str, str],
+        schema: Any = None,
+        base: PinnedVersion | None = None,
+    ) -> None:
+        """``options`` name the table; ``schema``, with the same types, replaces the query's own in the write.
+
+        ``base`` is the version of the table with which Spark planned the statement; None for a new one.
+        """
         super().__init__(bridge)
         given = dict(info.options().asCaseSensitiveMap())
         check_options(given)
-        self._info = NativeWriteInfo(bridge, info.queryId(), schema or info.schema(), {**given, **options})
+        known = {} if base is None else told(bridge, base)
+        self._info = NativeWriteInfo(bridge, info.queryId(), schema or info.schema(), {**given, **options, **known})
 
     def _python(self) -> Any:
         """The builder of this package's data source, under the name that the session knows."""
@@ -158,11 +171,11 @@ class NativeWriteBuilder(Implementation):
         )
 
     def overwrite_dynamic_partitions(self) -> Any:
-        """Raises Refused."""
-        raise Refused(
-            "Cannot overwrite partitions: a Lance table has none.",
-            hint="To replace all rows: df.writeTo(...).overwrite(lit(True)); some: DELETE FROM ... WHERE, then append.",
-        )
+        """The builder of an overwrite: a table without partitions is replaced as a whole, as Spark replaces its own.
+
+        Spark calls this for any INSERT OVERWRITE with spark.sql.sources.partitionOverwriteMode=dynamic.
+        """
+        return self.truncate()
 
 
 class NativeWriteInfo(Implementation):
@@ -206,7 +219,7 @@ _REFUSED = frozenset(map(folded, READ_OPTIONS))
 class StoredTable(NativeTable):
     """Spark's ``Table`` with all operations that change its rows."""
 
-    interfaces: ClassVar = (
+    interfaces: ClassVar[tuple[str, ...]] = (
         *NativeTable.interfaces,
         names.SUPPORTS_WRITE,
         names.SUPPORTS_DELETE,
@@ -214,7 +227,7 @@ class StoredTable(NativeTable):
     )
 
     told: ClassVar = NativeTable.told | {"canDeleteWhere", "deleteWhere"}
-    supported: ClassVar = (*WRITABLE, "MICRO_BATCH_READ")
+    supported: ClassVar[tuple[str, ...]] = (*WRITABLE, "MICRO_BATCH_READ")
     """Also for a tag or a version: this package's error then explains why it cannot be written to."""
 
     def __init__(
@@ -248,7 +261,8 @@ class StoredTable(NativeTable):
         """One per write."""
         branch = self._place.branch_to_change("write to the table")
         named = {} if branch is None else {"branch": branch}
-        return NativeWriteBuilder(self.bridge, info, {**KEEP_COLUMNS, **self._place.options, **named}).java()
+        options = {**KEEP_COLUMNS, **self._place.options, **named}
+        return NativeWriteBuilder(self.bridge, info, options, base=self.source.read.pin).java()
 
     def new_row_level_operation_builder(self, info: Any) -> Any:
         """One per UPDATE, DELETE or MERGE. Raises Refused for immutable versions."""
@@ -295,6 +309,17 @@ class StoredTable(NativeTable):
                 return None
             found.append(pushed)
         return conjunction(found)
+
+
+class EvolvingTable(StoredTable):
+    """The table of a Spark that adds columns for MERGE WITH SCHEMA EVOLUTION, while it analyzes the statement."""
+
+    interfaces: ClassVar = (*StoredTable.interfaces, names.MAYBE_EVOLUTION)
+    supported: ClassVar = (*StoredTable.supported, "AUTOMATIC_SCHEMA_EVOLUTION")
+
+    def supports_column_change(self, change: Any) -> bool:
+        """New columns and fields only. Values of another type are cast, or refused, as without schema evolution."""
+        return bool(change.getClass().getSimpleName() == "AddColumn")
 
 
 # --- The table's interface for row-changing statements

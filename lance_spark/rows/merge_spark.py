@@ -17,28 +17,34 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
 from pyspark.sql.types import StructField, StructType
 
+from lance_spark.columns.columns import alter_columns
 from lance_spark.columns.spark import quoted
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.words import OF_MERGES, Hinting
-from lance_spark.engine.types_spark import wire_schema
+from lance_spark.core.words import Hinting
+from lance_spark.engine.session_spark import engine_of
+from lance_spark.engine.types_spark import to_arrow, wire_schema
 from lance_spark.engine.workers_spark import plainly
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import ROW_ADDRESS, row_width
 from lance_spark.rows import rules
+from lance_spark.rows.evolution_rules import added_columns
 from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
 from lance_spark.rows.rules import Case, ChangeResult, Clause, Found
 from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression
 from lance_spark.scan.pylance import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
+from lance_spark.storage.datasets import pin_latest
 
 if TYPE_CHECKING:
     Values = Mapping[str, str | Column]
     Condition = str | Column
 
 _MARK, _CLAUSE = "__source_row", "__clause"
+_EVOLUTIONS = 5
+"""How often others may add the same columns first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +62,8 @@ class RowMerge(Hinting):
     on: str | Column | tuple[str, ...]
     """A condition, or key columns that both sides have. Null keys match nothing."""
     clauses: tuple[Clause, ...] = ()
-    _words = OF_MERGES
+    evolves: bool = False
+    """Whether columns that only the source has are added to the table."""
 
     def __repr__(self) -> str:
         on = ", ".join(self.on) if isinstance(self.on, tuple) else self.on
@@ -65,7 +72,7 @@ class RowMerge(Hinting):
 
     def __dir__(self) -> list[str]:
         """Clauses and ``execute``: what completion should show."""
-        return [name for name in dir(type(self)) if name.startswith(("when_", "execute", "__"))]
+        return [name for name in dir(type(self)) if name.startswith(("when_", "with_", "execute", "__"))]
 
     def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
         """Set all columns that the source has; other columns of the target stay."""
@@ -95,6 +102,16 @@ class RowMerge(Hinting):
         """Delete rows of the target that no row of the source matches."""
         return self._with("not matched by source", rules.DELETE, condition)
 
+    def with_schema_evolution(self) -> RowMerge:
+        """Add the columns, and the fields of structs, that only the source has, and clauses set, to the table.
+
+        They get a version of their own before the merge; rows that it does not change have nulls in them. If the merge
+        then fails, they stay, without values. Types stay as they are.
+        """
+        return replace(self, evolves=True)
+
+    withSchemaEvolution = with_schema_evolution  # noqa: N815 - Delta's and Spark's spelling
+
     @refreshing
     def execute(self, message: str | None = None, retries: int = 0) -> ChangeResult:
         """Run the merge as one version, with this commit message.
@@ -103,7 +120,49 @@ class RowMerge(Hinting):
         NotFound and SchemaMismatch for invalid arguments, Refused if several source rows match one row, and Conflict;
         then nothing was changed.
         """
-        return change_rows(self.spark, self.change(), message, retries)
+        merge = self._evolved() if self.evolves else self
+        return change_rows(self.spark, merge.change(), message, retries)
+
+    def _evolved(self) -> RowMerge:
+        """The merge on a table that has all columns. Raises Refused, and the errors of ``alter_columns``."""
+        rules.check_clauses(self.clauses)
+        table = self._evolved_table()
+        named = {name.lower(): name for name in table.names}
+        columns = [quoted(name).alias(named.get(name.lower(), name)) for name in self.source.columns]
+        return replace(self, source=self.source.select(*columns))
+
+    def _evolved_table(self) -> pa.Schema:
+        left = _EVOLUTIONS
+        while True:
+            pin = pin_latest(self.location, self.branch)
+            table = stored_schema(self.location, pin)
+            added = added_columns(table, self._given_columns(pin, table.names))
+            if not added:
+                return table
+            left -= 1
+            try:
+                alter_columns(self.location, self.branch, added, engine_of(self.spark))
+            except AlreadyExists:  # another merge added the same column
+                if not left:
+                    raise
+
+    def _given_columns(self, pin: PinnedVersion, known: Sequence[str]) -> list[pa.Field]:
+        """The columns that clauses set, with the types of their values."""
+        writing = [clause for clause in self.clauses if clause.action != rules.DELETE]
+        whole = self.source.schema if any(clause.values is None for clause in writing) else StructType()
+        found = {field.name: field for field in to_arrow(whole)}
+        new = {
+            name: expression(value)
+            for clause in writing
+            for name, value in (clause.values or {}).items()
+            if name not in known and name not in found
+        }
+        if new:
+            target = probe(self.spark, TargetRows(self.spark, self.location).schema(pin))
+            joined = self._joined(target, rules.join_of(self.clauses))
+            typed = joined.select(*(value.alias(name) for name, value in new.items())).schema
+            found |= {field.name: field for field in to_arrow(typed)}
+        return list(found.values())
 
     def change(self) -> RowChange:
         """The merge in the form the engine takes. Raises InvalidOption for invalid clauses."""
@@ -202,7 +261,7 @@ class RowMerge(Hinting):
 
     def _values(
         self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]
-    ) -> list[dict[str, Column]]:
+    ) -> list[Mapping[str, Column]]:
         """The value each clause gives each column; no entry if the engine keeps the current value.
 
         Clauses that set a column to the same value share one Column.
@@ -210,22 +269,60 @@ class RowMerge(Hinting):
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
         old = {name: quoted(name, rules.TARGET) for name in fields if name not in kept}
         whole = {name: quoted(name, rules.SOURCE) for name in self.source.columns if name in fields}
+        wholes: Mapping[int, Mapping[str, Column]] = dict.fromkeys((rules.INSERT, rules.UPDATE), whole)
         if any(clause.values is None and clause.action != rules.DELETE for clause in self.clauses):
-            whole = assigned(joined, whole, fields)
-        found = []
+            wholes = self._fitted(joined, whole, fields, old)
+        found: list[Mapping[str, Column]] = []
         for clause in self.clauses:
             if clause.action == rules.DELETE:
                 found.append(nothing)
                 continue
-            given = whole
+            given = wholes[clause.action]
             if clause.values is not None:
                 given = assigned(joined, {name: expression(value) for name, value in clause.values.items()}, fields)
             found.append({**nothing, **(old if clause.action == rules.UPDATE else {}), **given})
         return found
 
+    def _fitted(
+        self,
+        joined: DataFrame,
+        whole: Mapping[str, Column],
+        fields: Mapping[str, StructField],
+        old: Mapping[str, Column],
+    ) -> dict[int, Mapping[str, Column]]:
+        """The source's columns in the types of the table, for each action that takes all of them."""
+        if not self.evolves:
+            return dict.fromkeys((rules.INSERT, rules.UPDATE), assigned(joined, whole, fields))
+        given = {field.name: field.dataType for field in self.source.schema}
+        types = {name: (given[name], fields[name].dataType) for name in whole}
+        found: dict[int, Mapping[str, Column]] = {}
+        for action in (rules.INSERT, rules.UPDATE):
+            before = old if action == rules.UPDATE else {}
+            values = {name: aligned(value, types[name], before.get(name)) for name, value in whole.items()}
+            found[action] = assigned(joined, values, fields)
+        return found
+
     def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
         rows = TargetRows(self.spark, self.location).fragments(pin, fragments)
         return not self._joined(rows, "inner").isEmpty()
+
+
+def aligned(value: Column, types: tuple[st.DataType, st.DataType], old: Column | None) -> Column:
+    """A struct in the form of the table's, given both types: fields that the source lacks keep their old value."""
+    given, wanted = types
+    if given == wanted or not (isinstance(given, StructType) and isinstance(wanted, StructType)):
+        return value
+    known = {field.name.lower(): field for field in given}
+    fields = []
+    for field in wanted:
+        inside = None if old is None else old.getField(field.name)
+        there = known.get(field.name.lower())
+        if there is not None:
+            found = aligned(value.getField(there.name), (there.dataType, field.dataType), inside)
+        else:
+            found = F.lit(None).cast(field.dataType) if inside is None else inside
+        fields.append(found.alias(field.name))
+    return F.when(value.isNotNull(), F.struct(*fields))
 
 
 def _by_clause(values: Sequence[Column]) -> Column:

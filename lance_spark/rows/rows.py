@@ -24,6 +24,7 @@ from lance_spark.rows.rules import ChangeResult, Prepared
 from lance_spark.scan.pylance import Scan, ScanColumns, check_filter, count_rows, index_matches
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.write.isolation import Since, is_serializable
 from lance_spark.write.pylance import read_target
 
 Meets = Callable[[PinnedVersion, Sequence[int]], bool]
@@ -83,6 +84,7 @@ def finish(work: Finish) -> ChangeResult:
 def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepared]:
     location, branch = work.location, work.start.branch
     rebase: commit_pylance.Rebase | None = None
+    since = Since(location, work.start)
     for left in commits.attempts():
         commit_pylance.check_written(location, branch, work.change)
         head, change = pin_latest(location, branch), work.change
@@ -91,6 +93,8 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
             rebase = rebase or commit_pylance.Rebase(location, work.start, work.change)
             head, change, added = rebase.on(head)
             tried.append(change)
+            if not work.terms.reordered and is_serializable(location, head):
+                since.check_rows(head)
             _check_new_rows(work, added)
         if work.check is not None:
             work.check()
@@ -180,6 +184,8 @@ def delete_where(
         hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
         commit_pylance.check_written(location, branch, Prepared(hit, (), 0, 0, 0))
         try:
+            if is_serializable(location, head):  # look again at what others committed meanwhile
+                Since(location, head).check_rows(pin_latest(location, branch))
             return DeleteResult(commit_pylance.commit_deletions(location, head, predicate, hit, message), rows)
         except errors.Conflict:
             if not left:

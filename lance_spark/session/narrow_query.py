@@ -76,12 +76,12 @@ _STAND_INS: Mapping[str, object] = {
 def needs(spark: SparkSession, query: Query, spark_schema: StructType, schema: pa.Schema) -> Narrowing:
     """The part of a table that a query needs; the schema is given in Spark's types and in the dataset's own."""
 
-    def explained() -> Narrowing:
-        return narrowing(_explain(spark, query(probe(spark, spark_schema))), PROBE, schema)
+    def found_now() -> Narrowing:
+        return narrowing(explained(spark, query(probe(spark, spark_schema))), PROBE, schema)
 
     try:
-        found = explained()
-        return confirmed(found, explained()) if found.unconfirmed else found
+        found = found_now()
+        return confirmed(found, found_now()) if found.unconfirmed else found
     except Exception:  # noqa: BLE001 - if the query causes it, it recurs over the table itself
         return EVERYTHING
 
@@ -131,7 +131,7 @@ def _stand_in(field: StructField) -> Column:
     return F.lit(value).cast(field.dataType)
 
 
-def _explain(spark: SparkSession, frame: DataFrame) -> str:
+def explained(spark: SparkSession, frame: DataFrame) -> str:
     """What ``frame.explain(extended=True)`` prints, on every kind of session."""
     row = spark.sql("EXPLAIN EXTENDED SELECT * FROM {query}", query=frame).first()
     return "" if row is None else str(row[0])

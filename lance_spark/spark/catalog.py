@@ -228,6 +228,7 @@ class LanceCatalog(Shown, Hinting):
         namespace.
         """
         from lance_spark.datasource.datasource import register
+        from lance_spark.datasource.reading import overwriting
 
         check_frame("write_table", frame)
         catalog, table = self.catalog, identify_table(name)
@@ -241,6 +242,8 @@ class LanceCatalog(Shown, Hinting):
         settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
         settings |= {} if catalog.ref is None else catalog.ref.option
         register(frame.sparkSession, OWN_NAME)
+        if mode == "overwrite":
+            settings |= overwriting(frame, {**settings, "path": str(table)})
         writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
         from pyspark.errors import PySparkException
 

@@ -98,6 +98,7 @@ class RowVerbs(Handle):
         ``mode`` is "append", or "overwrite" for all rows; :meth:`overwrite` replaces the rows of a condition.
         """
         from lance_spark.datasource.datasource import register
+        from lance_spark.datasource.reading import overwriting
 
         check_frame("t.write", df)
         answer_replace_where(options)
@@ -106,7 +107,10 @@ class RowVerbs(Handle):
         writer = df.write.format(OWN_NAME).mode(mode)
         settings = {PREFIX + key: value for key, value in self.location.options}
         settings |= {key: str(value) for key, value in options.items()}
-        writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
+        settings["branch"] = branch or MAIN
+        if mode == "overwrite":
+            settings |= overwriting(df, {**settings, "path": self.location.uri})
+        writer.options(**settings).save(self.location.uri)
 
     @refreshing
     def overwrite(

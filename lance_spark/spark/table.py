@@ -190,7 +190,10 @@ class LanceTable(
             given["filter"] = filter
         given |= {PREFIX + key: secret for key, secret in self.location.options}
         texts = {key: str(value) for key, value in given.items()}
-        return spark.read.format(OWN_NAME).options(**texts).load(self.location.uri)
+        reader = spark.read.format(OWN_NAME).options(**texts)
+        if hasattr(reader, "follows"):
+            reader.follows = self.ref.is_branch
+        return reader.load(self.location.uri)
 
     def query(self, query: Query) -> DataFrame:
         """``query(self.to_df())``, reading only the columns and rows that the query needs, on every kind of session.
@@ -207,7 +210,7 @@ class LanceTable(
         pin = self._pin()
         pinned = LanceTable(spark, self.location, RefSpec(pin.branch, version=pin.version))
         if capabilities(spark).native:
-            return query(pinned.to_df())
+            return query(self.to_df())
         own, seen = read_schema(PinnedRead(self.location, pin, ReadOptions())), pinned.schema
         found = needs(spark, query, seen, own)
         return query(with_all_columns(pinned.to_df(**read_options(found, seen)), found, seen))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -26,12 +27,14 @@ from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
-from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.datasets import open_pinned, pin_latest, pin_version
 from lance_spark.storage.resolving import NamedTable, take_target
 from lance_spark.streams.pylance import commit_note, commit_removal, look_for, put_tag, read_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide, doubled, is_like, last_batch
 from lance_spark.tables.write import append_evolved, begin, give_up, plan_write
 from lance_spark.write import pylance
+from lance_spark.write.isolation import check_columns
+from lance_spark.write.isolation_rules import undone
 from lance_spark.write.rules import WriteJob
 
 
@@ -137,7 +140,7 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
             tidy(location, branch)
             untidy = False
             continue
-        made = _commit(job, fragments, head, look)
+        made = _commit(job, fragments, head, look, decision.at)
         if made is None:
             continue
         settle(location, batch, made, alone=made == look.newest + 1 and doubled(look, batch.query) is None)
@@ -194,8 +197,30 @@ def _from_mark(job: WriteJob, mark: PinnedVersion) -> WriteJob:
     return replace(job, start=mark) if is_like(made, job.start.version, mark.version) else job
 
 
-def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: BranchLook) -> int | None:
+def _check_columns(job: WriteJob, start: PinnedVersion, head: PinnedVersion, own: int | None) -> None:
+    """Raise Conflict if a batch that replaces all rows would take back a change of columns.
+
+    Each batch is planned anew: what others changed between two batches counts like what they change during one.
+    """
+    location, before = job.plan.location, start
+    if own is not None:
+        with suppress(NotFound):  # cleaned up
+            before = pin_version(location, start.branch, own)
+    if undone(job.plan.schema, open_pinned(location, head).schema) is None:
+        return
+    try:
+        check_columns(location, before, head)
+    except Conflict as conflict:
+        hint = "Change the query to have these columns; or, to replace them, start it with an empty checkpoint."
+        raise Conflict(conflict.message, hint=hint) from None
+
+
+def _commit(
+    job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: BranchLook, own: int | None
+) -> int | None:
     """The new version; None if another process committed first, and the branch must be examined again.
+
+    ``own`` is the last version that the query committed.
 
     pylance reads each version after the one that a commit starts from. From the version where the batch was planned,
     every attempt took longer than the one before, and beside twenty commits a second none was ever the first.
@@ -203,6 +228,8 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion, look: 
     if job.plan.evolution is not None:
         return append_evolved(job, fragments)
     pylance.check(job, fragments)
+    if job.plan.mode == "overwrite" and job.start is not None:
+        _check_columns(job, job.start, head, own)
     # An overwrite replaces everything, including what came since it was planned, with columns that are still the same.
     if job.plan.mode == "overwrite" or (job.start is not None and is_like(look.newer, job.start.version, head.version)):
         job = replace(job, start=head)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import folded
 from lance_spark.core.ref_expressions import TypedRef
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import ReadOptions, parse_read_options
@@ -28,6 +29,12 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
     from lance_spark.catalog.lookup import open_table
 
     return PinnedRead(*open_table(catalog_of(place), place.name, parsed.ref), parsed)
+
+
+def is_newest(options: Mapping[str, str], ref: RefSpec) -> bool:
+    """Whether a read with these options and this ref means the newest version of a branch, not one for itself."""
+    given = {folded(key) for key in options}
+    return ref.is_branch and given.isdisjoint({"catalogtag", "catalogpublished"})
 
 
 def followed(options: Mapping[str, str], read: PinnedRead) -> PinnedRead:

@@ -24,10 +24,10 @@ from lance_spark.format.evolution import Evolution
 from lance_spark.format.storable import check_new_types, check_types
 from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.storage import commits, versions
-from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
+from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest, pin_version
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, settle, take_target
-from lance_spark.write import pylance, rules
+from lance_spark.write import isolation, pylance, rules
 from lance_spark.write.rules import Claim, Mode, WriteJob, WritePlan
 
 
@@ -81,7 +81,10 @@ def _plan(
     rules.check_names(frame, new=overwrite)
     target = pylance.read_target(location, start)
     rules.check_replaces(target, options)
+    since, reads = _statement(location, options, start)
     mode: Mode = "overwrite" if overwrite else "append"
+    if overwrite and since is not None:
+        isolation.check_columns(location, since, start)
     evolution = None
     if not overwrite:
         evolution = rules.plan_merged(target.schema, frame) if options.merge_schema else None
@@ -98,7 +101,48 @@ def _plan(
     else:
         stored = rules.same_schema(target.schema, frame)
     check_types(stored, target.data_storage_version)
-    return WritePlan(location, options, mode, stored, start, claim if own is not None else None, evolution)
+    own_claim = claim if own is not None else None
+    return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, reads)
+
+
+def _statement(
+    location: DatasetLocation, options: WriteOptions, start: PinnedVersion
+) -> tuple[PinnedVersion | None, bool | None]:
+    """The version with which the statement was planned, if it is older than the start; whether it reads the branch.
+
+    Raises Conflict if that version is gone.
+    """
+    told = options.statement
+    own = None if told is None else told.read_of(location.uri, start.branch)
+    read = [version for version in (own, options.validate_from_version) if version is not None]
+    known = [version for version in (*read, None if told is None else told.base) if version is not None]
+    reads = True if read else None if told is None or told.reads is None else False
+    if options.create_from is not None or not known or min(known) >= start.version:
+        return None, reads
+    try:
+        return pin_version(location, start.branch, min(known)), reads
+    except errors.NotFound:
+        raise isolation.gone(location, PinnedVersion(start.branch, min(known))) from None
+
+
+def planned_with(options: Mapping[str, str]) -> int | None:
+    """The newest version of the branch that a write with these options will go to; None if that is not known yet.
+
+    For a write that begins only after Spark has computed its rows: what others commit meanwhile counts as concurrent.
+    """
+    with suppress(errors.LanceSparkError):
+        target = take_target(options, "save")
+        parsed = parse_write_options(target.options)
+        if parsed.create_from is not None:
+            return None
+        if isinstance(target.place, DatasetLocation):
+            place, parsed = _at_ref(target, parsed) if target.typed else (target.place, parsed)
+            return pin_latest(place, parsed.branch).version
+        from lance_spark.catalog.lake import catalog_of
+        from lance_spark.catalog.lookup import open_table
+
+        return open_table(catalog_of(target.place), target.place.name, RefSpec(branch=parsed.branch))[1].version
+    return None
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:

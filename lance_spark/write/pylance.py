@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,18 +27,23 @@ from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, take_row
 from lance_spark.scan.rules import batch_rows_of
 from lance_spark.storage import files
 from lance_spark.storage.commits import (
+    attempts,
     check_nothing_missing,
     check_still_there,
     check_unprotected,
     check_writable,
     check_written,
+    commit_once,
     create_dataset,
     data_paths,
+    overtaken,
     overwrite_without_rows,
+    own_properties,
     seen_whole,
 )
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
+from lance_spark.write.isolation import Since, checks_rows
 from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
 if TYPE_CHECKING:
@@ -303,11 +309,36 @@ def not_live(location: DatasetLocation, pin: PinnedVersion, fragment: int) -> La
 def commit(job: WriteJob, fragments: Sequence[str]) -> int:
     """Commit all fragments as one version and return its number.
 
-    pylance's rules decide whether the commit can be combined with commits made since the job started. If not, this
-    raises Conflict, and nothing was committed. After any other error the commit may or may not have happened.
+    An append goes on top of what others committed since the job started, if pylance's rules allow it; an overwrite, if
+    they did not replace the table or change its columns, or any row if it read the table. If not, this raises Conflict,
+    and nothing was committed. After any other error the commit may or may not have happened.
     """
     check(job, fragments)
-    return commit_checked(job, fragments)
+    plan, start = job.plan, job.start
+    if start is None or (plan.mode == "append" and plan.reads is not True and plan.options.isolation_level is None):
+        return commit_checked(job, fragments)
+    since = Since(plan.location, plan.since or start)
+    if plan.mode == "append":
+        head = pin_latest(plan.location, start.branch)
+        if checks_rows(job, head):
+            since.check_rows(head)
+        return commit_checked(job, fragments)
+    properties = {**own_properties(plan.options.commit_message), **(job.properties or {})}
+    for left in attempts():
+        head = pin_latest(plan.location, start.branch)
+        since.check_overwrite(head)
+        if checks_rows(job, head):
+            since.check_rows(head)
+        # With properties, pylance commits as the version after ``head`` or not at all: nobody slips in between.
+        again = partial(_committed_after, replace(job, start=head, properties=properties), fragments)
+        made = commit_once(plan.location, head, properties, left, again)
+        if made is not None:
+            return made.version
+    raise overtaken(start.branch)
+
+
+def _committed_after(job: WriteJob, fragments: Sequence[str]) -> PinnedVersion:
+    return PinnedVersion(job.plan.options.branch, commit_checked(job, fragments))
 
 
 def check(job: WriteJob, fragments: Sequence[str]) -> None:
@@ -315,12 +346,13 @@ def check(job: WriteJob, fragments: Sequence[str]) -> None:
     plan = job.plan
     if job.start is None:
         return
-    check_still_there(plan.location, job.start)
+    for version in {job.start, plan.since or job.start}:
+        check_still_there(plan.location, version)
     check_written(plan.location, job.start.branch, data_paths(fragments))
     if plan.mode == "append":
         _check_same_columns(plan, job.start)
     else:
-        check_nothing_missing(plan.location, job.start)
+        check_nothing_missing(plan.location, plan.since or job.start)
     check_unprotected(plan.location, job.start.branch)
 
 

@@ -77,6 +77,10 @@ class WritePlan:
     """The catalog table that gets its first rows, or its branch on a branch of the lake; None for other writes."""
     evolution: Evolution | None = None
     """The columns that an append adds or widens; None if the dataset's columns already fit the rows."""
+    since: PinnedVersion | None = None
+    """The version with which its statement was planned, or which it read; None if that is ``start``."""
+    reads: bool | None = None
+    """Whether the rows come from the branch that is written to; None if unknown."""
 
     @property
     def creates_branch(self) -> bool:

@@ -24,6 +24,8 @@ GOOD = [
     ({"mergeSchema": "true"}, WriteOptions(merge_schema=True)),
     ({"overwriteSchema": "false"}, WriteOptions(overwrite_schema=False)),
     ({"overwriteSchema": "true"}, WriteOptions()),
+    ({"isolation_level": "Serializable"}, WriteOptions(isolation_level="serializable")),
+    ({"validate_from_version": "3"}, WriteOptions(validate_from_version=3)),
     ({"create_branch": "false"}, WriteOptions()),
     ({"branch": "b", "create_branch": "no"}, WriteOptions(branch="b")),
     (NEW, WriteOptions(branch="b", create_from=RefSpec())),

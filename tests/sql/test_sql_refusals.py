@@ -1,6 +1,5 @@
 """Statements of newer Sparks that cannot be carried out: each says what to do instead, and changes nothing."""
 
-import lance
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrameReader
@@ -41,15 +40,3 @@ def test_what_the_hint_says_works(spark, lake_flights):
     lake_flights.changes(1, 2).createOrReplaceTempView("changes")
     assert spark.sql("SELECT count(*) FROM changes WHERE _change_type = 'insert'").first()[0] == 5
     spark.catalog.dropTempView("changes")
-
-
-def test_a_merge_that_is_to_bring_columns_along_is_refused(spark, target):
-    version, schema = lance.dataset(target).version, lance.dataset(target).schema
-    spark.sql("CREATE OR REPLACE TEMPORARY VIEW wide AS SELECT id, k, v, 'x' AS more FROM src")
-    statement = (
-        "MERGE WITH SCHEMA EVOLUTION INTO lake.ns1.t t USING wide s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
-    )
-    with pytest.raises(AnalysisException):
-        spark.sql(statement)
-    assert (lance.dataset(target).version, lance.dataset(target).schema) == (version, schema)
-    spark.catalog.dropTempView("wide")

@@ -142,7 +142,6 @@ def test_frames_are_written_to_names(spark, lake):
     numbers(spark, 0, 2).writeTo("lake.ns1.t").createOrReplace()
     assert ids(lake, "ns1.t") == [0, 1]
     for write in (
-        lambda writer: writer.overwritePartitions(),
         lambda writer: writer.overwrite(col("id") == 1),
         lambda writer: writer.option("branch", "exp").append(),
     ):

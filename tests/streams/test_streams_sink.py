@@ -435,6 +435,26 @@ def test_complete_mode_replaces_all_rows_also_those_that_came_since(query, uri):
         assert ids(uri) == list(range(100 * number, 100 * number + 5))
 
 
+@pytest.mark.parametrize("moment", ["between two batches", "during a batch"])
+def test_complete_mode_takes_back_no_change_of_columns(query, uri, tmp_path, moment):
+    query.batch(0, numbers(3), overwrite=True)
+    query.batch(1, numbers(4), overwrite=True)
+    if moment == "between two batches":
+        lance.dataset(uri).add_columns({"z": "id"})
+    stream, fragments = query.write(numbers(5), overwrite=True)
+    if moment == "during a batch":
+        lance.dataset(uri).add_columns({"z": "id"})
+    with pytest.raises(Conflict, match="column 'z' was added") as caught:
+        commit_stream(stream, fragments, 2)
+    assert "empty checkpoint" in caught.value.hint
+    assert lance.dataset(uri).schema.names == ["id", "z"]
+    both = numbers(2).append_column("z", pa.array([7, 8], pa.int64()))
+    query.batch(2, both, overwrite=True)
+    assert lance.dataset(uri).to_table().to_pylist() == both.to_pylist()
+    Query(uri, tmp_path / "other").batch(0, numbers(6), overwrite=True)
+    assert lance.dataset(uri).schema.names == ["id"]
+
+
 def test_an_append_that_brings_a_column_is_exactly_once_as_well(uri, tmp_path):
     query = Query(uri, tmp_path / "c", merge_schema="true")
     query.batch(0)

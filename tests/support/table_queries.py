@@ -167,14 +167,14 @@ def main(kind: str) -> None:
     from pyspark.sql import SparkSession
 
     from lance_spark.engine.types_spark import to_spark
-    from lance_spark.session.narrow_query import _explain, probe
+    from lance_spark.session.narrow_query import explained, probe
 
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     spark = (builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")).getOrCreate()
     texts = {}
     for name, needed in QUERIES.items():
         if name != "runs":
-            text = _explain(spark, needed.query(probe(spark, to_spark(SCHEMA, frozenset()))))
+            text = explained(spark, needed.query(probe(spark, to_spark(SCHEMA, frozenset()))))
             texts[name] = text[text.index("== Analyzed") : text.index("== Physical Plan ==") + 22].split("\n")
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     known[f"{spark.version} {kind}"] = texts
