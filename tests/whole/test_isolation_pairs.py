@@ -18,7 +18,7 @@ OUTCOMES = {
     "overwrite of a part": "bbaaccacaabbab",
     "replace": "aaaaccaccaacaa",
     "alter": "aaaaaaaaaabaaa",
-    "optimize": "??????????????",
+    "optimize": "baaabbabababab",
     "index": "bbbbaabababbbb",
     "restore": "bccccccccabcbb",
     "branch merge": "bbaaccacaabbbb",
