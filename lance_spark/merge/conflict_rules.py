@@ -36,6 +36,7 @@ from lance_spark.merge.change_rules import (
     decide,
     merge_columns,
     renumbered,
+    trees,
 )
 
 
@@ -81,6 +82,7 @@ def are_free(new: Collection[int], side: Snapshot) -> bool:
 
 # --- Three-way comparison of columns, and of the rows with values in them
 
+CAST = "was cast on one side and rows changed on the other"
 _OTHER_ID = "was given another id by an earlier merge"
 
 
@@ -116,13 +118,14 @@ def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeC
     """Columns whose values on the other side would read as null or as another column's."""
     before, ours, theirs = sides.fields
     moved = {*renumbered(before, ours), *renumbered(before, theirs)}
-    cast = cast_columns(before, theirs) if our_rows else []
-    cast += cast_columns(before, ours) if their_rows else []
+    cast = {*(cast_columns(before, theirs) if our_rows else ())} | {*(cast_columns(before, ours) if their_rows else ())}
+    mine = trees(ours)
+    cast -= {tree[0].name for key, tree in trees(theirs).items() if mine.get(key) == tree}  # alike on both sides
     dropped = reused(sides.base_ours, sides.ours, sides.our_steps) if _writes(their_rows, sides.base_theirs) else []
     dropped += reused(sides.base_theirs, sides.theirs, sides.their_steps) if _writes(our_rows, sides.base_ours) else []
     reasons = (
         (_OTHER_ID, moved),
-        ("was cast on one side and rows changed on the other", {*cast} - moved),
+        (CAST, cast - moved),
         ("was dropped on one side, where its id is another column's now, and written on the other", {*dropped} - moved),
     )
     return [sides.conflict(f"column '{name}' {why}") for why, names in reasons for name in sorted(names)]

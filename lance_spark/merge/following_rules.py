@@ -22,7 +22,7 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
 from lance_spark.merge import change_rules
-from lance_spark.merge.conflict_rules import TAKEN_BEFORE
+from lance_spark.merge.conflict_rules import CAST, TAKEN_BEFORE
 from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
 
 BITMAP = 1
@@ -314,6 +314,7 @@ _HINTS = {
     TAKEN_BEFORE: _TWICE,
     change_rules.BLANK: _BLANK,
     change_rules.BOTH_NEW: _NEW,
+    CAST: "Cast the column in the same way on the other side, then try again.",
     change_rules.OTHER_COLUMNS.reason: f"If both sides added the column: {_NEW} Otherwise: {_SETTLE}",
     NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
     WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "

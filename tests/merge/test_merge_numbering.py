@@ -230,3 +230,28 @@ def test_rows_deleted_in_a_branch_that_took_everything_over_are_read_there(tmp_p
     constant("d")(head(uri))
     run(uri, None, "exp")
     assert rows(head(uri, "exp")) == (["a", "d", "k"], [{"a": "y", "d": "c", "k": 2}])
+
+
+def cast(dataset):
+    dataset.alter_columns({"path": "a", "data_type": pa.large_string()})
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("change", ["append", "delete"])
+def test_a_cast_beside_changed_rows_goes_once_the_other_side_casts_as_well(tmp_path, flipped, change):
+    uri = given(str(tmp_path / "t.lance"))
+    one, other = (None, "exp") if flipped else ("exp", None)
+    cast(head(uri, one))
+    if change == "append":
+        add(head(uri, other), 9)
+    else:
+        head(uri, other).delete("k = 2")
+    with pytest.raises(Conflict, match="was cast on one side") as refused:
+        run(uri)
+    assert "Cast the column in the same way on the other side" in str(refused.value)
+    cast(head(uri, other))
+    expected = rows(head(uri, other))
+    run(uri)
+    run(uri, None, "exp")
+    assert rows(head(uri)) == rows(head(uri, "exp")) == expected
+    assert head(uri).schema.field("a").type == pa.large_string()
