@@ -120,7 +120,7 @@ def cleaned_by_us(uri):
     clean(uri, older_than=timedelta(0), commit_window=timedelta(0))
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("clean_up", [cleaned, cleaned_by_us])
 @pytest.mark.parametrize("rewrite", [compacted, updated, removed])
 def test_a_merge_by_a_deleted_branch_stays_known_after_a_cleanup(dataset, rewrite, clean_up):
@@ -134,7 +134,7 @@ def test_a_merge_by_a_deleted_branch_stays_known_after_a_cleanup(dataset, rewrit
     assert ids(dataset) == sorted(expected)
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.15)
 @pytest.mark.parametrize("delete", [delete_branch, set_aside_branch])
 @pytest.mark.parametrize("clean_up", [cleaned, cleaned_by_us])
 @pytest.mark.parametrize("rewrite", [compacted, updated, removed])

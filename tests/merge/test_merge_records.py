@@ -131,7 +131,7 @@ def tell(uri):
     return {branch: rows(head(uri, branch)) for branch in (None, "exp")}
 
 
-@pytest.mark.when(day=0.12)
+@pytest.mark.when(day=0.06)
 @pytest.mark.parametrize("into", [None, "exp"], ids=["exp into main", "main into exp"])
 @pytest.mark.parametrize("clean", [cleaned, cleaned_by_us])
 @pytest.mark.parametrize("rewrite", [compacted, updated, removed])
@@ -170,6 +170,7 @@ def test_a_version_is_not_picked_again_after_a_cleanup(dataset):
     assert tell(dataset) == before
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("clean", [cleaned, cleaned_by_us])
 @pytest.mark.parametrize("rewrite", [compacted, updated, removed])
 def test_an_ordinary_merge_after_an_ordinary_cleanup(dataset, rewrite, clean):

@@ -68,7 +68,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.when(day=0.4)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("rewrite", REWRITES)
 @pytest.mark.parametrize("into", [None, "exp"], ids=["into main", "into exp"])
@@ -84,6 +84,7 @@ def test_rows_are_found_by_their_values(dataset, where, into, rewrite, change):
     assert_sound(head(dataset, into))
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("rewrite", REWRITES)
 @pytest.mark.parametrize("into", [None, "exp"], ids=["into main", "into exp"])
 def test_the_same_rows_are_a_conflict(dataset, into, rewrite):

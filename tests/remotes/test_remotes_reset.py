@@ -12,6 +12,9 @@ from lance_spark.remotes import reset as resetting
 from lance_spark.remotes.reset import check_reset, reset
 from lance_spark.storage.datasets import locate
 
+half = pytest.mark.when(day=0.5)
+"""By day with or without stable row ids."""
+
 
 @pytest.fixture(params=[False, True], ids=["", "stable"])
 def places(tmp_path, request):
@@ -40,6 +43,7 @@ def pairs(uri, branch=None):
 THEIRS = [(0, 0), (1, 6), (2, 20), (110, 1100)]
 
 
+@half
 def test_the_hint_of_a_conflict_leads_out(places):
     source, local = places
     with pytest.raises(Conflict) as caught:
@@ -50,6 +54,7 @@ def test_the_hint_of_a_conflict_leads_out(places):
     assert pushed(local, source).version is None
 
 
+@half
 def test_the_branch_is_the_remotes_and_its_own_rows_are_on_another(places):
     source, local = places
     result = run_reset(places)
@@ -60,6 +65,7 @@ def test_the_branch_is_the_remotes_and_its_own_rows_are_on_another(places):
     assert_sound(head(local, result.kept))
 
 
+@half
 def test_everything_goes_on_afterwards(places):
     source, local = places
     kept = run_reset(places).kept
@@ -76,6 +82,7 @@ def test_everything_goes_on_afterwards(places):
     assert_sound(head(local))
 
 
+@half
 def test_once_more_there_is_nothing_to_do(places):
     run_reset(places)
     again = run_reset(places)
@@ -83,6 +90,7 @@ def test_once_more_there_is_nothing_to_do(places):
     assert again.kept is None
 
 
+@half
 def test_a_dry_run_changes_nothing(places):
     _, local = places
     before = pairs(local)
@@ -92,6 +100,7 @@ def test_a_dry_run_changes_nothing(places):
     assert [name for name in lance.dataset(local).branches.list() if name.startswith("reset/")] == []
 
 
+@half
 def test_without_rows_of_ones_own_there_is_no_other_branch(places):
     source, local = places
     run_reset(places)
@@ -100,6 +109,7 @@ def test_without_rows_of_ones_own_there_is_no_other_branch(places):
     assert pairs(local) == pairs(source)
 
 
+@half
 def test_with_other_columns_the_other_branch_is_the_whole_one(places):
     source, local = places
     head(local).add_columns({"w": "id * 2"})
@@ -111,6 +121,7 @@ def test_with_other_columns_the_other_branch_is_the_whole_one(places):
     assert pulled(local, source).merged.up_to_date
 
 
+@half
 def test_with_new_columns_at_the_remote(places):
     source, local = places
     head(source).add_columns({"w": "id * 2"})
@@ -151,6 +162,7 @@ def test_on_a_branch(tmp_path):
     assert pairs(local) == [(0, 0), (1, 10), (2, 20)]
 
 
+@half
 def test_what_another_process_commits_meanwhile_is_kept_too(places, monkeypatch):
     source, local = places
     real, calls = resetting._put_aside, []
@@ -170,6 +182,7 @@ def test_what_another_process_commits_meanwhile_is_kept_too(places, monkeypatch)
     assert calls[0] not in lance.dataset(local).branches.list()
 
 
+@half
 def test_a_protected_branch_is_not_reset(places):
     _, local = places
     branch_off(local, "kept")
