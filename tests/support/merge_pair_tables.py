@@ -526,8 +526,14 @@ def run_pair(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) ->
     wrong += [f"summary: {why}" for why in _summary(scene, done)] if head.version > version else []
     wrong += _sound(scene)
     if not wrong:
-        wrong += _way_back(scene)
+        wrong += _way_back(scene, head.version > version)
     return scene, "both", wrong
+
+
+def combined(root: Path, layout: Layout, theirs: Spec, ours: Spec) -> bool:
+    """Whether a dry run of a merge has no conflict: no more than the page needs. Raises Inapplicable."""
+    told = _attempt(partial(_branch_scene("merge", root, layout, theirs, ours).run, dry_run=True))
+    return not isinstance(told, Exception) and not told.conflicts
 
 
 def _attempt(run: Callable[[], Any]) -> Any:
@@ -655,10 +661,15 @@ def _sound(scene: Scene) -> list[str]:
     return wrong
 
 
-def _way_back(scene: Scene) -> Iterator[str]:
-    """The other direction works, and both sides are the same then."""
+def _way_back(scene: Scene, changed: bool) -> Iterator[str]:
+    """The other direction works, and both sides are the same then.
+
+    If the verb had nothing to do, the other direction is a pair of its own, which may be a conflict.
+    """
     assert scene.expected is not None
     problem = _attempt(scene.back)
+    if isinstance(problem, (Conflict, Refused)) and problem.hint and not changed:
+        return
     if isinstance(problem, Exception):
         yield f"the other direction: {type(problem).__name__}: {problem}"
         return
@@ -692,4 +703,4 @@ def _goes_on(scene: Scene) -> Iterator[str]:
         yield "the next merge: other rows"
 
 
-__all__ = ["LAYOUTS", "Inapplicable", "Layout", "Places", "Scene", "run_pair"]
+__all__ = ["LAYOUTS", "Inapplicable", "Layout", "Places", "Scene", "combined", "run_pair"]
