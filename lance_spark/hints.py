@@ -217,6 +217,7 @@ CHERRY_PICK = Hint(
 REVERT = Hint(
     "t.revert(version)", f"CALL {CATALOG}.system.revert(table => '{TABLE}', version => ...)", "lance-git revert REF"
 )
+MERGE_ON = Hint("on=[...]", "on => array(...)", "--on COLUMN")
 RESTORE_VERSION = Hint(
     "t.checkout(branch=..., version=...).restore()",
     call("restore", ref="BRANCH@VERSION"),

@@ -36,7 +36,7 @@ from lance_spark.format.evolution import (
 from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import share_of_row
 from lance_spark.format.storable import check_new_types
-from lance_spark.format.versions import same_deletion
+from lance_spark.format.versions import same_deletion, write_computed
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
 from lance_spark.storage.commits import (
@@ -357,7 +357,8 @@ class FilledFiles:
         self._location, self._branch = location, branch
         self._values, self._options = values, options
         self._made: dict[int, _Made] = {}
-        self.properties = own_properties(options.message)
+        computed = write_computed(dict.fromkeys(values.schema.names, values.reads))
+        self.properties = {**own_properties(options.message), **computed}
         """Describes all commits of this call."""
         self._unused: list[FilledFile] = []
         self._offered: set[str] = set()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lance_spark.columns.rules import FILLED, FilledFile, FillOrder, RecordPlace, temporary_schema
+from lance_spark.columns.rules import FILLED, FilledFile, FillOrder, RecordPlace, temporary_schema, without_values
 from lance_spark.core.layout import BACKFILL
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
@@ -141,7 +141,7 @@ def commit_columns(
         if plan.writes_fragments or cast_files:
             fragments = changed_fragments(dataset, schema, plan, cast_files)
             operation = lance.LanceOperation.Merge(fragments, schema, preserves_nullability=plan.only_adds)
-    return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
+    return commit_on(location, pin, operation, {**without_values(plan), **({MESSAGE: message} if message else {})})
 
 
 def discard_files(location: DatasetLocation, branch: str | None, unused: Iterable[str]) -> None:
@@ -777,7 +777,7 @@ def commit_evolved(
         operation = lance.LanceOperation.Merge(
             [*known, *fragments_from(new)], schema, preserves_nullability=plan.only_adds
         )
-    return commit_on(location, pin, operation, rows.properties)
+    return commit_on(location, pin, operation, {**rows.properties, **without_values(plan)})
 
 
 class EvolvedRows:

@@ -21,9 +21,10 @@ from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, readable
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.contents import Field, Fragment
-from lance_spark.format.evolution import COMMENT
+from lance_spark.format.evolution import COMMENT, Evolution
 from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import is_blob, unknown_column, why_not
+from lance_spark.format.versions import write_computed
 
 WORTH = 16 * 2**20
 """Minimum bytes of rows before writing columns is considered. Below, whole rows are as fast, and leave indexes and
@@ -128,6 +129,11 @@ def quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def without_values(plan: Evolution) -> dict[str, str]:
+    """Says about columns that are null everywhere that they were computed from nothing."""
+    return write_computed({step.path[0]: () for step in plan.steps}) if plan.only_adds else {}
+
+
 # --- Files, progress and result of a backfill
 
 FILLED = pa.schema(
@@ -178,6 +184,11 @@ class ComputedColumns(Protocol):
     @property
     def inputs(self) -> tuple[str, ...]:
         """The table's columns that they are computed from."""
+        ...
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """All columns of the table that the values depend on; None if that is unknown."""
         ...
 
     @property

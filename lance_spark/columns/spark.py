@@ -129,7 +129,14 @@ class SqlValues(SparkValues):
     inputs: tuple[str, ...]
     expressions: tuple[str, ...]
     """One for each column."""
+    stated: bool = False
+    """Whether a statement sets values, which then do not change with what they were computed from."""
     at_once = False
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Its inputs, unless a statement sets the values."""
+        return () if self.stated else self.inputs
 
     @property
     def identity(self) -> str:
@@ -186,6 +193,11 @@ class FunctionValues(SparkValues):
         return tuple(dict.fromkeys((*self.columns, *self.condition.columns, *self.schema.names)))
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Its inputs."""
+        return self.inputs
+
+    @property
     def identity(self) -> str:
         """The function's name and code, what it reads, and which rows it gets."""
         known = ["function", function_identity(self.function), *self.columns, self.batch_size]
@@ -230,6 +242,8 @@ class FrameValues(SparkValues):
     identity: str | None = None
     condition: RowCondition | None = None
     at_once = True
+    reads = None
+    """Unknown: the DataFrame may have been computed from any of the table's columns."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -65,6 +65,8 @@ class Step(NamedTuple):
     """Whether it stands for versions of another dataset, some of which are unknown."""
     appended: tuple[str, ...] = ()
     """Names of the data files that an append added."""
+    computed: tuple[tuple[str, tuple[str, ...] | None], ...] | None = None
+    """The columns that it computed, with those that it read (None if unknown); None if it records nothing."""
 
     @property
     def replaces_all(self) -> bool:

@@ -129,6 +129,9 @@ REPLACES = "lance_spark.replaces"
 """Whether it replaced the whole table: an overwrite can be committed as another operation, and a compaction as one."""
 PERHAPS = "perhaps"
 """The value of that if versions in between were gone, and with them all files."""
+COMPUTED = "lance_spark.computed"
+"""The columns whose values it computed, as JSON: for each, those that it read, or null if that is unknown. A merge
+keeps such a value only if the other side did not change what it was computed from."""
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
 """The branch that follows the remote records a push; the remote itself records that it received one."""
@@ -196,6 +199,26 @@ def _read_held(written: str) -> tuple[tuple[str, int], ...]:
         return tuple((str(chain), int(version)) for chain, version in decode_json(written).items())
     except (ValueError, TypeError, AttributeError):
         return ()
+
+
+Reads = tuple[tuple[str, tuple[str, ...] | None], ...]
+"""Columns with what they were computed from; None if that is unknown."""
+
+
+def write_computed(reads: Mapping[str, Iterable[str] | None]) -> dict[str, str]:
+    """A record of computed columns as a transaction property; also without any, which says that there are none."""
+    return {COMPUTED: json.dumps({name: None if read is None else sorted(read) for name, read in reads.items()})}
+
+
+def read_computed(properties: Mapping[str, str]) -> Reads | None:
+    """The record of computed columns in transaction properties; None if there is none, or it is unreadable."""
+    if COMPUTED not in properties:
+        return None
+    try:
+        listed = decode_json(properties[COMPUTED]).items()
+        return tuple((str(name), None if read is None else tuple(map(str, read))) for name, read in listed)
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 # --- Differences of two versions by fragment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from lance_spark import hints
 from lance_spark.core import tracking
@@ -124,6 +124,14 @@ class Graph:
     def inherits(self, pin: PinnedVersion, node: tracking.Node) -> bool:
         """Whether the forks of its branch alone show that a version contains a node; nothing is read."""
         return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version
+
+    def fork_of(self, one: PinnedVersion, other: PinnedVersion) -> PinnedVersion | None:
+        """The newest version from which both chains go back by their forks alone; None if there is none."""
+        lineage = self._lineage(self.node(other))
+        for chain, newest in self._lineage(self.node(one)).items():
+            if chain in lineage:
+                return self.pin(tracking.Node(chain, min(newest, lineage[chain])))
+        return None
 
     def path(self, side: PinnedVersion, base: tracking.Node, beside: PinnedVersion) -> tuple[VersionSpan, ...]:
         """The versions of a side that the base lacks: of its own chain and of the chains it was forked from."""
@@ -281,3 +289,14 @@ def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) 
 def trace_of(graph: Graph, action: str, source: PinnedVersion) -> Trace:
     """The trace for a commit."""
     return Trace(action, source, graph.identity(source.branch))
+
+
+def numbering_of_pick(
+    graph: Graph, ours: PinnedVersion, base: PinnedVersion, common: Sequence[tracking.Node]
+) -> PinnedVersion | None:
+    """A version with rows of the base under their ids in ours: the base, or the one that both were forked from."""
+    if graph.inherits(ours, graph.node(base)):
+        return base
+    if len(common) == 1 and graph.inherits(ours, common[0]) and graph.inherits(base, common[0]):
+        return graph.pin(common[0])
+    return None

@@ -13,6 +13,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from lance_spark.core.show import Recorded
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Field, Fragment
@@ -28,15 +31,34 @@ class Decision(NamedTuple):
     """The change that the result has: that of ours, of theirs, both, or none for a conflict."""
     reason: str = ""
     """Why it is a conflict. For "both, if ...": the reason if the condition fails."""
+    by_rows: str = ""
+    """The outcome where rows are not compared cell by cell, if it differs."""
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the two never combine."""
-        return self.outcome == "conflict"
+        """Whether the two never combine, unless cell by cell."""
+        return (self.by_rows or self.outcome) == "conflict"
+
+    @property
+    def by_cells(self) -> bool:
+        """Whether the two combine where their rows can be matched and no cell has two new values."""
+        return self.outcome == _CELLS
+
+    @property
+    def if_other_rows(self) -> bool:
+        """Whether the two combine if they are about different rows, which only deletion files show."""
+        return (self.by_rows or self.outcome) == OTHER_ROWS.outcome
+
+
+_CELLS = "by cells"
 
 
 def _conflict(reason: str) -> Decision:
     return Decision("conflict", reason)
+
+
+def _cells(otherwise: Decision) -> Decision:
+    return Decision(_CELLS, otherwise.reason, otherwise.outcome)
 
 
 class FragmentChange(Enum):
@@ -69,6 +91,7 @@ OTHER_COLUMNS = Decision("both, if other columns", "both sides wrote the same co
 # An updated row is a deleted one and a new one: the new copy would lack the values that the other side wrote.
 _OURS_UPDATED = _conflict("ours updated rows in which theirs wrote a column")
 _THEIRS_UPDATED = _conflict("theirs updated rows in which ours wrote a column")
+UPDATED = (_OURS_UPDATED.reason, _THEIRS_UPDATED.reason)
 COMPACTED_OURS = _conflict("theirs wrote a column of rows that ours compacted")
 GONE_OURS = _conflict("rows that ours rewrote or removed were changed")
 GONE_THEIRS = _conflict("both sides changed rows that theirs rewrote or removed")
@@ -89,15 +112,17 @@ def _matrix(rows: Mapping[Kind, tuple[Decision, ...]]) -> Matrix[Kind]:
 
 
 _MOVED, _LOST, _GONE = COMPACTED_OURS, GONE_OURS, GONE_THEIRS  # short, so that the table fits
+_SAME, _THEIR_ROWS, _OUR_ROWS = _cells(OTHER_ROWS), _cells(_THEIRS_UPDATED), _cells(_OURS_UPDATED)
+_IN_OURS, _IN_THEIRS = _cells(_LOST), _cells(_GONE)
 # fmt: off
 FRAGMENTS: Matrix[FragmentChange] = _matrix({
     # of ours:                       UNCHANGED  ROWS_DELETED  ROWS_UPDATED   COLUMNS_WRITTEN   COMPACTED  GONE
     FragmentChange.UNCHANGED:       (_OURS,     _OURS,        _OURS,         _OURS,            _OURS,     _OURS),
     FragmentChange.ROWS_DELETED:    (_THEIRS,   OTHER_ROWS,   OTHER_ROWS,    _BOTH,            _BOTH,     _LOST),
-    FragmentChange.ROWS_UPDATED:    (_THEIRS,   OTHER_ROWS,   OTHER_ROWS,    _THEIRS_UPDATED,  _BOTH,     _LOST),
-    FragmentChange.COLUMNS_WRITTEN: (_THEIRS,   _BOTH,        _OURS_UPDATED, OTHER_COLUMNS,    _MOVED,    _LOST),
+    FragmentChange.ROWS_UPDATED:    (_THEIRS,   OTHER_ROWS,   _SAME,         _THEIR_ROWS,      _BOTH,     _IN_OURS),
+    FragmentChange.COLUMNS_WRITTEN: (_THEIRS,   _BOTH,        _OUR_ROWS,     OTHER_COLUMNS,    _MOVED,    _IN_OURS),
     FragmentChange.COMPACTED:       (_THEIRS,   _BOTH,        _BOTH,         _BOTH,            _BOTH,     _OURS),
-    FragmentChange.GONE:            (_THEIRS,   _GONE,        _GONE,         _GONE,            _BOTH,     _GONE),
+    FragmentChange.GONE:            (_THEIRS,   _GONE,        _IN_THEIRS,    _IN_THEIRS,       _BOTH,     _IN_THEIRS),
 })
 COLUMNS: Matrix[ColumnEdit] = _matrix({
     # of ours:                       UNCHANGED  COMMENTED      ALTERED         DROPPED
@@ -411,6 +436,12 @@ class Sides:
     """Those that ours does not use."""
     agreed: frozenset[int] = frozenset()
     """Columns that both sides added, with the same values in rows that both have."""
+    our_numbering: Snapshot | None = None
+    """A version with rows of the base under their ids in ours; None if there is none."""
+    same_below: int = 0
+    """Below this, a stable row id means the same row on both sides: both chains were forked with it."""
+    by_cells: bool = False
+    """Whether rows that both sides changed combine where they changed different columns."""
 
     @property
     def is_fast_forward(self) -> bool:
@@ -454,6 +485,50 @@ class Sides:
 
 def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
     return one.pin.reference == other.pin.reference and one.root == other.root
+
+
+Rows = npt.NDArray[np.int64]
+"""Offsets in a fragment, or addresses: the fragment's id in the upper 32 bits, and the offset."""
+
+
+class CellPair(NamedTuple):
+    """A fragment of the base whose rows both sides changed in ways that combine cell by cell."""
+
+    before: Fragment
+    """In the base, as the chain of theirs has it."""
+    base: Fragment
+    """In the base, as the chain of ours has it."""
+    ours: Fragment | None
+    """None if ours has no fragment with its files."""
+    theirs: Fragment | None
+    reason: str
+    """Why it is a conflict if rows cannot be matched."""
+    wrote_ours: bool = False
+    """Whether ours wrote columns in place."""
+    wrote_theirs: bool = False
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A fragment whose rows get cells of the other side, in a file with columns."""
+
+    of_ours: bool
+    """Whether it is a fragment of ours."""
+    home: Fragment
+    rows: Rows
+    """Offsets of the rows that both sides changed, ascending."""
+    base: Rows
+    """Their addresses in the base, as the chain of ours has it."""
+    other: Rows
+    """Their addresses in the other side."""
+    decided: tuple[int, ...]
+    """The places of the columns whose cells are decided."""
+    in_place: bool
+    """Whether it is a fragment that both sides still have, and in which both wrote columns."""
+    compared: tuple[int, ...]
+    """The places of the columns to read for that."""
+    columns: tuple[int, ...] = ()
+    """The places of the columns to write."""
 
 
 class BasePair(NamedTuple):
@@ -510,11 +585,15 @@ class MergeChange:
     notes: tuple[str, ...] = ()
     contest: Contest | None = None
     """What remains to be decided row by row."""
+    cells: tuple[CellPair, ...] = ()
+    """What remains to be decided cell by cell."""
+    patches: tuple[Patch, ...] = ()
+    """What was decided cell by cell."""
     followed: Followed = field(default_factory=Followed)
 
     def __bool__(self) -> bool:
         """Whether ours would change."""
-        rows = self.added or self.replaced or self.removed or self.followed.deletions
+        rows = self.added or self.replaced or self.removed or self.followed.deletions or self.patches
         return bool(rows or self.columns or self.columns_of_theirs)
 
 

@@ -23,8 +23,8 @@ from lance_spark.merge.change_rules import (
     GONE_OURS,
     GONE_THEIRS,
     OTHER_COLUMNS,
-    OTHER_ROWS,
     BasePair,
+    CellPair,
     Contest,
     Decision,
     FragmentChange,
@@ -210,10 +210,15 @@ def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
     added, reasons["both sides have the same new rows and changed them"] = _added(sides, ours, theirs)
     contested = contest(sides, ours, theirs, lambda fragments: _in_ours(sides, [*fragments]))
     aside = {pair.before.id for pair in contested.pairs} if contested is not None else set()
+    cells: list[CellPair] = []
     for meeting in _meetings(sides, ours, theirs):
         if meeting.before.id in aside:
             continue
         clashes = [decision.reason for decision in meeting.decisions if meeting.clashes(decision)]
+        pair = meeting.cells
+        if pair is not None:
+            cells.append(pair)
+            continue
         for reason in clashes:
             reasons[reason].append((meeting.ours or meeting.before).id)
         if not clashes and meeting.ours is not None:
@@ -222,7 +227,14 @@ def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
             elif FragmentChange.UNCHANGED not in meeting.kinds_of_theirs:
                 replaced.append(meeting.replacement(meeting.ours, meeting.theirs))
     conflicts = [sides.conflict(reason, fragments) for reason, fragments in reasons.items() if fragments]
-    return MergeChange(tuple(added), tuple(replaced), tuple(removed), conflicts=tuple(conflicts), contest=contested)
+    return MergeChange(
+        tuple(added),
+        tuple(replaced),
+        tuple(removed),
+        conflicts=tuple(conflicts),
+        contest=contested,
+        cells=tuple(cells),
+    )
 
 
 @dataclass(frozen=True)
@@ -245,24 +257,63 @@ class _Meeting:
         return versions.kinds(sides.their_steps)
 
     @cached_property
-    def decisions(self) -> list[Decision]:
-        """The decisions of the matrix."""
+    def kinds_of_ours(self) -> set[FragmentChange]:
+        """What ours did, except for changes that theirs also made."""
         sides = self.sides
         versions = _Versions(self.base, self.ours, self.theirs, sides.base_ours.live, sides.ours, sides.theirs)
-        return decide(FRAGMENTS, self.kinds_of_theirs, versions.kinds(sides.our_steps))
+        return versions.kinds(sides.our_steps)
+
+    @cached_property
+    def decisions(self) -> list[Decision]:
+        """The decisions of the matrix."""
+        return decide(FRAGMENTS, self.kinds_of_theirs, self.kinds_of_ours)
 
     def clashes(self, decision: Decision) -> bool:
         """Whether a decision is a conflict. Whether rows differ shows only in deletion files, which are read later."""
         return decision.is_conflict or (decision == OTHER_COLUMNS and self._wrote_the_same_column())
 
+    @property
+    def cells(self) -> CellPair | None:
+        """What is left to be decided cell by cell; None if nothing is, or if something never combines."""
+        sides = self.sides
+        in_place = OTHER_COLUMNS in self.decisions and self._wrote_columns_of_the_base()
+        open_ones = [each for each in self.decisions if each.by_cells or (in_place and each == OTHER_COLUMNS)]
+        if not (sides.by_cells and open_ones):
+            return None
+        if any(self.clashes(each) and each not in open_ones for each in self.decisions) or self._added_alike():
+            return None
+        return CellPair(
+            before=self.before,
+            base=self.base,
+            ours=self.ours,
+            theirs=self.theirs,
+            reason=open_ones[0].reason,
+            wrote_ours=FragmentChange.COLUMNS_WRITTEN in self.kinds_of_ours,
+            wrote_theirs=FragmentChange.COLUMNS_WRITTEN in self.kinds_of_theirs,
+        )
+
     def _wrote_the_same_column(self) -> bool:
+        return bool(self._written_twice())
+
+    def _written_twice(self) -> set[int]:
+        """Fields that both sides wrote."""
         if self.ours is None or self.theirs is None:
-            return False
+            return set()
         names = {entry.id: entry.name for entry in self.sides.ours.contents.fields}
         # Two columns added on both sides may have the same id.
         shared = {entry.id for entry in self.sides.theirs.contents.fields if names.get(entry.id) == entry.name}
         ours, theirs = _written(self.base, self.ours), _written(self.base, self.theirs)
-        return any(ours[key] != theirs[key] for key in (ours.keys() & theirs.keys() & shared) - self.sides.agreed)
+        return {key for key in (ours.keys() & theirs.keys() & shared) - self.sides.agreed if ours[key] != theirs[key]}
+
+    def _added_alike(self) -> bool:
+        """Whether both sides wrote a column that the base does not have."""
+        return not self._written_twice() <= self.sides.base_ours.live
+
+    def _wrote_columns_of_the_base(self) -> bool:
+        """Whether a side wrote a column in place that the other one may have read, or written too."""
+        live = self.sides.base_ours.live
+        sides = (entry for entry in (self.ours, self.theirs) if entry is not None)
+        return any(not live.isdisjoint(_written(self.base, entry)) for entry in sides)
 
     def replacement(self, ours: Fragment, theirs: Fragment) -> Replacement:
         """What ours takes from theirs."""
@@ -272,7 +323,7 @@ class _Meeting:
             theirs=theirs,
             files=FragmentChange.COLUMNS_WRITTEN in self.kinds_of_theirs,
             deletion=bool(_ROWS & self.kinds_of_theirs),
-            both_deleted=OTHER_ROWS in self.decisions,
+            both_deleted=any(decision.if_other_rows for decision in self.decisions),
         )
 
 
@@ -364,6 +415,8 @@ def _written(base: Fragment, side: Fragment) -> dict[int, str]:
 BROUGHT_BEFORE = (
     "rows that one side compacted are already in the other one, and no version records which merge brought them"
 )
+NO_VALUES_OURS = "rows that '{}' added have no values in new columns"
+NO_VALUES_THEIRS = "rows of '{}' have no values in columns that were added since"
 TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
 
 
@@ -498,14 +551,14 @@ def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
     if settings:
         yield f"settings are not taken over: {', '.join(settings)}"
     if ours.added and (schema.columns.add or (schema.columns_of_theirs and sides.theirs.live - sides.base_theirs.live)):
-        yield f"rows that '{sides.our_steps.branch or MAIN}' added have no values in new columns"
+        yield NO_VALUES_OURS.format(sides.our_steps.branch or MAIN)
 
 
 def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
     """A note if a change without contests brings rows that lack columns of ours."""
     if not (change.added and sides.ours.live - sides.base_ours.live - sides.theirs.live):
         return ()
-    return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added since",)
+    return (NO_VALUES_THEIRS.format(sides.their_steps.branch or MAIN),)
 
 
 def _changed_settings(before: Contents, after: Contents) -> list[str]:

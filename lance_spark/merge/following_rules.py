@@ -305,7 +305,14 @@ _TWICE = (
 _BLANK = hints.of("Revert the version that wrote the column (", hints.REVERT, "), try again, then write it again.")
 _NEW = "Drop or rename it on one side, after copying what is needed into another column, then try again."
 _SAME_KEY = "Delete one of the rows, or give it another key. Then try again."
+_MATCH = hints.of(
+    "Rows of both sides are the same if they have stable row ids, or a key: name its columns (",
+    hints.MERGE_ON,
+    "), or declare it. Or settle it on one side first.",
+)
 _HINTS = {
+    change_rules.OTHER_ROWS.reason: _MATCH,
+    **dict.fromkeys(change_rules.UPDATED, _MATCH),
     change_rules.COMPACTED_OURS.reason: _COLUMNS,
     COLUMNS_COMPACTED: _COLUMNS,
     UNCERTAIN: "Nothing is wrong with either side. Write the changed rows again on top of the other side.",

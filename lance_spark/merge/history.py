@@ -73,6 +73,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             fields=_fields(reader, location, PinnedVersion(span.branch, version), transaction),
             branch=span.branch,
             appended=transaction.appended,
+            computed=format_versions.read_computed(properties),
         )
 
 

@@ -1,13 +1,11 @@
 """Merging, cherry-picking and reverting: changes of one chain, committed to another as one version.
 
 In: two pinned versions and how to merge. Out: one new version, or an error and an unchanged branch. The module plans a
-replay, compares rows where fragments are not enough, copies files, commits, and carries indexes over. Also here:
-transactions, which write to a temporary branch and publish it as one version.
+replay, compares rows where fragments are not enough, copies files, commits, and carries indexes over.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,36 +14,36 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from lance_spark.changes.changes import DeletionReader, Held, known_deletions
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, RefTable
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
 from lance_spark.core.show import WorkProgress, counted
 from lance_spark.core.tracking import MergeNote, Node, with_note
-from lance_spark.engine.local import Engine, Work
+from lance_spark.engine.local import Engine, LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import VersionSpan
 from lance_spark.merge import change_rules, pylance, result_rules
 from lance_spark.merge.agreement import agreed_columns
-from lance_spark.merge.ancestry import Graph, only_base, trace_of
+from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
+from lance_spark.merge.cells import SettledCells, settle_cells, write_patches
 from lance_spark.merge.conflict_rules import compare, may_find_rows, rows_without_values, taken_before
+from lance_spark.merge.copies import LITTLE_COPY, copy_files
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
-from lance_spark.merge.option_rules import MergeOptions, check_audit
+from lance_spark.merge.option_rules import CELLS, MergeOptions, checked
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.merge.result_rows import ResultRows
 from lance_spark.merge.result_rules import NullChange
 from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
 from lance_spark.merge.row_search import with_rows_found
-from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import deleted_offsets
-from lance_spark.storage import copying, files, refs, versions
+from lance_spark.storage import files, refs, versions
 from lance_spark.storage.commits import (
     attempts,
     check_mergeable,
@@ -144,6 +142,10 @@ def merge_requests(
             reference=InPlacePolicy(everything=options.reference, outside=location.uri),
             reader=graph.reader,
             one_version=options.ff_only,
+            by_cells=options.conflicts == CELLS,
+            on=names_of(options.on),
+            row_numbering=row_numbering(location, graph, ours, base),
+            fork=graph.fork_of(ours, source),
         )
 
     return make
@@ -162,6 +164,13 @@ def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: 
         return pin
     copy = PinnedVersion(side.branch, pin.version)
     return copy if graph.reader.has(location, copy) else pin
+
+
+def row_numbering(location: DatasetLocation, graph: Graph, ours: PinnedVersion, base: Node) -> PinnedVersion | None:
+    """A version that has rows of the common version under their ids in ours."""
+    if graph.inherits(ours, base):
+        return base_of(location, graph, ours, base)
+    return graph.numbering(ours, base, graph.pin(base))
 
 
 def _is_forward(graph: Graph, ours: PinnedVersion, source: PinnedVersion, base: Node) -> bool:
@@ -241,6 +250,14 @@ class Request:
     """Whether nothing may be committed to ours before the replay itself."""
     engine: Engine | None = None
     """Where rows are compared by their values; None to refuse instead."""
+    by_cells: bool = False
+    """Whether rows that both sides changed combine where they changed different columns."""
+    on: tuple[str, ...] = ()
+    """Columns by which such rows are matched if they have no stable ids; by default those of the table's key."""
+    row_numbering: PinnedVersion | None = None
+    """A version with rows of the base under their stable ids in ours; None if there is none."""
+    fork: PinnedVersion | None = None
+    """The version that both chains were forked from: rows have the ids of that version in both."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
     unknown."""
@@ -263,16 +280,18 @@ def open_root(request: Request, uri: str) -> DatasetLocation:
 
 
 def plan_replay(request: Request) -> ReplayPlan:
-    """Compare and place files. Raises NotCommittable for a change that does not fit or has lost its base; NotFound."""
+    """Compare and place files. Nothing is written.
+
+    Raises NotCommittable for a change that does not fit or has lost its base; NotFound.
+    """
     sides, there = _sides(request), request.their_location
     sides = replace(sides, agreed=agreed_columns((request.location, there), sides))
-    sides, followed = _followed(request, sides)
-    change = followed.change
-    change_rules.check_supported(sides, change)
-    conflicts = [*change.conflicts, *followed.conflicts]
-    deletions: dict[int, tuple[int, ...]] = {}
+    sides, followed, settled = _settled(request, sides)
+    change = settled.change
+    conflicts = [*change.conflicts, *followed.conflicts, *settled.conflicts]
+    deletions: dict[int, tuple[int, ...]] = {**settled.deletions}
     for replacement in change.replaced:
-        if replacement.both_deleted:
+        if replacement.both_deleted and replacement.ours.id not in deletions:
             deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
             conflicts += clashes
     conflicts += blank_rows((request.location, there), sides, change.replaced)
@@ -298,6 +317,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         trace=request.trace,
         message=request.message,
         deletions=deletions,
+        cells=settled.cells,
         conflicts=tuple(conflicts),
         rewrites=row_ids.taken_over(
             (*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents
@@ -306,14 +326,22 @@ def plan_replay(request: Request) -> ReplayPlan:
     )
 
 
-def _followed(request: Request, sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange]:
+def _settled(request: Request, sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
     """What ours takes from theirs; where no version tells where rows are, their values do, before it is a conflict."""
-    followed = follow_rows(request, sides, compare(sides))
-    if not may_find_rows([*followed.change.conflicts, *followed.conflicts]):
-        return sides, followed
+    places = request.location, request.their_location
     engine = request.engine
-    found = engine and with_rows_found((request.location, request.their_location), sides, engine)
-    return (sides, followed) if not found else (found, follow_rows(request, found, compare(found)))
+
+    def settle_all(sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
+        followed = follow_rows(request, sides, compare(sides))
+        change_rules.check_supported(sides, followed.change)
+        return sides, followed, settle_cells(places, sides, followed.change, engine or LocalRunner(), request.on)
+
+    first = settle_all(sides)
+    _, followed, settled = first
+    if not may_find_rows([*followed.change.conflicts, *followed.conflicts, *settled.conflicts]):
+        return first
+    found = engine and with_rows_found(places, sides, engine)
+    return settle_all(found) if found else first
 
 
 def _with_dead_rows(
@@ -364,6 +392,9 @@ def _sides(request: Request) -> change_rules.Sides:
         numbering=_numbering(request, ours),
         their_ids=ids.theirs,
         spare_ids=ids.spare,
+        our_numbering=_row_numbering(request, base_ours),
+        same_below=_same_below(request, ours),
+        by_cells=request.by_cells,
     )
 
 
@@ -404,6 +435,28 @@ def _numbering(request: Request, ours: format_versions.Snapshot) -> format_versi
     except NotFound as missing:
         what = "took in the last common version, and it no longer exists"
         raise _gone(f"{request.numbering} {what}, so rows cannot keep their stable ids", missing) from None
+
+
+def _same_below(request: Request, ours: format_versions.Snapshot) -> int:
+    """The next stable row id of the version that both chains were forked from; 0 if that is gone or unknown."""
+    if request.fork is None or not ours.contents.has_stable_row_ids:
+        return 0
+    try:
+        return request.reader.contents(request.location, request.fork).next_row_id
+    except NotFound:
+        return 0
+
+
+def _row_numbering(request: Request, base: format_versions.Snapshot) -> format_versions.Snapshot | None:
+    """A version with rows of the base under their ids in ours; None if there is none any more."""
+    if not base.contents.has_stable_row_ids or request.row_numbering is None:
+        return None
+    if request.row_numbering == request.base_ours:
+        return base
+    try:
+        return request.reader.snapshot(request.location, request.row_numbering)
+    except NotFound:
+        return None
 
 
 def _gone(what: str, missing: NotFound) -> NotCommittable:
@@ -513,7 +566,7 @@ def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
             return PreparedReplay(request, plan)
         if not plan.placed.new_bases:
             with _denied(request, plan):
-                return PreparedReplay(request, plan, _copied(request, plan, engine))
+                return PreparedReplay(request, _with_cells(request, plan, engine), _copied(request, plan, engine))
         pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)  # next time they have ids
     raise overtaken(make().ours.branch)
 
@@ -524,7 +577,8 @@ def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
     The same if a cleanup deleted the copies, while other tables were prepared for hours.
     """
     request, plan, _ = prepared
-    check_written(open_root(request, plan.ours.root.uri), None, [copy.target for copy in plan.copies])
+    written = [f"data/{file['path']}" for file in plan.patched.values()]
+    check_written(open_root(request, plan.ours.root.uri), None, [*(copy.target for copy in plan.copies), *written])
     return _carried(prepared, _committed(prepared, engine), engine)
 
 
@@ -561,11 +615,6 @@ def _denied(request: Request, plan: ReplayPlan) -> Iterator[None]:
         raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
 
 
-_LITTLE = 8 * 1024**2
-"""Bytes that are copied without looking first whether the commit afterwards can succeed: it looks itself. Nor does it
-look whether the copies are still there: no cleanup deletes files that are seconds old."""
-
-
 def _may_go_on(request: Request, plan: ReplayPlan) -> bool:
     """Whether ours is still the newest version; not looked up if the commit does so soon.
 
@@ -573,7 +622,7 @@ def _may_go_on(request: Request, plan: ReplayPlan) -> bool:
     for a protected branch.
     """
     if not plan.is_up_to_date:
-        if sum(copy.size for copy in plan.copies) <= _LITTLE:
+        if sum(copy.size for copy in plan.copies) <= LITTLE_COPY:
             return True
         check_unprotected(request.location, request.ours.branch)
     newest = next(versions.newest_first(request.location, request.ours.branch), None)
@@ -589,6 +638,15 @@ def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:
     if plan.copies:
         check_may_commit(request.location, request.ours.branch)
     return copy_files(plan, partial(open_root, request), engine)
+
+
+def _with_cells(request: Request, plan: ReplayPlan, engine: Engine) -> ReplayPlan:
+    """The plan with the files of its merged rows, which are written now."""
+    if not plan.change.patches:
+        return plan
+    check_may_commit(request.location, request.ours.branch)
+    places = (request.location, request.their_location)
+    return replace(plan, patched=write_patches(places, plan.sides, plan.change, plan.cells, engine))
 
 
 def _left(request: Request, plan: ReplayPlan) -> str:
@@ -623,91 +681,52 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
         up_to_date=plan.is_up_to_date,
         summary=plan.summary(),
         conflicts=plan.conflicts,
-        notes=plan.change.notes,
+        notes=(*plan.change.notes, *plan.notes_on_cells),
         dry_run=dry_run,
     )
-
-
-# --- Copying the files of a plan to where its commit will name them
-
-CopyItem = tuple[DatasetLocation, format_versions.Copy, DatasetLocation]
-"""Where a file is, the file, and the place to copy it to."""
-_COPIED = pa.schema([("bytes", pa.int64())])
-_COPY = "copy"
-_VERBS = {format_versions.RECEIVE: "push"}
-"""What users call an action, where that differs."""
-
-
-def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
-    """Copy all files of the plan and their blobs; returns where the copy ran, None if there was nothing to copy.
-
-    ``place`` opens a root by its URI. Raises NotFound for a missing file, StorageFailure, and Conflict if a cleanup
-    deleted copies meanwhile.
-    """
-    copies = plan.copies
-    if not copies:
-        return None
-    target = place(plan.ours.root.uri)
-    sources = {copy.source: place(copy.source.uri) for copy in copies}
-    items = [(sources[copy.source], copy, target) for copy in copies]
-    action = plan.trace.action
-    return copy_each(_VERBS.get(action, action), items, engine)
-
-
-def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
-    """Copy files on the engine, for a verb that users know; returns where it ran. Raises like :func:`copy_files`."""
-    work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
-    runner = engine.for_work(operation, work)
-    runner.collect(_COPY, runner.flat_map(_COPY, items, copy_one, _COPIED))
-    if work.copied_bytes > _LITTLE:
-        for target in {target for _, _, target in items}:
-            check_written(target, None, [copy.target for _, copy, there in items if there == target])
-    return runner.name
-
-
-def copy_one(item: CopyItem) -> Iterator[pa.RecordBatch]:
-    """Copy one file with its blobs; runs on executors."""
-    source, copy, target = item
-    size = copying.copy_placed(source, copy, target)
-    yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)
 
 
 # --- Cherry-pick and revert: the change of one version, forwards or backwards
 
 
-def cherry_pick(
+def cherry_pick(  # noqa: PLR0913 - git's words, of which most calls take few
     location: DatasetLocation,
     picked: PinnedVersion,
     into: str | None,
     engine: Engine,
     message: str | None = None,
     dry_run: bool = False,
+    conflicts: str = CELLS,
 ) -> MergeResult:
     """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
     check_writable(location, into)
-    return replay(pick_requests(location, picked, into, format_versions.CHERRY_PICK, message), engine, dry_run)
+    make = pick_requests(location, picked, into, format_versions.CHERRY_PICK, message, conflicts=checked(conflicts))
+    return replay(make, engine, dry_run)
 
 
-def revert(
+def revert(  # noqa: PLR0913 - git's words, of which most calls take few
     location: DatasetLocation,
     reverted: PinnedVersion,
     into: str | None,
     engine: Engine,
     message: str | None = None,
     dry_run: bool = False,
+    conflicts: str = CELLS,
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
     check_writable(location, into)
-    return replay(pick_requests(location, reverted, into, format_versions.REVERT, message), engine, dry_run)
+    make = pick_requests(location, reverted, into, format_versions.REVERT, message, conflicts=checked(conflicts))
+    return replay(make, engine, dry_run)
 
 
-def pick_requests(
+def pick_requests(  # noqa: PLR0913 - what a pick is made of, and its publish
     location: DatasetLocation,
     pin: PinnedVersion,
     into: str | None,
     action: str,
     message: str | None,
     publish: str = "",
+    conflicts: str = CELLS,
 ) -> Callable[[], Request]:
     """Makes requests for the change of one version: forwards for a cherry-pick, otherwise backwards."""
     before = version_before(location, pin)
@@ -728,6 +747,9 @@ def pick_requests(
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
+            by_cells=conflicts == CELLS,
+            row_numbering=numbering_of_pick(graph, ours, base, common),
+            fork=graph.fork_of(ours, base),
             shares=action == format_versions.CHERRY_PICK and graph.share(theirs, ours, base),
             earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else None,
         )
@@ -750,34 +772,3 @@ def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersi
             hint="Merge the branch, or write the rows again.",
         )
     return PinnedVersion(pin.branch, older[-1])
-
-
-# --- Transactions
-
-
-@contextmanager
-def transaction(
-    location: DatasetLocation,
-    target: RefSpec,
-    engine: Engine,
-    message: str | None = None,
-    audit: Callable[[RefSpec], bool] | None = None,
-) -> Iterator[RefSpec]:
-    """A temporary branch of the target branch, merged into it when the block ends without an exception.
-
-    ``audit`` receives the temporary branch. If it returns False or raises, nothing is published. Raises Refused for a
-    target that is a tag, a version or a branch that follows a remote's, and for a failed audit. Raises Conflict if a
-    concurrent commit cannot be combined with this one. Only success publishes; the temporary branch is always deleted.
-    """
-    if target.tag is not None or target.version is not None or target.as_of is not None:
-        raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
-    check_mergeable(location, target.branch)
-    name = f"transaction-{uuid.uuid4().hex}"
-    create_branch_at(location, name, pin_latest(location, target.branch))
-    try:
-        yield RefSpec(branch=name)
-        if audit is not None:
-            check_audit(audit(RefSpec(branch=name)))
-        merge(location, pin_latest(location, name), target.branch, MergeOptions(message=message), engine)
-    finally:
-        delete_branch(location, name)

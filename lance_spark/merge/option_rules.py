@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_spark.core.declared import Place, option
-from lance_spark.errors import Refused
+from lance_spark.errors import InvalidOption, Refused
 
 _PLACES: tuple[Place, ...] = ("shell", "sql")
+CELLS, ROWS = "cells", "rows"
+
+
+def checked(conflicts: str) -> str:
+    """What may conflict: cells or rows. Raises InvalidOption for anything else."""
+    if conflicts not in (CELLS, ROWS):
+        raise InvalidOption(f"conflicts must be '{CELLS}' or '{ROWS}', not {conflicts!r}.")
+    return conflicts
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,21 @@ class MergeOptions:
     )
     message: str | None = option(None, "a message of the new version, for the log", short="m", places=_PLACES)
     dry_run: bool = option(False, "only show what would happen", short="n", places=_PLACES)
+    conflicts: str = option(
+        CELLS,
+        "what conflicts: cells that both sides changed, or rows, whichever of their columns changed",
+        choices={CELLS: CELLS, ROWS: ROWS},
+        places=_PLACES,
+    )
+    on: tuple[str, ...] = option(
+        (),
+        "a column by which changed rows are matched if they have no stable ids; by default the table's key",
+        places=_PLACES,
+    )
+
+    def __post_init__(self) -> None:
+        """Raises InvalidOption."""
+        checked(self.conflicts)
 
 
 def check_audit(answer: object) -> None:

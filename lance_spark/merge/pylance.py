@@ -33,8 +33,18 @@ from lance_spark.format.versions import (
     Root,
     Snapshot,
     columns,
+    write_computed,
 )
-from lance_spark.merge.change_rules import ColumnChanges, MergeChange, match_fields, operation_for, strange_fields
+from lance_spark.merge.cell_rules import computed_by_theirs
+from lance_spark.merge.cells_pylance import numbered
+from lance_spark.merge.change_rules import (
+    ColumnChanges,
+    MergeChange,
+    match_fields,
+    operation_for,
+    strange_fields,
+    trees,
+)
 from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import Assembly, ReplayPlan
 from lance_spark.scan.pylance import blob_columns, deleted_offsets
@@ -96,7 +106,8 @@ def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:
     newest = open_newest(location, plan.ours.pin, alone=True)
     schema = _composed(newest, newest, plan.ours, ColumnChanges(nullable=plan.nulls.fields))
     # Without a source it is no trace of a merge; the action alone lets it pass where only merges may.
-    properties = {ACTION: plan.trace.action, MESSAGE: f"Columns that may be null, for: {plan.message}"}
+    message = f"Columns that may be null, for: {plan.message}"
+    properties = {ACTION: plan.trace.action, MESSAGE: message, **write_computed({})}
     commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), properties, newest=newest)
 
 
@@ -129,18 +140,23 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
     """What later merges need to know about the version and the operation does not record."""
     change, sides, rewrites = plan.change, plan.sides, write_rewrites(plan.rewrites)
     # Rows left out of a fragment are elsewhere in ours. A merge that cannot tell where must not count them as deleted.
-    hidden = bool(change.followed.masks) and not rewrites
+    hidden = bool(change.followed.masks) and (plan.cells is not None or not rewrites)
     told = {
         MOVED: plan.moves_rows or hidden,
         BRINGS: plan.trace.action in BRINGING or sides.their_steps.brings,
         ADDS_ONLY: not (
-            change.removed or change.replaced or change.followed.deletions or sides.their_steps.changes_rows
+            change.removed
+            or change.replaced
+            or change.followed.deletions
+            or change.patches
+            or sides.their_steps.changes_rows
         ),
         REPLACES: plan.replaces_all,
     }
     if plan.keeps_all_rows:
         told[REORDERED] = True  # saves a change feed of the copy from reading it all and finding nothing
-    return {**{key: str(value).lower() for key, value in told.items()}, **rewrites}
+    computed = write_computed(computed_by_theirs(sides).record)
+    return {**{key: str(value).lower() for key, value in told.items()}, **rewrites, **computed}
 
 
 @contextmanager
@@ -174,6 +190,7 @@ def _operation(
     strange |= plan.sides.spare_ids - live - renumbered.keys()
     fields = {**renumbered, **dict.fromkeys(strange, REPLACED)}
     changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
+    changes = _with_cells(changes, plan, ours, schema or ours.lance_schema)
     changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
     if schema is not None and plan.nulls.fields:
         return lance.LanceOperation.Project(schema)
@@ -194,6 +211,33 @@ def _operation(
         new_fragments=fragments_from(changes.added),
         fields_modified=_fields_modified(plan),
     )
+
+
+def _with_cells(changes: _Fragments, plan: ReplayPlan, ours: lance.LanceDataset, schema: LanceSchema) -> _Fragments:
+    """The fragments with the files of merged rows. Their older files lose the columns that are in these."""
+    ids = {tree[0].name: [entry.id for entry in tree] for tree in trees(copying.flattened(schema)).values()}
+    known = () if plan.cells is None else plan.cells.columns
+    added, replaced = [*changes.added], [*changes.replaced]
+    for patch in plan.change.patches:
+        wanted = [ids[known[at].name] for at in patch.columns]
+        gone = {key for column in wanted for key in column}
+        new = numbered(plan.patched[patch.of_ours, patch.home.id], wanted)
+        if patch.of_ours:
+            before = next((entry for entry in replaced if entry["id"] == patch.home.id), None)
+            if before is not None:
+                replaced.remove(before)
+            replaced.append(_with_file(before or fragment_json(ours, patch.home), new, gone))
+            continue
+        at = [fragment.id for fragment in plan.change.added].index(patch.home.id)
+        added[at] = _with_file(added[at], new, gone)
+    return changes._replace(added=added, replaced=replaced)
+
+
+def _with_file(fragment: Json, new: Json, gone: set[int]) -> Json:
+    kept = [
+        {**file, "fields": [REPLACED if key in gone else key for key in file["fields"]]} for file in fragment["files"]
+    ]
+    return {**fragment, "files": [*kept, new]}
 
 
 def _changed(
@@ -278,6 +322,10 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
             live = plan.sides.theirs.live
             before, after = columns(replacement.ours, live), columns(replacement.theirs, live)
             modified |= {field for field, path in after.items() if before.get(field) != path}
+    known = () if plan.cells is None else plan.cells.columns
+    for patch in plan.change.patches:
+        places = patch.columns if patch.of_ours else ()
+        modified |= {key for at in places for key in known[at].fields if known[at].ours is not None}
     return sorted(modified)
 
 

@@ -30,6 +30,7 @@ from lance_spark.format.versions import (
     counterpart,
     same_deletion,
 )
+from lance_spark.merge.cell_rules import CellPlan, Emptied, told
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.result_rules import OURS, NullChange, lost_fields, result_fields
@@ -48,6 +49,10 @@ class ReplayPlan:
     """Rows to delete where both sides deleted rows: offsets in the fragment of ours, by its id."""
     rewrites: tuple[Rewrite, ...] = ()
     """Compactions of theirs that later merges need to know."""
+    cells: CellPlan | None = None
+    """What was decided cell by cell, if anything was."""
+    patched: Mapping[tuple[bool, int], Mapping[str, Any]] = field(default_factory=dict)
+    """The written files of merged rows, as pylance's JSON: by whether it is a fragment of ours, and its id."""
     conflicts: tuple[MergeConflict, ...] = ()
     nulls: NullChange = field(default_factory=NullChange)
 
@@ -102,14 +107,20 @@ class ReplayPlan:
         """Files to copy before the commit."""
         return self.placed.copies
 
+    @property
+    def notes_on_cells(self) -> tuple[str, ...]:
+        """Notes on cells that are left empty."""
+        return () if self.cells is None else tuple(told(self.cells.emptied))
+
     def summary(self) -> Summary:
         """The plan in numbers."""
         change = self.change
-        deleted = sum(each.theirs.physical_rows - each.theirs.rows for each in change.replaced if each.deletion)
-        before = sum(each.base.physical_rows - each.base.rows for each in change.replaced if each.deletion)
+        whole = [each for each in change.replaced if each.deletion and each.ours.id not in self.deletions]
+        deleted = sum(each.theirs.physical_rows - each.theirs.rows for each in whole)
+        before = sum(each.base.physical_rows - each.base.rows for each in whole)
         added = sum(fragment.rows for fragment in change.added)
         removed = sum(ours.rows for _, ours in change.removed)
-        removed += sum(len(rows) for rows in change.followed.deletions.values())
+        removed += sum(len(rows) for rows in (*change.followed.deletions.values(), *self.deletions.values()))
         return Summary(
             versions=len(self.sides.their_steps.all),
             rows_added=added + max(0, before - deleted),
@@ -117,6 +128,8 @@ class ReplayPlan:
             fragments_changed=len(change.replaced) + len(change.followed.deletions),
             columns_added=self._new_columns(),
             columns_dropped=self._dropped_columns(),
+            rows_merged=0 if self.cells is None else self.cells.rows,
+            cells_emptied=() if self.cells is None else self.cells.emptied,
             files=len(self.copies),
             bytes=self.placed.bytes,
         )
@@ -150,9 +163,13 @@ class RowIds:
     renamed: Mapping[int, int] = field(default_factory=dict)
     same_below: int = 0
     """Below this, an id means the same row on both sides, except for renamed ones."""
+    forked_below: int = 0
+    """Below this, both chains were forked with the row."""
 
     def known(self, row: int) -> int | None:
         """The id of a row in ours; None for a new row."""
+        if row < self.forked_below:
+            return row
         return self.renamed.get(row, row if row < self.same_below else None)
 
 
@@ -294,8 +311,11 @@ class Assembly:
         """The ids that the fragment keeps; None if old and new rows are mixed."""
         if self.row_ids is None or not fragment.row_ids:
             return []
-        dead = self.masks.get(fragment.id) or self.dead.get(fragment.id) or ()
-        return kept_row_ids(read_row_ids(fragment.row_ids), self.row_ids.known, frozenset(dead))
+        dead = frozenset(self.masks.get(fragment.id) or self.dead.get(fragment.id) or ())
+        ids = read_row_ids(fragment.row_ids)
+        kept = kept_row_ids(ids, self.row_ids.known, dead)
+        # Between new rows, old ones whose place in ours is unknown get new ids, like them.
+        return kept_row_ids(ids, replace(self.row_ids, forked_below=0).known, dead) if kept is None else kept
 
 
 def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) -> Json:
@@ -322,7 +342,7 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
     for theirs, ours in pairs:
         if not same_below or theirs.row_ids != ours.row_ids:
             renamed.update(matched_row_ids(theirs.row_ids, ours.row_ids))
-    return RowIds(renamed, same_below)
+    return RowIds(renamed, same_below, sides.same_below)
 
 
 # --- Restoring an older version as a replay: fragments and indexes
@@ -483,6 +503,10 @@ class Summary(show.Recorded):
     """Files to copy."""
     bytes: int
     """Bytes of data files to copy, as their writers recorded them."""
+    rows_merged: int = 0
+    """Rows that both sides changed, merged cell by cell."""
+    cells_emptied: tuple[Emptied, ...] = ()
+    """Computed values that are left out, since the other side changed what they were computed from."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -499,6 +523,9 @@ class Summary(show.Recorded):
         parts = [f" rows; {show.counted(self.files, 'file')} copied, {show.readable(self.bytes)}"]
         parts += [f"new columns: {', '.join(self.columns_added)}"] if self.columns_added else []
         parts += [f"dropped columns: {', '.join(self.columns_dropped)}"] if self.columns_dropped else []
+        parts += [f"{show.counted(self.rows_merged, 'row')} merged cell by cell"] if self.rows_merged else []
+        empty = ", ".join(f"{each.column} in {show.counted(each.rows, 'row')}" for each in self.cells_emptied)
+        parts += [f"left empty: {empty}"] if empty else []
         return [*line, (show.PLAIN, "; ".join(parts))]
 
 

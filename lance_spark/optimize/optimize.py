@@ -29,7 +29,7 @@ from lance_spark.format.schema import is_blob, row_width
 from lance_spark.format.versions import Copy, Root, Snapshot
 from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.indexes.rules import lost_coverage
-from lance_spark.merge.merge import copy_each
+from lance_spark.merge.copies import copy_each
 from lance_spark.optimize import order_rules, pylance, rules
 from lance_spark.optimize.order_rules import Ordering
 from lance_spark.optimize.rules import OptimizeOptions, OptimizePlan, OptimizeResult, RewriteTask, RewrittenTask

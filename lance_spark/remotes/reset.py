@@ -27,13 +27,12 @@ from lance_spark.format.row_values import compare_hashed
 from lance_spark.format.versions import MERGE, MOVED, Snapshot, delta
 from lance_spark.merge import change_rules, pylance
 from lance_spark.merge.ancestry import Graph, trace_of
+from lance_spark.merge.copies import copy_each, copy_files
 from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.merge import (
     PreparedReplay,
     Request,
     commit_prepared,
-    copy_each,
-    copy_files,
     open_root,
     plan_replay,
     remember,

@@ -30,7 +30,7 @@ from lance_spark.columns.rules import (
     columns_may_be_cheaper,
     quoted_name,
 )
-from lance_spark.columns.spark import quoted, values_of
+from lance_spark.columns.spark import SqlValues, quoted, values_of
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -463,7 +463,8 @@ class NarrowUpdate:
                 if not _fits(both, schema[name].dataType):
                     return None
             asked = Asked(SQL, self.values, existing=True, where=self.where)
-            return values_of(self.spark, self.location, start, asked, options)
+            found = values_of(self.spark, self.location, start, asked, options)
+            return replace(found, stated=True) if isinstance(found, SqlValues) else found
         except (LanceSparkError, PySparkException):
             return None
 

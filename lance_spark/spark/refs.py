@@ -20,7 +20,7 @@ from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
 from lance_spark.maintenance.expiry import RefExpiryPlan, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.merge.merge import merge
-from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.refs import refs as ref_actions
 from lance_spark.refs.reflog import DEFAULT_COUNT, list_changes, restore_branch, restore_tag
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
@@ -156,16 +156,21 @@ class Branches(Shown, Collection[Branch]):
         reference: bool = False,
         dry_run: bool = False,
         message: str | None = None,
+        conflicts: str = CELLS,
+        on: str | Sequence[str] = (),
         *,
         progress: Progressing = None,
     ) -> MergeResult:
         """Merge a branch into the handle's, or into another one, as one version; executors copy many files.
 
+        Rows that both sides changed are merged cell by cell, if they can be matched: by stable row ids, by the table's
+        key, or by the columns ``on``. With ``conflicts="rows"`` they are a conflict.
+
         Only files that the branch itself wrote are copied. With ``reference`` none are, and the branch cannot be
         deleted. ``progress`` is a function that is called with the progress. Raises Conflict, with the conflicting
         parts, Refused and NotFound; then nothing was changed.
         """
-        options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
+        options = MergeOptions(ff_only, reference, message, dry_run, conflicts, names_of(on))
         source = resolve(self.location, spec_of(branch=name))
         engine = engine_of(self.spark, progress=progress)
         target = changing_branch(self.location, self.ref, "merge into") if into is None else branch_or_none(into)
@@ -395,13 +400,15 @@ class Remotes(Handle, Shown, Collection[Remote]):
         return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 
     @refreshing
-    def pull(  # noqa: PLR0913 - most calls take none
+    def pull(  # noqa: PLR0913 - git's words, of which most calls take one
         self,
         remote: str | Remote = ORIGIN,
         branch: str | None = None,
         message: str | None = None,
         ff_only: bool = False,
         dry_run: bool = False,
+        conflicts: str = CELLS,
+        on: str | Sequence[str] = (),
         *,
         reset: bool = False,
         progress: Progressing = None,
@@ -411,8 +418,8 @@ class Remotes(Handle, Shown, Collection[Remote]):
         With ``reset``, this handle's branch becomes what the remote's is, whatever prevents a merge; its own rows that
         the remote lacks are put on a branch, ``kept`` of the result.
 
-        With ``dry_run`` it only fetches, without merging. ``progress`` is called with the progress. Raises Conflict,
-        Refused and NotFound, like fetch and merge.
+        With ``dry_run`` it only fetches, without merging. ``conflicts`` and ``on`` are those of a merge. ``progress``
+        is called with the progress. Raises Conflict, Refused and NotFound, like fetch and merge.
         """
         into = self._moving_branch("pull into")
         source = into if branch is None else branch_or_none(branch)
@@ -420,7 +427,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
         if reset:
             check_reset(ff_only, message)
             return reset_to_remote(self.location, self._remote(remote), source, into, engine, dry_run)
-        options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
+        options = MergeOptions(ff_only, False, message, dry_run, conflicts, names_of(on))
         return pull(self.location, self._remote(remote), source, into, engine, options)
 
     def push(

@@ -122,7 +122,7 @@ _COLUMNS = table_of(
     "conflicts ARRAY<STRING>, indexes_carried ARRAY<STRING>, indexes_missing ARRAY<STRING>, "
     "notes ARRAY<STRING>"
 )
-_REPLAYING = parameters_of(MergeOptions, "message", "dry_run")
+_REPLAYING = parameters_of(MergeOptions, "message", "dry_run", "conflicts")
 _INTO = Parameter("into", "STRING", f"the branch that gets the changes; {BY_DEFAULT}")
 
 
@@ -157,10 +157,9 @@ def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
 def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the changes of one version of another branch to a branch."""
     location, into = context.to_change(given["table"], given["into"])
-    done = merge.cherry_pick(
-        location, pin_of(location, given["ref"]), into, context.engine, given["message"], given["dry_run"]
-    )
-    yield _row(done)
+    options = typed_at("sql", MergeOptions, given)
+    where = location, pin_of(location, given["ref"]), into, context.engine
+    yield _row(merge.cherry_pick(*where, options.message, options.dry_run, options.conflicts))
 
 
 @procedure(
@@ -175,7 +174,9 @@ def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the inverse of one of a branch's versions to that branch."""
     location, branch = context.to_change(given["table"], given["branch"])
     pin = resolve(location, RefSpec(branch=branch, version=given["version"]))
-    yield _row(merge.revert(location, pin, branch, context.engine, given["message"], given["dry_run"]))
+    options = typed_at("sql", MergeOptions, given)
+    where = location, pin, branch, context.engine
+    yield _row(merge.revert(*where, options.message, options.dry_run, options.conflicts))
 
 
 # --- The procedure that restores an older version

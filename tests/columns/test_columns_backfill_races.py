@@ -209,8 +209,8 @@ def test_what_others_began_before_undoes_nothing(location, verb, prepare, combin
 
 def test_values_of_one_column_that_changed_on_both_sides_are_a_conflict(location):
     lance.dataset(location.uri).create_branch("exp")
-    for branch in (None, "exp"):
-        computed = LocalValues(location, negated("y"), y=pa.int32())
+    for branch, function in ((None, negated("y")), ("exp", lambda batch: {"y": [1] * batch.num_rows})):
+        computed = LocalValues(location, function, y=pa.int32())
         update_filled_columns(location, branch, computed, BackfillOptions())
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="both sides changed column 'y'"):
         merge(location, pin_latest(location, "exp"), None, MergeOptions(), LOCAL)

@@ -35,7 +35,7 @@ def location(request, uri):
 class Chosen:
     """Rows that a predicate of Python's is true for; what Spark does, in this process and in batches of 4."""
 
-    at_once, parallelism, identity = False, 1, None
+    at_once, parallelism, identity, reads = False, 1, None, None
 
     def __init__(self, location, function, predicate, *names, size=3):
         self.location, self.function, self.predicate, self.size = location, function, predicate, size

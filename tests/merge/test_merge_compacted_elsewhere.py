@@ -172,6 +172,10 @@ def test_a_column_written_after_a_merge_of_a_compaction_loses_no_values(uri, mon
     exp(uri).add_columns({"w": "id + 1"})
     before = rows(head(uri))
     refusal = error_of(uri)
+    if head(uri).has_stable_row_ids and not told:
+        assert refusal is None
+        assert rows(head(uri)) == [{**row, "w": row["id"] + 1} for row in before]
+        return
     assert isinstance(refusal, Conflict)
     assert ("compacted" if told else "ours updated rows") in str(refusal)
     assert rows(head(uri)) == before

@@ -168,6 +168,8 @@ class Case:
     theirs: list[Callable]
     ours: list[Callable]
     result: list[dict] | None
+    stable: list[dict] | None = None
+    """The rows where stable ids tell which rows are the same, if without them it is a conflict."""
 
 
 BOTH = {
@@ -206,20 +208,36 @@ BOTH = {
     "upsert, upsert": Case(
         [upsert(5, 300)], [upsert(6, 301)], result_of(ALL, (300, 301), values=dict.fromkeys((5, 6, 300, 301), 0))
     ),
-    "upsert, upsert of the row": Case([upsert(5, 300)], [upsert(5, 301)], None),
+    "upsert, upsert of the row": Case(
+        [upsert(5, 300)],
+        [upsert(5, 301)],
+        None,
+        result_of(ALL, (300, 301), values=dict.fromkeys((5, 300, 301), 0)),
+    ),
     "add, append": Case(
         [expand("w=v+1")], [append(50, 60)], result_of(ALL, NEWER, w=lambda n: 10 * n + 1 if n < 30 else None)
     ),
     "append, add": Case(
         [append(50, 60)], [expand("w=v+1")], result_of(ALL, NEWER, w=lambda n: 10 * n + 1 if n < 30 else None)
     ),
-    "add, update": Case([expand("w=v+1")], [update("id = 1")], None),
-    "update, add": Case([update("id = 1")], [expand("w=v+1")], None),
+    # pylance does not record what a column was computed from: where the row changed, it is left empty.
+    "add, update": Case(
+        [expand("w=v+1")],
+        [update("id = 1")],
+        None,
+        result_of(ALL, values={1: -1}, w=lambda n: None if n == 1 else 10 * n + 1),
+    ),
+    "update, add": Case(
+        [update("id = 1")],
+        [expand("w=v+1")],
+        None,
+        result_of(ALL, values={1: -1}, w=lambda n: None if n == 1 else 10 * n + 1),
+    ),
     "add, which cannot be null, append": Case([expand("w=7")], [append(50, 60)], None),
     "append, add, which cannot be null": Case([append(50, 60)], [expand("w=7")], None),
     "add, delete": Case([expand("w=v+1")], [delete("id = 1")], result_of(ALL, without=(1,), w=plus(1))),
     "delete, add": Case([delete("id = 1")], [expand("w=v+1")], result_of(ALL, without=(1,), w=plus(1))),
-    "add, delete a fragment": Case([expand("w=v+1")], [delete("id < 10")], None),
+    "add, delete a fragment": Case([expand("w=v+1")], [delete("id < 10")], None, result_of(range(10, 30), w=plus(1))),
     "add, add": Case([expand("w=v+1")], [expand("z=v+2")], result_of(ALL, w=plus(1), z=plus(2))),
     "add, add of the name": Case([expand("w=v+1")], [expand("w=v+2")], None),
     "add, drop": Case([expand("w=v+1")], [drop("v")], result_of(ALL, v=None, w=plus(1))),
@@ -379,14 +397,15 @@ def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stab
 
     result = merged(uri)
 
-    if case.result is None:
+    wanted = case.stable if stable and case.stable is not None else case.result
+    if wanted is None:
         assert isinstance(result, Conflict), result
         assert rows(head(uri)) == ours
         assert rows(exp(uri)) == theirs
         return
     assert not isinstance(result, Exception), result
-    assert rows(head(uri)) == case.result
-    assert bool(result.notes) == any(None in row.values() for row in case.result)
+    assert rows(head(uri)) == wanted
+    assert bool(result.notes) == any(None in row.values() for row in wanted)
     assert_lasting(uri, before)
 
 

@@ -16,9 +16,10 @@ from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, StorageFailure
 from lance_spark.merge import pylance
-from lance_spark.merge.merge import cherry_pick, merge, revert, transaction
+from lance_spark.merge.merge import cherry_pick, merge, revert
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.restore import restore
+from lance_spark.merge.transaction import transaction
 from lance_spark.refs.refs import create_branch_at, drop_branch
 from lance_spark.storage.datasets import locate, pin_latest
 

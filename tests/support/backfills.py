@@ -26,6 +26,7 @@ class LocalValues:
         self.function = function
         self.schema = pa.schema(list(types.items()))
         self.inputs: tuple[str, ...] = ("id",)
+        self.reads: tuple[str, ...] | None = ("id",)
         self.identity: str | None = "a function"
         self.meanwhile: Callable[[], object] | None = None
         """What others do while the first fragments are computed."""

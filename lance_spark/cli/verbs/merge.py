@@ -36,9 +36,9 @@ def merge(session: Session, /, ref: str, **given: Any) -> int:
 
 @verb("cherry-pick")
 @click.argument("ref")
-@options_of(MergeOptions, "message", "dry_run")
+@options_of(MergeOptions, "message", "dry_run", "conflicts")
 @click.pass_obj
-def cherry_pick(session: Session, ref: str, message: str | None, dry_run: bool) -> int:
+def cherry_pick(session: Session, /, ref: str, **given: Any) -> int:
     """Apply the change of one version to the current branch.
 
     REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
@@ -46,15 +46,17 @@ def cherry_pick(session: Session, ref: str, message: str | None, dry_run: bool) 
     """
     from lance_spark.merge.merge import cherry_pick
 
-    result = cherry_pick(session.location, session.resolve(ref), session.own_branch, session.engine, message, dry_run)
+    options = typed_at("shell", MergeOptions, given)
+    where = session.location, session.resolve(ref), session.own_branch, session.engine
+    result = cherry_pick(*where, options.message, options.dry_run, options.conflicts)
     return report(session.output, result)
 
 
 @verb("revert")
 @click.argument("ref")
-@options_of(MergeOptions, "message", "dry_run")
+@options_of(MergeOptions, "message", "dry_run", "conflicts")
 @click.pass_obj
-def revert(session: Session, ref: str, message: str | None, dry_run: bool) -> int:
+def revert(session: Session, /, ref: str, **given: Any) -> int:
     """Undo the change of one version.
 
     REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
@@ -62,7 +64,9 @@ def revert(session: Session, ref: str, message: str | None, dry_run: bool) -> in
     """
     from lance_spark.merge.merge import revert
 
-    result = revert(session.location, session.resolve(ref), session.own_branch, session.engine, message, dry_run)
+    options = typed_at("shell", MergeOptions, given)
+    where = session.location, session.resolve(ref), session.own_branch, session.engine
+    result = revert(*where, options.message, options.dry_run, options.conflicts)
     return report(session.output, result)
 
 

@@ -239,7 +239,7 @@ def fetch(session: Session, remote: str | None, branches: tuple[str, ...], unrel
 @click.option(
     "--reset", is_flag=True, help="Become what the remote's branch is; own rows that it lacks are put on a new branch."
 )
-@options_of(MergeOptions, "ff_only", "message", "dry_run")
+@options_of(MergeOptions, "ff_only", "message", "dry_run", "conflicts", "on")
 @click.pass_obj
 def pull(session: Session, /, remote: str | None, branch: str | None, reset: bool, **given: Any) -> int:
     """Fetch a remote's branch and merge it into the current one.

@@ -1,0 +1,335 @@
+"""Merging cell by cell: which columns take part, which rows are the same, and whose value a cell gets. Pure.
+
+In: the columns of three versions, what each side computed, and the values of rows that both sides changed. Out: the
+values of the merged rows, the cells with two new values, and the cells that are left empty.
+
+A row that both sides changed stays in a new fragment of one side, its home, which gets a file with the columns that
+change: nothing else of the row is copied, and its id stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.format.contents import Field, Fragment
+from lance_spark.format.operations import Steps
+from lance_spark.format.row_values import hash_rows
+from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
+from lance_spark.format.versions import columns as files_of
+from lance_spark.merge.change_rules import Rows, Sides, trees
+
+Mask = npt.NDArray[np.bool_]
+NOWHERE = -1
+"""The address of a row that a version does not have."""
+
+
+# --- Columns
+
+
+class CellColumn(NamedTuple):
+    """A column of the result, under its names in the versions that have it."""
+
+    name: str
+    base: str | None
+    ours: str | None
+    theirs: str | None
+    nullable: bool
+    """In both sides."""
+    is_opaque: bool
+    """Whether its values cannot be compared: blobs, and structs whose fields changed."""
+    fields: frozenset[int]
+    """The ids of its fields in the base, or in the side that added it."""
+
+
+def cell_columns(sides: Sides) -> tuple[CellColumn, ...]:
+    """The columns that the merged table has. Those that a side dropped or cast are left out."""
+    before, mine, other = (trees(fields) for fields in sides.fields)
+    found = []
+    for key, tree in before.items():
+        if key in mine and key in other:
+            ours, theirs = mine[key][0], other[key][0]
+            name = theirs.name if ours.name == tree[0].name else ours.name
+            found.append(_column(name, (tree, mine[key], other[key])))
+    new_mine = {tree[0].name: tree for key, tree in mine.items() if key not in before}
+    new_other = {tree[0].name: tree for key, tree in other.items() if key not in before}
+    for name in dict.fromkeys((*new_mine, *new_other)):
+        found.append(_column(name, (None, new_mine.get(name), new_other.get(name))))
+    return tuple(found)
+
+
+Versions = tuple[tuple[Field, ...] | None, tuple[Field, ...] | None, tuple[Field, ...] | None]
+"""A column, with the fields inside, in the base, in ours and in theirs."""
+
+
+def _column(name: str, versions: Versions) -> CellColumn:
+    known = [tree for tree in versions if tree is not None]
+    base, ours, theirs = (None if tree is None else tree[0].name for tree in versions)
+    nullable = all(tree[0].nullable for tree in versions[1:] if tree is not None)
+    shapes = {(tree[0].type, *((entry.name, entry.type) for entry in tree[1:])) for tree in known}
+    is_opaque = len(shapes) > 1 or any(_is_blob(entry) for tree in known for entry in tree)
+    return CellColumn(name, base, ours, theirs, nullable, is_opaque, frozenset(entry.id for entry in known[0]))
+
+
+def _is_blob(entry: Field) -> bool:
+    metadata = dict(entry.metadata)
+    return metadata.get(BLOB_KEY, b"").lower() == b"true" or BLOB_EXTENSION.encode() in metadata.values()
+
+
+def written(base: Fragment, side: Fragment, columns: Sequence[CellColumn]) -> frozenset[int]:
+    """The columns of the base, by place, that a side wrote in place in a fragment."""
+    every = frozenset(key for column in columns if column.base is not None for key in column.fields)
+    before, after = files_of(base, every), files_of(side, every)
+    changed = {key for key, path in after.items() if before.get(key) != path}
+    return frozenset(at for at, column in enumerate(columns) if column.base is not None and column.fields & changed)
+
+
+# --- What a column was computed from
+
+_WRITES_COLUMNS = frozenset({"DataReplacement", "Merge", "Overwrite", "Project", "Restore", "Clone", "Unknown"})
+"""Operations that may write or rename columns. Unless they record it, nothing is known about any column."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a side computed, as its versions record it."""
+
+    reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By column, the columns that its values were computed from. Columns without an entry: unknown."""
+    unknown: frozenset[str] = frozenset()
+    """Columns that were computed from something unknown."""
+
+    @classmethod
+    def of(cls, steps: Steps) -> Computed:
+        """The records of the versions since the base; nothing if one of them may have changed columns without one."""
+        silent = any(step.computed is None and step.operation in _WRITES_COLUMNS for step in steps.all)
+        if silent or not steps.complete:
+            return cls()
+        reads: dict[str, frozenset[str]] = {}
+        unknown: set[str] = set()
+        for step in steps.all:
+            for name, read in step.computed or ():
+                reads[name] = reads.get(name, frozenset()) | frozenset(read or ())
+                unknown |= {name} if read is None else set()
+        return cls({name: read for name, read in reads.items() if name not in unknown}, frozenset(unknown))
+
+    @property
+    def record(self) -> dict[str, frozenset[str] | None]:
+        """What a version that takes the side over tells about its columns; None where it is unknown."""
+        return {**self.reads, **dict.fromkeys(self.unknown)}
+
+
+def computed_by_theirs(sides: Sides) -> Computed:
+    """What theirs computed. A revert computes nothing: it brings older values back."""
+    if sides.is_backwards:
+        return Computed({entry.name: frozenset() for entry in sides.theirs.contents.fields if entry.parent_id < 0})
+    return Computed.of(sides.their_steps)
+
+
+Reads = Mapping[int, frozenset[int]]
+"""For each computed column, by place, the columns that it was computed from."""
+
+
+def reads_of(
+    columns: Sequence[CellColumn], computed: Computed, names: Sequence[str | None], places: Iterable[int]
+) -> Reads:
+    """What the columns at these places were computed from, directly or through other computed columns.
+
+    If nothing records it: all columns of the base. ``names`` are those of the columns in the side that computed them.
+    """
+    in_base = frozenset(at for at, column in enumerate(columns) if column.base is not None)
+    known = {name: at for at, name in enumerate(names) if name is not None}
+    found: dict[int, frozenset[int]] = {}
+    for at in places:
+        read = computed.reads.get(names[at] or "")
+        certain = read is not None and read <= known.keys()
+        found[at] = frozenset(known[name] for name in read or ()) if certain else in_base
+    for _ in found:
+        found = {at: read.union(*(found.get(each, ()) for each in read)) for at, read in found.items()}
+    return {at: (read & in_base) - {at} for at, read in found.items()}
+
+
+# --- Which rows are the same
+
+
+class NumberedRows(NamedTuple):
+    """A new fragment of a side, in which rows of the base may be found."""
+
+    fragment: int
+    ids: Rows
+    """The stable id of each row."""
+    dead: Rows
+    """Deleted rows."""
+
+
+def find_ids(wanted: Rows, candidates: Iterable[NumberedRows]) -> Rows | None:
+    """The address of each wanted id; NOWHERE if no candidate has it, None for all if one id is in two places."""
+    found = np.full(len(wanted), NOWHERE, np.int64)
+    order = np.argsort(wanted, kind="stable")
+    ascending = wanted[order]
+    for candidate in candidates:
+        offsets = np.setdiff1d(np.arange(len(candidate.ids), dtype=np.int64), candidate.dead)
+        ids = candidate.ids[offsets]
+        at = np.minimum(np.searchsorted(ascending, ids), max(0, len(ascending) - 1))
+        hit = ascending[at] == ids if len(ascending) else np.zeros(len(ids), bool)
+        places = order[at[hit]]
+        if (found[places] != NOWHERE).any() or len(np.unique(places)) < len(places):
+            return None
+        found[places] = (candidate.fragment << 32) + offsets[hit]
+    return found
+
+
+def find_keys(wanted: pa.Table, there: pa.Table, keys: Sequence[str]) -> Rows | None:
+    """The address of each wanted key, in the order of ``wanted``; None if a key occurs twice.
+
+    Both have the key's columns; ``there`` also ``address``. A key with a null is nowhere.
+    """
+    columns = [f"key{at}" for at in range(len(keys))]
+    ours = wanted.select(keys).rename_columns(columns).append_column("place", pa.array(np.arange(wanted.num_rows)))
+    theirs = there.select([*keys, "address"]).rename_columns([*columns, "address"])
+    joined = ours.join(theirs, columns, join_type="inner")
+    places = joined["place"].to_numpy()
+    if len(np.unique(places)) < len(places) or _repeated(joined["address"]):
+        return None
+    found = np.full(wanted.num_rows, NOWHERE, np.int64)
+    found[places] = joined["address"].to_numpy()
+    return found
+
+
+def _repeated(column: pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(column).as_py() < len(column))
+
+
+# --- Whose value a cell gets
+
+
+class Cells(NamedTuple):
+    """Values of the same rows in three versions, by the places of columns; a version without a column lacks it."""
+
+    base: Mapping[int, pa.Array]
+    ours: Mapping[int, pa.Array]
+    theirs: Mapping[int, pa.Array]
+    rows: int
+
+
+class Stale(NamedTuple):
+    """What each side computed: a value goes if the other side changed what it was computed from."""
+
+    ours: Reads
+    theirs: Reads
+
+
+class Decided(NamedTuple):
+    """The outcome for some rows, by the places of columns."""
+
+    values: dict[int, pa.Array]
+    clashes: dict[int, Mask]
+    """Where both sides have a new value, and not the same one."""
+    emptied_ours: dict[int, Mask]
+    """Where a value that ours computed is left out."""
+    emptied_theirs: dict[int, Mask]
+
+
+def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: Cells, stale: Stale) -> Decided:
+    """Take each cell from the side that changed it.
+
+    A computed value whose input the other side changed is left out: the result is null there.
+    """
+    nothing = np.zeros(cells.rows, bool)
+    changed_ours = _changes(columns, cells.base, cells.ours)
+    changed_theirs = _changes(columns, cells.base, cells.theirs)
+    decided = Decided({}, {}, {}, {})
+    for at in places:
+        ours, theirs = cells.ours.get(at), cells.theirs.get(at)
+        if ours is None and theirs is None:
+            continue
+        mine, other = changed_ours.get(at, nothing), changed_theirs.get(at, nothing)
+        if at not in cells.base:
+            mine, other = _given(ours, nothing), _given(theirs, nothing)
+        same = nothing if ours is None or theirs is None else ~_differ(ours, theirs)
+        value = _chosen(ours, theirs, other & ~mine)
+        filled = np.asarray(value.is_valid()) & ~same
+        empty_theirs = filled & other & ~mine & _any(changed_ours, stale.theirs.get(at, ()), nothing)
+        empty_ours = filled & mine & ~other & _any(changed_theirs, stale.ours.get(at, ()), nothing)
+        if empty_theirs.any() or empty_ours.any():
+            value = pc.if_else(pa.array(empty_ours | empty_theirs), pa.scalar(None, value.type), value)
+        decided.values[at] = value
+        decided.clashes[at] = mine & other & ~same
+        decided.emptied_ours[at], decided.emptied_theirs[at] = empty_ours, empty_theirs
+    return decided
+
+
+def _changes(
+    columns: Sequence[CellColumn], base: Mapping[int, pa.Array], side: Mapping[int, pa.Array]
+) -> dict[int, Mask]:
+    return {at: _differ(values, side[at]) for at, values in base.items() if at in side and columns[at].base is not None}
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Mask:
+    """Where two columns have different values. Null differs from every value."""
+    if len(one) != len(other):
+        raise ValueError("columns of different rows")
+    return np.asarray(hash_rows([one], len(one)) != hash_rows([other], len(other)), bool)
+
+
+def _given(values: pa.Array | None, nothing: Mask) -> Mask:
+    return nothing if values is None else np.asarray(values.is_valid(), bool)
+
+
+def _any(changed: Mapping[int, Mask], places: Iterable[int], nothing: Mask) -> Mask:
+    """Where one of the columns changed. A column that was not compared counts as changed: it may have."""
+    found: Mask = nothing.copy()
+    for at in places:
+        found |= changed.get(at, ~nothing)
+    return found
+
+
+def _chosen(ours: pa.Array | None, theirs: pa.Array | None, takes: Mask) -> pa.Array:
+    if ours is None or theirs is None:
+        return theirs if ours is None else ours
+    if not takes.any():
+        return ours
+    both = pa.concat_arrays([ours, theirs.cast(ours.type)])
+    at = np.arange(len(ours), dtype=np.int64)
+    return both.take(pa.array(np.where(takes, at + len(ours), at)))
+
+
+def differs(values: pa.Array, home: pa.Array | None) -> bool:
+    """Whether a home needs other values than it has."""
+    return bool(values.is_valid().true_count) if home is None else bool(_differ(values, home).any())
+
+
+class Emptied(NamedTuple):
+    """Values that a merge left out, because they were computed from values that the other side changed."""
+
+    column: str
+    rows: int
+    branch: str
+    """The branch that computed them."""
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """What the files of the patches are made from."""
+
+    columns: tuple[CellColumn, ...]
+    stale: Stale
+    rows: int
+    """Rows that both sides changed."""
+    emptied: tuple[Emptied, ...] = ()
+
+
+def told(emptied: Iterable[Emptied]) -> Iterable[str]:
+    """Notes on the cells that are left empty, with the call that fills them."""
+    for column, rows, branch in emptied:
+        count = "1 row has" if rows == 1 else f"{rows:,} rows have"
+        yield (
+            f"{count} no value in column '{column}', which '{branch}' computed from values that changed; fill with "
+            f't.update_columns({{"{column}": "..."}}, where="{column} IS NULL")'
+        )

@@ -1,0 +1,206 @@
+"""Cells through pylance: reads the same rows in three versions, and writes the files of patches; runs on executors.
+
+In: a patch with the addresses of its rows. Out: their values, in batches; or a data file with the patch's columns for
+all rows of its home, with field ids of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import CorruptData
+from lance_spark.format.row_values import ADDRESS
+from lance_spark.format.schema import row_width
+from lance_spark.format.storable import safe_batches
+from lance_spark.merge.cell_rules import CellColumn, Cells, Stale, decide_cells
+from lance_spark.merge.change_rules import Patch, Rows
+from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.rules import ScanPartition, batch_rows
+from lance_spark.storage.datasets import open_pinned
+from lance_spark.storage.failures import translated
+from lance_spark.write.pylance import StableRowIds
+
+if TYPE_CHECKING:
+    from lance.fragment import FragmentMetadata
+
+_MOST = 8192
+"""Rows that are taken at once."""
+
+
+class PatchPlace(NamedTuple):
+    """Where the three versions are."""
+
+    here: DatasetLocation
+    there: DatasetLocation
+    base: PinnedVersion
+    """In the chain of ours."""
+    ours: PinnedVersion
+    theirs: PinnedVersion
+
+
+class _RowsOf:
+    """Rows of one version, taken by address."""
+
+    def __init__(self, location: DatasetLocation, pin: PinnedVersion, names: Mapping[int, str]) -> None:
+        self._location, self._pin, self._names = location, pin, names
+        stable = open_pinned(location, pin).has_stable_row_ids
+        self._ids = StableRowIds(location, pin) if stable else None
+
+    def take(self, addresses: Rows) -> dict[int, pa.Array]:
+        """The columns by place. Raises CorruptData for an address without a row."""
+        if not self._names:
+            return {}
+        names = tuple(dict.fromkeys(self._names.values()))
+        ids = addresses if self._ids is None else self._ids.at(addresses)
+        # In order, since pylance reads ascending rows faster; a deleted row of the same id is no longer found.
+        values, places = np.unique(ids, return_inverse=True)
+        taken = pa.Table.from_batches(take_rows(Scan(self._location, self._pin, ScanColumns(names)), values.tolist()))
+        if taken.num_rows != len(values):
+            raise CorruptData(f"{len(values) - taken.num_rows} rows of {self._pin} cannot be read.")
+        found = taken.take(pa.array(places)).combine_chunks()
+        return {at: _whole(found[name]) for at, name in self._names.items()}
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+class _CellReader:
+    """Reads the rows of a patch in all three versions."""
+
+    def __init__(self, place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> None:
+        def named(names: Sequence[str | None]) -> dict[int, str]:
+            return {at: name for at in patch.compared if (name := names[at]) is not None}
+
+        self._patch = patch
+        self._base = _RowsOf(place.here, place.base, named([column.base for column in columns]))
+        self._ours = _RowsOf(place.here, place.ours, named([column.ours for column in columns]))
+        self._theirs = _RowsOf(place.there, place.theirs, named([column.theirs for column in columns]))
+        schema = open_pinned(place.here, place.ours).schema
+        self.most = min(_MOST, batch_rows(3 * row_width(schema)))
+
+    def cells(self, part: Patch) -> Cells:
+        """The values of some rows."""
+        home = (part.home.id << 32) + part.rows
+        ours, theirs = (home, part.other) if part.of_ours else (part.other, home)
+        return Cells(self._base.take(part.base), self._ours.take(ours), self._theirs.take(theirs), len(part.rows))
+
+
+def _slices(patch: Patch, most: int) -> Iterator[Patch]:
+    for start in range(0, len(patch.rows), most):
+        yield _only(patch, slice(start, start + most))
+
+
+def _only(patch: Patch, rows: Any) -> Patch:
+    return replace(patch, rows=patch.rows[rows], base=patch.base[rows], other=patch.other[rows])
+
+
+def read_cells(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> Iterator[tuple[Cells, Patch]]:
+    """The values of a patch's rows, batch by batch, each with its part of the patch."""
+    reader = _CellReader(place, columns, patch)
+    for part in _slices(patch, reader.most):
+        yield reader.cells(part), part
+
+
+# --- Writing a patch: one file with its columns, for all rows of its home
+
+
+def write_patch(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, stale: Stale) -> dict[str, Any]:
+    """Write the file below the root of ours; returns pylance's JSON of it, with field ids of its own.
+
+    Rows that are not contested keep what they have; in new columns they have nulls.
+    """
+    from lance.fragment import write_fragments
+
+    schema = _schema(place, columns, patch)
+    ours = open_pinned(place.here, place.ours)
+    batches = safe_batches(_batches(place, columns, patch, stale, schema), max(1, patch.home.physical_rows))
+    with translated(place.here, "writing merged columns"):
+        # As if for a new table: the commit gives its fields the ids that the columns have in the merged one.
+        written: Sequence[FragmentMetadata] = write_fragments(
+            pa.RecordBatchReader.from_batches(schema, batches),
+            ours,
+            schema=schema,
+            mode="overwrite",
+            data_storage_version=str(ours.data_storage_version),
+            max_rows_per_file=max(1, patch.home.physical_rows),
+            max_rows_per_group=max(1, min(1024, patch.home.physical_rows)),
+            max_bytes_per_file=2**62,
+            storage_options=place.here.storage_options,
+        )
+    found = [entry.to_json() for entry in written]
+    if len(found) != 1 or found[0]["physical_rows"] != patch.home.physical_rows:
+        raise CorruptData(f"The merged columns of fragment {patch.home.id} have other rows than it.")
+    file: dict[str, Any] = found[0]["files"][0]
+    return file
+
+
+def _schema(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> pa.Schema:
+    ours = open_pinned(place.here, place.ours).schema
+    theirs = open_pinned(place.there, place.theirs).schema
+    fields = []
+    for at in patch.columns:
+        column = columns[at]
+        field = ours.field(column.ours) if column.ours is not None else theirs.field(column.theirs)
+        fields.append(field.with_name(column.name))
+    return pa.schema(fields)
+
+
+def _batches(
+    place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, stale: Stale, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """All physical rows of the home, in order. Deleted rows repeat a neighbor, as no column may lack a value."""
+    reader = _CellReader(place, columns, patch)
+    decided = tuple(patch.columns)
+    location, pin = (place.here, place.ours) if patch.of_ours else (place.there, place.theirs)
+    own = {at: columns[at].ours if patch.of_ours else columns[at].theirs for at in decided}
+    names = tuple(name for name in own.values() if name is not None)
+    scan = Scan(location, pin, ScanColumns(names, with_row_address=True), batch_size=reader.most)
+    reached = 0
+    last: pa.RecordBatch | None = None
+    for batch in read_batches(scan, ScanPartition((patch.home.id,))):
+        offsets: Rows = np.asarray(batch.column(ADDRESS).to_numpy(zero_copy_only=False), np.int64) & 0xFFFFFFFF
+        values = [
+            pa.nulls(batch.num_rows, field.type) if own[at] is None else batch.column(own[at])
+            for at, field in zip(decided, schema, strict=True)
+        ]
+        low, high = np.searchsorted(patch.rows, [offsets[0], offsets[-1] + 1])
+        if high > low:
+            part = _only(patch, slice(low, high))
+            found = decide_cells(columns, decided, reader.cells(part), stale).values
+            places = np.searchsorted(offsets, part.rows)
+            values = [_put(old, places, found[at]) for old, at in zip(values, decided, strict=True)]
+        last = pa.RecordBatch.from_arrays(values, schema=schema)
+        end = int(offsets[-1]) + 1
+        yield _spread(last, offsets, reached, end)
+        reached = end
+    if last is not None and reached < patch.home.physical_rows:
+        gap = np.full(patch.home.physical_rows - reached, last.num_rows - 1)
+        yield last.take(pa.array(gap))
+
+
+def _put(old: pa.Array, places: Rows, new: pa.Array) -> pa.Array:
+    """The column with new values at some places."""
+    at = np.arange(len(old), dtype=np.int64)
+    at[places] = len(old) + np.arange(len(places))
+    return pa.concat_arrays([old, new.cast(old.type)]).take(pa.array(at))
+
+
+def _spread(batch: pa.RecordBatch, offsets: Rows, start: int, end: int) -> pa.RecordBatch:
+    """The rows at their offsets, and in between repetitions of the next one."""
+    if end - start == batch.num_rows:
+        return batch
+    return batch.take(pa.array(np.searchsorted(offsets, np.arange(start, end))))
+
+
+def numbered(file: Mapping[str, Any], ids: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """A written file with the ids that its columns have in the merged table; fields inside a column follow it."""
+    flat = [key for column in ids for key in column]
+    return {**file, "fields": [flat[key] for key in file["fields"]]}

@@ -1,0 +1,202 @@
+"""Cells of rows that both sides changed: whose value wins, which are left empty, and which rows are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_spark.format.operations import Step, Steps
+from lance_spark.format.versions import read_computed, write_computed
+from lance_spark.merge.cell_rules import (
+    NOWHERE,
+    CellColumn,
+    Cells,
+    Computed,
+    Emptied,
+    NumberedRows,
+    Stale,
+    decide_cells,
+    differs,
+    find_ids,
+    find_keys,
+    reads_of,
+    told,
+)
+
+pytestmark = pytest.mark.pure
+
+KINDS = {
+    "numbers": (pa.int64(), 1, 2, 3),
+    "text": (pa.string(), "a", "b", ""),
+    "floats": (pa.float64(), 1.5, float("nan"), -2.0),
+    "lists": (pa.list_(pa.int32()), [1], [1, 2], []),
+    "structs": (pa.struct([("a", pa.int64()), ("b", pa.string())]), {"a": 1, "b": None}, {"a": 1, "b": "x"}, None),
+    "vectors": (pa.list_(pa.float32(), 2), [1.0, 2.0], [1.0, 3.0], [0.0, 0.0]),
+    "bytes": (pa.binary(), b"\0", b"\1", b""),
+    "truths": (pa.bool_(), True, False, None),
+}
+X = CellColumn("x", "x", "x", "x", True, False, frozenset({1}))
+C = CellColumn("c", None, None, "c", True, False, frozenset({2}))
+NOTHING = Stale({}, {})
+CLASH = "clash"
+
+
+def plain(array):
+    return [None if value is None else str(value) for value in array.to_pylist()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "wanted"),
+    [
+        (0, 0, 0, 0),
+        (0, 1, 0, 1),
+        (0, 0, 1, 1),
+        (0, 1, 1, 1),
+        (0, 1, 2, CLASH),
+        (None, 1, None, 1),
+        (None, None, 1, 1),
+        (0, None, 0, None),
+        (0, 0, None, None),
+        (0, None, None, None),
+        (0, 1, None, CLASH),
+        (0, None, 1, CLASH),
+    ],
+)
+def test_a_cell_comes_from_the_side_that_changed_it(kind, base, ours, theirs, wanted):
+    type_, *values = KINDS[kind]
+
+    def column(at):
+        return pa.array([values[0], None if at is None else values[at]], type_)
+
+    if wanted == CLASH and len({str(None if at is None else values[at]) for at in (base, ours, theirs)}) < 3:
+        return  # the kind has too few values for three different ones
+    decided = decide_cells([X], [0], Cells({0: column(base)}, {0: column(ours)}, {0: column(theirs)}, 2), NOTHING)
+    assert decided.clashes[0].tolist() == [False, wanted == CLASH]
+    if wanted != CLASH:
+        assert plain(decided.values[0]) == plain(column(wanted))
+    assert not decided.emptied_ours[0].any()
+
+
+@pytest.mark.parametrize(
+    ("reads", "changed", "wanted", "emptied"),
+    [
+        ({0}, False, 7, 0),
+        ({0}, True, None, 1),
+        (set(), True, 7, 0),
+        ({2}, False, None, 1),  # a column that was not compared may have changed
+    ],
+)
+def test_a_computed_value_stays_only_if_nothing_changed_what_it_was_computed_from(reads, changed, wanted, emptied):
+    x = pa.array([1], pa.int64())
+    ours = pa.array([2 if changed else 1], pa.int64())
+    cells = Cells({0: x}, {0: ours}, {0: x, 1: pa.array([7], pa.int64())}, 1)
+    decided = decide_cells([X, C], [0, 1], cells, Stale({}, {1: frozenset(reads)}))
+    assert decided.values[1].to_pylist() == [wanted]
+    assert decided.emptied_theirs[1].sum() == emptied
+    assert decided.values[0].to_pylist() == ours.to_pylist()
+    mirrored = Cells({0: x}, {0: x, 1: pa.array([7], pa.int64())}, {0: ours}, 1)
+    other = decide_cells([X, C], [0, 1], mirrored, Stale({1: frozenset(reads)}, {}))
+    assert other.values[1].to_pylist() == [wanted]
+    assert other.emptied_ours[1].sum() == emptied
+
+
+def test_a_value_that_both_sides_have_is_never_left_out():
+    one, two = pa.array([1], pa.int64()), pa.array([2], pa.int64())
+    cells = Cells({0: one, 1: one}, {0: two, 1: two}, {0: one, 1: two}, 1)
+    decided = decide_cells([X, X._replace(name="y")], [0, 1], cells, Stale({}, {1: frozenset({0})}))
+    assert decided.values[1].to_pylist() == [2]
+    assert not decided.emptied_theirs[1].any()
+
+
+def test_a_home_needs_a_file_only_for_values_that_it_does_not_have():
+    values = pa.array([1, None])
+    assert not differs(values, pa.array([1, None]))
+    assert differs(values, pa.array([1, 2]))
+    assert differs(values, None)
+    assert not differs(pa.nulls(2, pa.int64()), None)
+
+
+# --- Which rows are the same
+
+
+def rows(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def test_rows_are_found_by_their_ids():
+    candidates = [NumberedRows(3, rows(9, 4, 5), rows(1)), NumberedRows(5, rows(4, 20), rows())]
+    assert find_ids(rows(4, 5, 6), candidates).tolist() == [5 << 32, (3 << 32) + 2, NOWHERE]
+    assert find_ids(rows(), candidates).tolist() == []
+    assert find_ids(rows(1), []).tolist() == [NOWHERE]
+
+
+def test_an_id_in_two_places_proves_nothing():
+    assert find_ids(rows(4), [NumberedRows(3, rows(4), rows()), NumberedRows(5, rows(4), rows())]) is None
+    assert find_ids(rows(4), [NumberedRows(3, rows(4, 4), rows())]) is None
+
+
+def test_rows_are_found_by_their_keys():
+    wanted = pa.table({"a": [1, 2, None], "b": ["x", "y", "z"]})
+    there = pa.table({"a": [2, 1, None, 9], "b": ["y", "y", "z", "z"], "address": [70, 71, 72, 73]})
+    assert find_keys(wanted, there, ["a", "b"]).tolist() == [NOWHERE, 70, NOWHERE]
+    assert find_keys(wanted, there.slice(0, 0), ["a", "b"]).tolist() == [NOWHERE] * 3
+
+
+def test_a_key_that_occurs_twice_proves_nothing():
+    one, two = pa.table({"a": [1], "address": [5]}), pa.table({"a": [1, 1], "address": [5, 6]})
+    assert find_keys(pa.table({"a": [1]}), two, ["a"]) is None
+    assert find_keys(pa.table({"a": [1, 1]}), one, ["a"]) is None
+
+
+# --- What a column was computed from
+
+COLUMNS = [
+    X,
+    CellColumn("y", "y", "y", "y", True, False, frozenset({2})),
+    CellColumn("c", None, None, "c", True, False, frozenset({3})),
+    CellColumn("d", None, None, "d", True, False, frozenset({4})),
+]
+NAMES = ["x", "y", "c", "d"]
+
+
+def step(operation, **reads):
+    return Step(1, operation, computed=tuple(reads.items()) if reads or operation == "Told" else None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "complete", "wanted"),
+    [
+        ([step("Merge", c=("x",))], True, {2: {0}}),
+        ([step("Merge", c=())], True, {2: set()}),
+        ([step("Merge", c=None)], True, {2: {0, 1}}),
+        ([step("Merge", c=("x",)), step("Update", c=("y",))], True, {2: {0, 1}}),
+        ([step("Merge", c=("x",)), step("Update")], True, {2: {0}}),
+        ([step("Merge", c=("x",)), step("Merge")], True, {2: {0, 1}}),
+        ([step("Merge", c=("x",)), step("Project")], True, {2: {0, 1}}),
+        ([step("Merge", c=("x",))], False, {2: {0, 1}}),
+        ([step("Merge", d=("x",), c=("d",))], True, {2: {0}, 3: {0}}),
+        ([step("Merge", c=("gone",))], True, {2: {0, 1}}),
+    ],
+)
+def test_what_a_column_was_computed_from(steps, complete, wanted):
+    computed = Computed.of(Steps("exp", tuple(steps), complete))
+    assert reads_of(COLUMNS, computed, NAMES, wanted) == wanted
+
+
+def test_the_record_of_computed_columns_is_read_again():
+    reads = {"c": ("y", "x"), "d": None, "e": ()}
+    assert read_computed(write_computed(reads)) == (("c", ("x", "y")), ("d", None), ("e", ()))
+    assert read_computed(write_computed({})) == ()
+    assert read_computed({}) is None
+    assert read_computed({"lance_spark.computed": "7"}) is None
+
+
+def test_a_note_names_the_column_the_rows_and_the_call_that_fills_them():
+    assert list(told([Emptied("emb", 1, "exp"), Emptied("z", 2000, "main")])) == [
+        "1 row has no value in column 'emb', which 'exp' computed from values that changed; fill with "
+        't.update_columns({"emb": "..."}, where="emb IS NULL")',
+        "2,000 rows have no value in column 'z', which 'main' computed from values that changed; fill with "
+        't.update_columns({"z": "..."}, where="z IS NULL")',
+    ]
