@@ -19,7 +19,7 @@ Lengths: TypeAlias = "str | dict[str, Lengths]"
 _CHAR = re.compile(r"(?:var)?char\(\d+\)(?: collate \w+)?")
 _WORD = re.compile(r"\w+(?: collate \w+| to \w+| (?:day|hour|minute|second|year|month)(?: to \w+)?)?(?:\([^()]*\))?")
 _COLLATIONS = "__COLLATIONS"
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def parsed_json(text: str) -> st.StructType:
@@ -72,8 +72,10 @@ def _replaced_leaf(name: str, collation: str | None) -> tuple[str, str, bool]:
 
 
 def struct_text(names: list[str], kinds: list[str]) -> str:
-    """The text of a struct's type, which Spark's parser reads whatever the names are."""
-    fields = (f"{_quoted(name)}:{kind}" for name, kind in zip(names, kinds, strict=True))
+    """The text of a struct's type, which Spark's parser reads whatever the names are; Spark itself quotes none."""
+    fields = (
+        f"{name if _PLAIN.fullmatch(name) else _quoted(name)}:{kind}" for name, kind in zip(names, kinds, strict=True)
+    )
     return f"struct<{','.join(fields)}>"
 
 
@@ -125,15 +127,16 @@ def _taken(text: str, at: int, token: str) -> int:
 def with_char_types(schema: st.StructType) -> st.StructType:
     """The schema with CHAR and VARCHAR as types of their own, which DESCRIBE and SHOW CREATE TABLE then name.
 
-    PySpark's have no collation: columns with one in any of them stay as they are.
+    PySpark's have no collation, and Spark cannot read the text that it makes of names with blanks: such columns stay as
+    they are.
     """
     return st.StructType([_with_char_types(field) for field in schema.fields])
 
 
 def _with_char_types(field: st.StructField) -> st.StructField:
     text = field.metadata.get(LENGTH_KEY)
-    lengths = lengths_in(text, field.dataType) if isinstance(text, str) and "collate" not in text else None
-    if not lengths:
+    lengths = lengths_in(text, field.dataType) if isinstance(text, str) else None
+    if not lengths or not isinstance(text, str) or "collate" in text or "`" in text:
         return field
     rest = {key: value for key, value in field.metadata.items() if key != LENGTH_KEY}
     return st.StructField(field.name, _char_types(field.dataType, lengths), field.nullable, rest)

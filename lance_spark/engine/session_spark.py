@@ -325,7 +325,14 @@ def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in plain types: one of Spark's settings turns all strings into large ones."""
-    return batch if batch.schema.equals(schema) else pa.Table.from_batches([batch]).cast(schema).to_batches()[0]
+    if batch.schema.equals(schema):
+        return batch
+    # Not all at once: pyarrow casts no null struct whose fields cannot be null, to its own type either.
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 # --- The engine of a handle or a job: threads of this process for little work, Spark for more

@@ -163,6 +163,7 @@ _SIMPLE: Mapping[str, tuple[Callable[[pa.DataType], bool], ...]] = {
 """Spark's types without parameters, and the types of Arrow that are read as them."""
 _PAIRS = frozenset({"VariantType", "GeometryType", "GeographyType"})
 """Types whose values Spark passes as two fields."""
+_LENGTHS = frozenset({"CharType", "VarcharType"})
 _WRITABLE = frozenset({*_SIMPLE, *_PAIRS, "DecimalType", "TimestampType", "TimestampNTZType", _TIME_TYPE})
 
 
@@ -194,6 +195,8 @@ def _vector_length(size: Any, path: str) -> int:
 def _named_field(name: str, kind: st.DataType, nullable: bool, path: str, lengths: Lengths) -> pa.Field:
     """A field, with metadata that keeps its type if Arrow has none that says the same."""
     kept = {TYPE_KEY: kind.jsonValue()} if _is_kept(kind) else {}
+    if type(kind).__name__ in _LENGTHS:
+        lengths, kind = str(kind.simpleString()), st.StringType()
     if isinstance(lengths, str) and lengths:
         kept[LENGTH_KEY] = lengths
     return pa.field(name, _arrow_type(kind, path, lengths), nullable, kept or None)

@@ -262,7 +262,7 @@ def _new_kept(change: AlterColumn, old: pa.Field) -> Kept | None:
     raise errors.SchemaMismatch(
         f"Column '{shown(change.path)}' cannot become {_told(change.kept, change.type)} from "
         f"{_told(kept_of(old), old.type)}: {why}.",
-        hint="VARCHAR can become longer, or STRING; TIME and INTERVAL can get finer units. Otherwise add a column.",
+        hint="VARCHAR can become longer, or STRING; TIME can get more digits. Otherwise add a column.",
     )
 
 

@@ -178,8 +178,9 @@ class NativeStagedTable(Implementation):
     def new_write_builder(self, info: Any) -> Any:
         """The only write. It overwrites, even if Spark appends: existing rows have other columns."""
         self._written = True
-        stage = self._stage
-        return NativeWriteBuilder(self.bridge, info, stage.options, self._schema, stage.replaces).truncate()
+        # Python's own types of CHAR and VARCHAR have no collation.
+        stage, schema = self._stage, self.bridge.schema(from_java(self._schema))
+        return NativeWriteBuilder(self.bridge, info, stage.options, schema, stage.replaces).truncate()
 
     def commit_staged_changes(self) -> None:
         """After the write, or instead of it: CREATE OR REPLACE TABLE without AS has none."""

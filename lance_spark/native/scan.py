@@ -493,6 +493,12 @@ def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:
 
 # --- A planned scan: its schema, size, text and partitions
 
+
+def in_batches(bridge: Bridge, columns: StructType) -> bool:
+    """Whether Spark gets the columns as batches. Its batches have bytes where a geometry has two fields."""
+    return bridge.batches and not any(name in columns.simpleString() for name in ("geometry(", "geography("))
+
+
 MAX_RUNTIME_FILTER = 2**16
 """Maximum characters of a filter that became known while the query ran: every task receives it."""
 
@@ -536,7 +542,7 @@ class _Scan(Implementation):
             "estimateStatistics": answers.statistics(self.planned.statistics),
             "reflectsFullyPushedDownFilters": answers.flag(True),
             "supportedCustomMetrics": answers.PYTHON_METRICS,
-            "columnarSupportMode": answers.columnar(self.bridge.batches and not self._streams),
+            "columnarSupportMode": answers.columnar(in_batches(self.bridge, self.columns) and not self._streams),
         }
 
     def to_micro_batch_stream(self, checkpoint: str) -> Any:
@@ -642,7 +648,9 @@ class NativeBatch(Implementation):
         planned = self._planned
         return {
             "planInputPartitions": input_partitions(self._parts, planned.measured.options.filter),
-            "createReaderFactory": reader_factory(planned.task, planned.pushed.columns, self.bridge.batches),
+            "createReaderFactory": reader_factory(
+                planned.task, planned.pushed.columns, in_batches(self.bridge, planned.pushed.columns)
+            ),
         }
 
 

@@ -71,7 +71,7 @@ LENGTHS = [
     (st.MapType(TEXT, TEXT), "map<varchar(2),string>"),
     (
         column(TEXT).add("d d", st.DecimalType(10, 2)).add("i", st.DayTimeIntervalType(1, 2)).add("t", LCASE),
-        "struct<`c`:char(3),`d d`:decimal(10,2),`i`:interval hour to minute,`t`:string collate UTF8_LCASE>",
+        "struct<c:char(3),`d d`:decimal(10,2),i:interval hour to minute,t:string collate UTF8_LCASE>",
     ),
 ]
 
@@ -144,6 +144,12 @@ def test_a_table_says_the_types_that_spark_shows():
         "v", TEXT, True, {LENGTH_KEY: "varchar(2)"}
     )
     assert with_char_types(given).simpleString() == "struct<c:array<char(3)>,v:varchar(2)>"
+
+
+@pytest.mark.parametrize(("kind", "text"), [(st.CharType(3), "char(3)"), (st.VarcharType(4), "varchar(4)")])
+def test_lengths_of_types_of_their_own_are_kept(kind, text):
+    for given, shown in ((kind, text), (st.ArrayType(kind), f"array<{text}>")):
+        assert to_spark(to_arrow(column(given))).fields[0].metadata == {LENGTH_KEY: shown}
 
 
 @pytest.mark.parametrize(
