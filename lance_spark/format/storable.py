@@ -55,7 +55,7 @@ def check_new_types(fields: Iterable[pa.Field], version: str | None) -> None:
         if _describes_blobs(field.type):
             raise SchemaMismatch(
                 f"Column '{field.name}' has the positions of blobs in another table, not their bytes.",
-                hint="Read the bytes: option('blob_handling', 'bytes'); in SQL, CREATE TEMPORARY VIEW v USING lance "
+                hint="Read the bytes, by option blob_handling 'bytes'; in SQL, CREATE TEMPORARY VIEW v USING lance "
                 "OPTIONS (path '...', blob_handling 'bytes'). Cast numbers of your own to bigint.",
             )
     check_types(fields, version)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import ReadOptions
@@ -61,7 +62,11 @@ def read_schema(read: PinnedRead) -> pa.Schema:
     if (empty := struct_without_fields(chosen)) and not pylance.reads_empty_structs(read.location, read.pin):
         raise SchemaMismatch(
             f"Column '{empty}' has a struct without fields even in its files; pylance misreads columns beside it.",
-            hint=f"List the columns to read in option('columns', ...), or drop it: t.drop_columns('{empty}').",
+            hint=hints.of(
+                "List the columns to read in option columns, or drop it: ",
+                hints.python_only(f"t.drop_columns('{empty}')"),
+                ".",
+            ),
         )
     return add_row_columns(
         chosen, options.with_row_id or ROW_ID in named, options.with_row_address or ROW_ADDRESS in named

@@ -255,7 +255,7 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     if _TOO_MUCH_TEXT.search(told):
         return errors.Refused(
             f"Too many rows of long texts were read at once at {where}: a batch can hold 2 GiB of them.",
-            hint="Read fewer rows at a time, such as option('batch_size', 1000).",
+            hint="Read fewer rows at a time: option batch_size, such as 1000.",
         )
     if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
         return errors.Conflict(

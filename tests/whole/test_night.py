@@ -80,28 +80,28 @@ def test_what_passed_is_not_repeated_and_what_failed_is(night, code, monkeypatch
 
     def run(part, state):
         ran.append(part.name)
-        return {"passed": part.name != "merge-oldest", "seconds": 1, "said": "1 test", "state": state}
+        return {"passed": part.name != "indexes-oldest", "seconds": 1, "said": "1 test", "state": state}
 
     monkeypatch.setattr(night, "run", run)
-    monkeypatch.setattr(night.sys, "argv", ["night.py", "merge"])
+    monkeypatch.setattr(night.sys, "argv", ["night.py", "indexes"])
     assert night.main() == 1
-    assert sorted(ran) == ["merge", "merge-oldest"]
+    assert sorted(ran) == ["indexes", "indexes-oldest"]
     assert "1 parts passed, 1 failed, 0 not begun" in capsys.readouterr().out
     ran.clear()
     assert night.main() == 1
-    assert ran == ["merge-oldest"]
-    monkeypatch.setattr(night.sys, "argv", ["night.py", "merge", "--list"])
+    assert ran == ["indexes-oldest"]
+    monkeypatch.setattr(night.sys, "argv", ["night.py", "indexes", "--list"])
     capsys.readouterr()
     assert night.main() == 0
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
-        ["passed", "merge"],
-        ["FAILED", "merge-oldest"],
+        ["passed", "indexes"],
+        ["FAILED", "indexes-oldest"],
     ]
     monkeypatch.setattr(night, "code", lambda: Code({**code.files, "lance_spark/x.py": "new"}, frozenset()))
     assert night.main() == 0
     assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()] == [
-        ["passed", "before", "merge"],
-        ["FAILED", "before", "merge-oldest"],
+        ["passed", "before", "indexes"],
+        ["FAILED", "before", "indexes-oldest"],
     ]
     monkeypatch.setattr(night.sys, "argv", ["night.py", "nothing"])
     assert night.main() == 2
@@ -113,9 +113,9 @@ def test_with_uncommitted_changes_nothing_counts_as_passed(night, code, monkeypa
     monkeypatch.setattr(
         night, "run", lambda part, _: ran.append(part.name) or {"passed": True, "seconds": 1, "said": "1 test"}
     )
-    monkeypatch.setattr(night.sys, "argv", ["night.py", "merge"])
+    monkeypatch.setattr(night.sys, "argv", ["night.py", "indexes"])
     assert night.main() == night.main() == 0
-    assert sorted(ran) == ["merge", "merge", "merge-oldest", "merge-oldest"]
+    assert sorted(ran) == ["indexes", "indexes", "indexes-oldest", "indexes-oldest"]
     assert not night.RESULTS.exists()
 
 
