@@ -39,6 +39,7 @@ from lance_spark.storage.deleting import BATCH, Pace, delete_batch, remove_empty
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.versions import read_manifests
+from lance_spark.survey.identity import read_identity
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_sink, first_sinks, going_after, join, manifest_at
 from lance_spark.survey.survey import check_gone, confirm_newest, leave_note, survey, take_survey
 
@@ -417,7 +418,7 @@ def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[st
     uris = {location.uri for location in survey.repositories}
     for tag, uri in survey.recorded_clones.items():
         if locate(uri).uri not in uris:
-            yield f"The clone at {uri} is gone; delete tag '{tag}' to release what it protects for the clone."
+            yield f"The clone at {uri} is gone; delete tag '{tag}' with force to release all that is kept for it."
     for branch in sorted(branch or MAIN for branch in rules.branches_in_quarantine(survey, now_ns, policy.undo_window)):
         yield (
             f"A repair quarantined a manifest of '{branch}'. Until the undo window ends, all versions of the branch "
@@ -505,6 +506,9 @@ class Marking:
         self.finishes: tuple[str, ...] = ()
         """Names of the unfinished plans whose evidence is among the marks."""
         self._known_bases = {locate(uri, survey.location.storage_options).uri for uri in policy.known_bases}
+        # Versions of a clone that was moved name its former place, where nothing was of the dataset being cleaned.
+        known = each(survey.location, read_identity, survey.repositories[1:])
+        self._known_bases |= {uri for clone in known if clone is not None for uri in clone.former}
 
     def ages(self, clock: RunClock) -> rules.Ages:
         """Commit times of the versions that age decides about, except those that are gone by now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import TAGS, PinnedVersion, ref_file
@@ -10,7 +12,7 @@ from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest
-from lance_spark.survey import survey
+from lance_spark.survey import identity, survey
 
 
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
@@ -30,30 +32,27 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
             hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
         )
     _check_free(target)
+    own = identity.new_identity(target)
     with unchanged():
         if not record:
             survey.shallow_clone(source, pin, target)
             return
         check_may_commit(target, None)  # before the source records a clone
-        check_may_put(source, ref_file(TAGS, survey.record_name(target)))
-        _protect(source, pin, target)
+        check_may_put(source, ref_file(TAGS, own.name))
+        _protect(source, pin, own.name, target)
     try:
         survey.shallow_clone(source, pin, target)
     except LanceSparkError:
-        if find_latest(target, None) is None:
-            refs.delete_tag(source, survey.record_name(target))
-            survey.delete_record(source, target)
+        if find_latest(target, None) is None or identity.read_identity(target) is not None:  # or another one is there
+            survey.release(source, own.name)
         raise
+    identity.write_identity(target, replace(own, sources=(source.uri,)))
 
 
-def _protect(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+def _protect(source: DatasetLocation, pin: PinnedVersion, name: str, target: DatasetLocation) -> None:
     """Record and tag before the clone exists: a crash in between protects too much and loses nothing."""
-    survey.write_record(source, target, pin)
-    name = survey.record_name(target)
-    if refs.read_tag(source, name) is None:
-        refs.create_tag(source, name, pin)
-    else:
-        refs.move_tag(source, name, pin)  # an earlier clone at the same place, which is gone
+    survey.write_record(source, name, target, pin)
+    refs.create_tag(source, name, pin)
 
 
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, tell: Tell = untold) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from lance_spark import hints
 from lance_spark.clones import pylance, rules
+from lance_spark.clones.identity import register_moved
 from lance_spark.clones.pylance import Head, canonical, list_sizes, read_head
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
@@ -50,7 +51,8 @@ def relocate(
     )
     bases = tuple(base for branch in states.values() for base in branch)
     former |= set() if move is None else {move.old}
-    return rules.Relocation(location.uri, bases, done, tuple(_notes(location, former, bases)), dry_run)
+    notes = [*_notes(location, former, bases), *([] if dry_run else register_moved(location))]
+    return rules.Relocation(location.uri, bases, done, tuple(notes), dry_run)
 
 
 def trace_of(table: RefTable, head: Head) -> Trace:

@@ -29,7 +29,7 @@ from lance_spark.refs import rules
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
-from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.datasets import locate, open_latest
 from lance_spark.storage.refs import clear_unfinished, drop_attempt, drop_branch, drop_files, drop_ref
 from lance_spark.storage.resolving import check_branch, resolve
 
@@ -299,6 +299,19 @@ def _beside(location: DatasetLocation, name: str) -> core_refs.RefTable:
     return core_refs.RefTable({}, tags) if name in tags else refs.read_refs(location)
 
 
+def gone_clone(location: DatasetLocation, name: str) -> str | None:
+    """The URI of the clone that is recorded under a name and does not exist; None if it exists, or for other names.
+
+    Raises StorageFailure if its place cannot be read: what cannot be reached is not gone.
+    """
+    from lance_spark.survey.survey import recorded_clones
+
+    uri = recorded_clones(location).get(name) if core_refs.is_own_tag(name) else None
+    if uri is None or files.list_names(locate(uri, location.storage_options), "_versions"):
+        return None
+    return uri
+
+
 def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> core_refs.RefTable:
     """The tag, if it can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
     core_refs.check_tag_name(name)
@@ -328,8 +341,14 @@ def move_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) ->
 def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> None:
     """Delete a tag. Raises NotFound, and Refused for one that something relies on; see :func:`check_tag_to_delete`.
 
-    Its former position is recorded, see ``refs.reflog``.
+    With ``force`` and the name of a clone that is gone, everything goes that protects versions for it. The former
+    position of any other tag is recorded, see ``refs.reflog``.
     """
+    if force and gone_clone(location, name) is not None:
+        from lance_spark.survey.survey import release
+
+        release(location, name)
+        return
     table = check_tag_to_delete(location, name, force)
     if core_refs.is_own_tag(name):
         refs.delete_tag(location, name)

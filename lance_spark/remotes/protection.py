@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from lance_spark import errors
+from lance_spark.clones.identity import own_name
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import BRANCHES, TAGS, PinnedVersion, Tag
 from lance_spark.core.tracking import Follows
@@ -16,7 +17,6 @@ from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.versions import VersionCache
-from lance_spark.survey import survey
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,11 @@ def protect(
     """
     tags, known = refs.TagWriter(remote.location), set[str]()
     few = follows is not None and sum(len(each.pairs) for each in follows.values()) <= _FEW
+    own = ""
     for pin in pins:
-        name = tag_name(local, pin)
         try:
+            own = own or own_name(local, remote.location)
+            name = tag_name(own, pin)
             known = known or (set() if few else set(refs.list_ref_names(remote.location, TAGS)))
             _tag(remote, tags, name, pin, name in known)
         except errors.StorageFailure as problem:
@@ -58,13 +60,13 @@ def protect(
             return (f"{pin} of {remote.location.uri} no longer exists; fetch again.",)
         known.add(name)
     if pins and not few:
-        prune(local, remote, known, reader, [] if follows is None else list(follows))
+        prune(local, remote, own, known, reader, [] if follows is None else list(follows))
     return ()
 
 
-def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
-    """The name of the tag that protects a version whose files are read from here."""
-    return f"{survey.record_name(local)}-{_mark(pin.branch)}-{pin.version}"
+def tag_name(own: str, pin: PinnedVersion) -> str:
+    """The name of the tag that protects a version for the clone of that name."""
+    return f"{own}-{_mark(pin.branch)}-{pin.version}"
 
 
 def _mark(branch: str | None) -> str:
@@ -102,17 +104,18 @@ File = tuple[str, str]
 def prune(
     local: DatasetLocation,
     remote: Remote,
+    clone: str,
     known: Iterable[str],
     reader: VersionCache | None = None,
     branches: Sequence[str | None] = (),
 ) -> tuple[str, ...]:
     """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
 
-    ``known`` are the names of the remote's tags, ``branches`` those of its branches that tags may name. A file that
-    another tagged version also has is protected by that tag. The newest tag of each branch stays. Returns the names of
-    the deleted tags.
+    ``clone`` is the name of this dataset there, ``known`` are those of the remote's tags, ``branches`` those of its
+    branches that tags may name. A file that another tagged version also has is protected by that tag. The newest tag of
+    each branch stays. Returns the names of the deleted tags.
     """
-    prefix = f"{survey.record_name(local)}-"
+    prefix = f"{clone}-"
     names = sorted(name for name in known if name.startswith(prefix))
     if len(names) <= _FEW:
         return ()
@@ -194,21 +197,3 @@ def _files(snapshot: Snapshot) -> Iterator[File]:
         for file in named:
             path = file.path if isinstance(file, DataFile) else file.path_for(fragment.id)
             yield snapshot.root_of(file).uri, path
-
-
-# --- Releasing what a failed clone left at its source
-
-
-def release(source: DatasetLocation, target: DatasetLocation) -> None:
-    """Delete the tags and the record that protect versions for a clone at ``target``. Raises StorageFailure.
-
-    Only for a clone that no longer exists: a cleanup of the source would delete the files that the clone reads.
-    """
-    name = survey.record_name(target)
-    for tag in refs.list_ref_names(source, TAGS):
-        if tag == name or tag.startswith(f"{name}-"):
-            try:
-                refs.delete_tag(source, tag)
-            except errors.NotFound:
-                continue  # already gone
-    survey.delete_record(source, target)

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
@@ -204,6 +204,44 @@ def new_workspace(
         else:
             undo()
         raise
+
+
+@contextmanager
+def alone_in(directory: str) -> Iterator[None]:
+    """Keep other processes from making something in a directory until the block ends; creates the directory.
+
+    A workspace alone does not tell whether the process that began something there lives: another one would go on with
+    it, and what the first removes when it fails is the work of the second. Raises AlreadyExists, StorageFailure.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    if os.path.lexists(directory) and not os.path.isdir(directory):
+        yield  # which refuses it
+        return
+    try:
+        made = not os.path.isdir(directory)
+        os.makedirs(directory, exist_ok=True)
+        held = os.open(directory, os.O_RDONLY)
+    except OSError as problem:
+        raise _failure(problem, directory, "created") from None
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.AlreadyExists(
+                f"Another process is making something in {directory}.", hint="Wait for it, or choose another directory."
+            ) from None
+        except OSError:
+            pass  # a file system without locks: as before
+        yield
+    finally:
+        os.close(held)
+        if made:
+            with suppress(OSError):  # not empty: the block made something
+                os.rmdir(directory)
 
 
 def set_branch(directory: str, branch: str) -> None:

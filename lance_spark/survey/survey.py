@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -561,21 +562,46 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
         dataset.shallow_clone(target.uri, pin.reference, target.storage_options)
 
 
-def record_name(target: DatasetLocation) -> str:
-    """Name of the tag, and of the record, that protect what a clone needs."""
+def write_record(source: DatasetLocation, name: str, target: DatasetLocation, pin: PinnedVersion | None = None) -> None:
+    """Record the place of a clone in its source; ``pin`` is the version that it began with."""
+    content: dict[str, object] = {"uri": target.uri}
+    if pin is not None:
+        content |= {"branch": pin.branch, "version": pin.version}
+    # Atomically: half of a record would stop a cleanup.
+    small_files.write_below(source, f"{CLONES}/{name}{RECORD}", json.dumps(content).encode())
+
+
+def is_recorded(source: DatasetLocation, name: str) -> bool:
+    """Whether a source has a record of a clone of that name."""
+    return files.read(source, f"{CLONES}/{name}{RECORD}") is not None
+
+
+def delete_record(source: DatasetLocation, name: str) -> None:
+    """Remove the record of a clone that failed, or is gone."""
+    files.delete(source, [f"{CLONES}/{name}{RECORD}"])
+
+
+def former_name(target: DatasetLocation) -> str:
+    """The name under which earlier releases recorded any clone in that place."""
     return f"clone-{sha256(target.uri.encode()).hexdigest()[:16]}"
 
 
-def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
-    """Record the place of a clone in its source."""
-    content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
-    # Atomically: half of a record would stop a cleanup.
-    small_files.write_below(source, f"{CLONES}/{record_name(target)}{RECORD}", json.dumps(content).encode())
+def is_of_clone(tag: str, name: str) -> bool:
+    """Whether a tag was made for the clone of that name."""
+    return tag == name or tag.startswith(f"{name}-")
 
 
-def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
-    """Remove the record of a failed clone."""
-    files.delete(source, [f"{CLONES}/{record_name(target)}{RECORD}"])
+def release(source: DatasetLocation, name: str) -> None:
+    """Delete the tags and the record that protect versions for a clone. Raises StorageFailure.
+
+    Only for a clone that no longer exists: a cleanup of the source would delete the files that the clone reads. The
+    record goes last: with it, this can be repeated.
+    """
+    for tag in refs.list_ref_names(source, TAGS):
+        if is_of_clone(tag, name):
+            with suppress(NotFound):  # already gone
+                refs.delete_tag(source, tag)
+    delete_record(source, name)
 
 
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:

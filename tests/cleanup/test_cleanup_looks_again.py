@@ -208,6 +208,6 @@ def test_a_clone_that_is_being_recorded_stops_nothing(history, monkeypatch, tmp_
         replace_file(source, target)
 
     monkeypatch.setattr(os, "replace", replacing)
-    survey.write_record(locate(history), clone, PinnedVersion(None, 2))
+    survey.write_record(locate(history), "clone-0123456789abcdef", clone, PinnedVersion(None, 2))
     assert looks == [{}]
     assert list(survey.recorded_clones(locate(history)).values()) == [clone.uri]

@@ -2,6 +2,7 @@
 
 import lance
 import pytest
+from support.clones import name_of
 from support.s3_tables import Kept, objects, opened, read, rows, storage_options, write
 
 from lance_spark.clones.clone import deep_clone, shallow_clone
@@ -9,7 +10,6 @@ from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
 from lance_spark.refs.refs import create_branch
 from lance_spark.storage.datasets import locate
-from lance_spark.survey.survey import record_name
 
 pytestmark = pytest.mark.s3
 
@@ -65,7 +65,7 @@ def test_a_shallow_clone_shares_files_within_its_bucket(table, bucket, client, s
     shallow_clone(locate(table, storage), pins[branch], locate(target, storage))
     assert rows(target, storage) == read(target, storage) == EXPECTED[branch]
     added = objects(client, bucket).keys() - before.keys()
-    name = record_name(locate(target, storage))
+    name = name_of(locate(target, storage))
     note = {f"warehouse/table.lance/{path}/{name}.json" for path in ("_refs/tags", "_clones")}
     assert note < added
     assert all(key.startswith("clones/c.lance/_") for key in added - note)

@@ -308,7 +308,7 @@ def test_a_killed_clone_is_finished_by_the_same_call(flights, tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(cloning, point, killed)
         patch.setattr(clone_verb, "remove_with_content", lambda _: None)
-        patch.setattr(clone_verb, "_release", lambda _: None)
+        patch.setattr(clone_verb, "_release", lambda *_: None)
         with pytest.raises(Killed):
             call(tmp_path, "clone", "flights.lance", "ada", *options)
     ada = tmp_path / "ada"

@@ -17,7 +17,7 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.format.manifest import named_files
 from lance_spark.storage.datasets import locate
-from lance_spark.survey.survey import record_name
+from support.clones import name_of
 
 PAYLOAD = 70_000
 """Bytes of a blob that gets a file of its own."""
@@ -54,6 +54,8 @@ class Model:
     """By root and name."""
     clones: dict[str, tuple[Place, int]] = field(default_factory=dict)
     """What was cloned, by the clone's root."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Those that recorded clones have at their sources, by the clone's root."""
 
     def roots(self) -> list[str]:
         return sorted({place.root for place in self.rows})
@@ -68,14 +70,15 @@ class Model:
         return max(self.rows[place])
 
     def record_clone(self, source: Place, version: int, target: str) -> None:
-        self.tags[source.root, record_name(locate(target))] = source, version
+        self.names[target] = name_of(locate(target))
+        self.tags[source.root, self.names[target]] = source, version
 
     def loosely_tagged(self, root: str) -> list[str]:
         """Tags for clones of a dataset that have no clones themselves: there the record alone protects enough."""
         sources = {place.root for place, _ in self.clones.values()}
         clones = [target for target, (place, _) in self.clones.items() if place.root == root and target not in sources]
-        names = [record_name(locate(target)) for target in clones]
-        return sorted(name for name in names if (root, name) in self.tags)
+        names = [self.names[target] for target in sorted(clones) if target in self.names]
+        return [name for name in names if (root, name) in self.tags]
 
     def is_free(self, branch: Place) -> bool:
         """Whether nothing needs a branch."""

@@ -61,16 +61,21 @@ def command(session: Session, /, source: str, directory: str | None, ref: str | 
     files stay at SRC, where tags protect them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
     object store; then the workspace is in ./NAME.
     """
-    from lance_spark.remotes.clone import clone
-    from lance_spark.remotes.fetch import Remote
-
     if session.dataset is not None:
         raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
     places = _places(session, source, directory)
+    options = typed_at("shell", CloneOptions, given)
+    with contextlib.nullcontext() if options.dry_run else resolving.alone_in(places.workspace):
+        _run(session, places, ref, options)
+
+
+def _run(session: Session, places: ClonePaths, ref: str | None, options: CloneOptions) -> None:
+    from lance_spark.remotes.clone import clone
+    from lance_spark.remotes.fetch import Remote
+
     begun = _check_free(places)
     expression = HEAD if ref is None else ref
     pin = _pin(places.source, expression, begun)
-    options = typed_at("shell", CloneOptions, given)
     remote = Remote(ORIGIN, places.source)
     if options.dry_run:
         result = clone(remote, pin, places.target, session.engine, options)
@@ -153,16 +158,22 @@ def _workspace(places: ClonePaths, pin: PinnedVersion, begun: OpenWorkspace | No
 
 
 def _undo(places: ClonePaths) -> None:
+    from lance_spark.survey.identity import read_identity
+
+    own = None
+    with contextlib.suppress(LanceSparkError):
+        own = read_identity(places.target)
     remove_with_content(places.workspace)
-    _release(places)
+    if own is not None:
+        _release(places.source, own.name)
 
 
-def _release(places: ClonePaths) -> None:
-    from lance_spark.remotes.protection import release
+def _release(source: DatasetLocation, name: str) -> None:
+    from lance_spark.survey.survey import release
 
     # The error that ended the clone is the one to report; at worst, a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):
-        release(places.source, places.target)
+        release(source, name)
 
 
 def _lines(result: CloneResult, places: ClonePaths) -> Iterator[str]:

@@ -128,6 +128,14 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
 def _delete(session: Session, asked: TagArguments) -> None:
     (name,) = asked.names
     core_refs.check_tag_name(name)
+    gone = refs.gone_clone(session.location, name) if asked.force else None
+    if gone is not None:
+        if not asked.dry_run:
+            confirm(f"The clone at {gone} will be forgotten; if it was moved, it loses what it reads here.", asked.yes)
+            refs.delete_tag(session.location, name, force=True)
+        said = f"The clone at {gone} {'would be' if asked.dry_run else 'was'} forgotten: no tag keeps versions for it."
+        session.did("delete", asked.dry_run, said, tag=name, was=None)
+        return
     table = refs.check_tag_to_delete(session.location, name, asked.force)
     was = table.tags[name].target
     if not asked.dry_run:
