@@ -34,7 +34,7 @@ from lance_spark.merge.copies import LITTLE_COPY, copy_files
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
-from lance_spark.merge.option_rules import CELLS, MergeOptions, checked
+from lance_spark.merge.option_rules import CELLS, ROWS, MergeOptions, checked
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.merge.result_rows import ResultRows
@@ -704,18 +704,17 @@ def cherry_pick(  # noqa: PLR0913 - git's words, of which most calls take few
     return replay(make, engine, dry_run)
 
 
-def revert(  # noqa: PLR0913 - git's words, of which most calls take few
+def revert(
     location: DatasetLocation,
     reverted: PinnedVersion,
     into: str | None,
     engine: Engine,
     message: str | None = None,
     dry_run: bool = False,
-    conflicts: str = CELLS,
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
     check_writable(location, into)
-    make = pick_requests(location, reverted, into, format_versions.REVERT, message, conflicts=checked(conflicts))
+    make = pick_requests(location, reverted, into, format_versions.REVERT, message, conflicts=ROWS)
     return replay(make, engine, dry_run)
 
 
@@ -728,7 +727,10 @@ def pick_requests(  # noqa: PLR0913 - what a pick is made of, and its publish
     publish: str = "",
     conflicts: str = CELLS,
 ) -> Callable[[], Request]:
-    """Makes requests for the change of one version: forwards for a cherry-pick, otherwise backwards."""
+    """Makes requests for the change of one version: forwards for a cherry-pick, otherwise backwards.
+
+    Backwards only by rows: merged by cells, a row that was deleted after the reverted update would be back.
+    """
     before = version_before(location, pin)
     base, theirs = (before, pin) if action == format_versions.CHERRY_PICK else (pin, before)
 
@@ -747,7 +749,7 @@ def pick_requests(  # noqa: PLR0913 - what a pick is made of, and its publish
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
-            by_cells=conflicts == CELLS,
+            by_cells=conflicts == CELLS and action == format_versions.CHERRY_PICK,
             row_numbering=numbering_of_pick(graph, ours, base, common),
             fork=graph.fork_of(ours, base),
             shares=action == format_versions.CHERRY_PICK and graph.share(theirs, ours, base),

@@ -277,13 +277,11 @@ class LanceTable(
         return merge.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run, conflicts)
 
     @refreshing
-    def revert(
-        self, version: int, message: str | None = None, dry_run: bool = False, conflicts: str = CELLS
-    ) -> MergeResult:
+    def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Undo the changes of one version of this handle's branch, in a new commit. Raises like cherry_pick."""
         branch = self._moving_branch("revert on")
         pin = resolve(self.location, spec_of(branch=branch, version=version))
-        return merge.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run, conflicts)
+        return merge.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
 
     @contextmanager
     def transaction(

@@ -168,15 +168,13 @@ def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
     TABLE,
     Parameter("version", "BIGINT", "the version to undo", required=True),
     Parameter("branch", "STRING", f"the branch it is on; {BY_DEFAULT}"),
-    *_REPLAYING,
+    *parameters_of(MergeOptions, "message", "dry_run"),
 )
 def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the inverse of one of a branch's versions to that branch."""
     location, branch = context.to_change(given["table"], given["branch"])
     pin = resolve(location, RefSpec(branch=branch, version=given["version"]))
-    options = typed_at("sql", MergeOptions, given)
-    where = location, pin, branch, context.engine
-    yield _row(merge.revert(*where, options.message, options.dry_run, options.conflicts))
+    yield _row(merge.revert(location, pin, branch, context.engine, given["message"], given["dry_run"]))
 
 
 # --- The procedure that restores an older version

@@ -419,3 +419,14 @@ def test_a_commit_in_between_is_kept(uri, monkeypatch):
     assert (content(uri)[5]["x"], content(uri)[5]["y"]) == (51, "late")
     assert (content(uri)[1]["x"], content(uri)[1]["y"]) == (11, "new")
     assert_sound(head(uri))
+
+
+def test_a_revert_goes_by_rows(uri):
+    """By cells, rows that were deleted after the reverted update would be back."""
+    head(uri).update({"x": "x + 1"}, where="id IN (1, 5)")
+    updated = pin_latest(locate(uri), None)
+    head(uri).delete("id IN (1, 5)")
+    before = by_id(head(uri))
+    with pytest.raises(Conflict):
+        revert(locate(uri), updated, None, LocalRunner())
+    assert by_id(head(uri)) == before

@@ -411,8 +411,7 @@ def _row(columns: Mapping[str, Column], sides: tuple[State, State, State], key: 
         cells[column] = _either(*(row.get(column) for row in values))
         if kind.reads and base is not None and (column in ours) != (column in theirs):
             reader = theirs if column in ours else ours
-            # pylance does not record what an expression read: any change of the row counts.
-            if any(reader[each] != base[each] for each in base.keys() & reader.keys()):
+            if kind.reads in reader and reader[kind.reads] != base[kind.reads]:
                 cells[column] = None
     return cells
 

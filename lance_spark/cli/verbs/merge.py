@@ -54,7 +54,7 @@ def cherry_pick(session: Session, /, ref: str, **given: Any) -> int:
 
 @verb("revert")
 @click.argument("ref")
-@options_of(MergeOptions, "message", "dry_run", "conflicts")
+@options_of(MergeOptions, "message", "dry_run")
 @click.pass_obj
 def revert(session: Session, /, ref: str, **given: Any) -> int:
     """Undo the change of one version.
@@ -66,7 +66,7 @@ def revert(session: Session, /, ref: str, **given: Any) -> int:
 
     options = typed_at("shell", MergeOptions, given)
     where = session.location, session.resolve(ref), session.own_branch, session.engine
-    result = revert(*where, options.message, options.dry_run, options.conflicts)
+    result = revert(*where, options.message, options.dry_run)
     return report(session.output, result)
 
 
