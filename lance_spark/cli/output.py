@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lance_spark.merge.report import MergeResult
 
 INTERRUPTED = 130
+READER_GONE = 141
+"""128 + SIGPIPE: what a shell reports of git and others."""
 NOT_DONE = 1
 PARTLY_DONE = 6
 
@@ -45,6 +47,7 @@ EXIT_CODES = (
     (22, "a file cannot be read"),
     (23, "the disk is full"),
     (INTERRUPTED, "interrupted"),
+    (READER_GONE, "whoever read the output stopped"),
 )
 
 
@@ -63,7 +66,7 @@ class Unprintable(LanceSparkError):
 class ReaderGone(Unprintable):
     """Whoever read the output stopped, like ``head``."""
 
-    exit_code = 141  # 128 + SIGPIPE: what a shell reports of git and others
+    exit_code = READER_GONE
 
 
 def prepare_streams() -> None:
