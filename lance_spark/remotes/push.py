@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lance_spark import hints
 from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, ROOT, Branch, PinnedVersion, RefTable
+from lance_spark.core.refs import BRANCHES, MAIN, ROOT, Branch, PinnedVersion, RefTable
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
@@ -323,17 +323,27 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
 
 
 def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: Engine) -> None:
-    """Create the branch at the remote from the newest common version, and its following branch."""
+    """Create the branch at the remote from the newest common version, and its following branch.
+
+    The remote may have had the branch, and deleted it: then the branch here follows the new one from now on.
+    """
     pin = pin_latest(local, branch)
     table = refs.read_refs(local)
     graph = Graph(local, table)
     best: tuple[int, tracking.Follows, tracking.VersionPair] | None = None
-    for follows in followed(table, remote.name).values():
+    names = {None, *refs.list_ref_names(remote.location, BRANCHES)}
+    known = followed(table, remote.name)
+    for follows in known.values():
+        if follows.branch not in names:
+            continue
         name = tracking.following_name(remote.name, follows.branch)
-        held = graph.held(pin, pin_latest(local, name))
+        held, there = graph.held(pin, pin_latest(local, name)), None
         for pair in follows.pairs:
             node = node_of(graph, follows, pair)
             if held.get(node.chain, -1) >= node.version and (best is None or best[0] < pair.remote):
+                there = there or set(stored_versions.version_numbers(remote.location, follows.branch))
+                if pair.remote not in there:
+                    continue  # cleaned up at the remote
                 best = (pair.remote, follows, pair)
     if best is None:
         raise Refused(
@@ -358,6 +368,21 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
             f"Another process is creating branch '{branch}' at {remote.location.uri}; nothing was pushed.",
             hint="Push again in a moment.",
         ) from None
+    if branch in known:
+        _follow_anew(local, remote, branch, pin)
+
+
+def _follow_anew(local: DatasetLocation, remote: Remote, branch: str, pin: PinnedVersion) -> None:
+    """Record that a local version has everything of the branch that was just made again at the remote.
+
+    The branch here knows the former one only. Without this, it would have to merge the new one first, which has none of
+    the former one's rows, and would lose them.
+    """
+    table = refs.read_branches(local)
+    graph, follows = Graph(local, table), followed(table, remote.name)[branch]
+    if follows.newest is not None:
+        into = graph.origin(pin)
+        write_down(local, follows.with_edges([tracking.Edge(*into, node_of(graph, follows, follows.newest))]))
 
 
 # --- Notes at a remote about branches that contain each other

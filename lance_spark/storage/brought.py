@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from hashlib import sha256
 from uuid import uuid4
 
 from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import LanceSparkError, may_have_happened
+from lance_spark.errors import LanceSparkError, StorageFailure, may_have_happened
 from lance_spark.storage import files, refs
 
 
@@ -38,8 +39,9 @@ def recorded(location: DatasetLocation, read: PinnedVersion, why: str, commit: C
         if not may_have_happened(problem):
             files.delete(location, [path])
         raise
-    write_below(location, layout.brought_path(read.branch, begun._replace(first=made, last=made)), content)
-    files.delete(location, [path])
+    with suppress(StorageFailure):  # committed is committed; the first record stays, which says more than it must
+        write_below(location, layout.brought_path(read.branch, begun._replace(first=made, last=made)), content)
+        files.delete(location, [path])
     return made
 
 

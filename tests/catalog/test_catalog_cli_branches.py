@@ -112,7 +112,7 @@ def test_a_branch_from_its_creation_to_its_end(lake):
     assert "air.flights (properties changed), air.lines (renamed from air.carriers), stage (new)" in line
     (publish,) = catalog(lake, "log", "-n", "5", "--json").json["publishes"]
     assert (publish["branch"], publish["state"], publish["message"]) == ("etl", "published", "nightly")
-    assert publish["tables"] == [{"name": "air.flights", "before": 1, "after": 2}]
+    assert publish["tables"] == [{"name": "air.flights", "before": 1, "after": 2, "columns_dropped": []}]
     assert catalog(lake, "recover").out == "Nothing was left unfinished.\n"
     assert catalog(lake, "branch", "-d", "etl").code == 3, "there is no terminal to ask on"
     assert "would be deleted" in catalog(lake, "branch", "-d", "etl", "--dry-run").out

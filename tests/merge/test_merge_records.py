@@ -14,13 +14,14 @@ from support.merge_datasets import add, clean_all, head, ids, rows, run, table
 from lance_spark.core.layout import BROUGHT, BroughtName, brought_path, brought_versions, classify, read_brought_name
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict, StorageFailure
+from lance_spark.errors import Conflict, PermissionDenied, StorageFailure
 from lance_spark.merge import pylance
 from lance_spark.merge.merge import cherry_pick, merge, revert
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.restore import restore
 from lance_spark.merge.transaction import transaction
 from lance_spark.refs.refs import create_branch_at, drop_branch
+from lance_spark.storage import brought
 from lance_spark.storage.datasets import locate, pin_latest
 
 
@@ -273,3 +274,15 @@ def test_records_are_bookkeeping():
     path = brought_path(None, BroughtName(4, 4, MARK, CALL))
     assert classify(path).kind == "bookkeeping"
     assert brought_path("a/b", BroughtName(4, 4, MARK, CALL)) == f"tree/a/b/{path}"
+
+
+def test_a_record_that_cannot_be_tidied_does_not_hide_that_the_commit_is_in(tmp_path, monkeypatch):
+    def denied(*_):
+        raise PermissionDenied("not allowed to delete")
+
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(table(0, 3), uri)
+    lance.write_dataset(table(5, 8), uri, mode="overwrite")
+    monkeypatch.setattr(brought.files, "delete", denied)
+    restore(locate(uri), PinnedVersion(None, 1), LocalRunner())
+    assert ids(head(uri)) == [0, 1, 2]

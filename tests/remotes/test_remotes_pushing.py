@@ -30,7 +30,7 @@ from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log
 from lance_spark.merge import pylance as merge_pylance
 from lance_spark.merge.ancestry import Graph
-from lance_spark.refs.refs import alter_branch
+from lance_spark.refs.refs import alter_branch, remove_branch
 from lance_spark.remotes import push as pushing
 from lance_spark.storage.datasets import locate
 
@@ -559,3 +559,32 @@ def test_a_push_reads_each_followed_branch_once(root, monkeypatch):
             pushing.tell(locate(local), origin(source), None)
         counts[count] = len(read)
     assert counts[8] <= 2 * counts[4] + 2
+
+
+@pytest.mark.parametrize("merged_there", [False, True])
+@pytest.mark.parametrize("more", [False, True])
+def test_a_branch_that_the_remote_deleted_is_made_again(root, merged_there, more):
+    source, local = str(root / "origin.lance"), str(root / "clone.lance")
+    lance.write_dataset(table(0, 3), source)
+    made_clone(source, local, "shallow")
+    branch_off(local, "dev", "origin/main")
+    add(local, 100, 102, "dev")
+    pushed(local, source, "dev")
+    if merged_there:
+        merged(source, "dev")
+    unprotected(source)
+    remove_branch(locate(source), "dev", purge=True)
+    if more:
+        add(local, 200, 201, "dev")
+    wanted = [0, 1, 2, 100, 101, *([200] if more else [])]
+    assert pushed(local, source, "dev").created
+    assert ids_of(source, "dev") == ids_of(local, "dev") == wanted
+    pulled(local, source, "dev", "dev")
+    assert ids_of(local, "dev") == wanted
+    add(local, 300, 301, "dev")
+    pushed(local, source, "dev")
+    assert ids_of(source, "dev") == [*wanted, 300]
+    with suppress(Conflict):  # its rows may be there from the first merge
+        merged(source, "dev")
+        assert ids_of(source) == [*wanted, 300]
+    assert len(ids_of(source)) == len({*ids_of(source)})
