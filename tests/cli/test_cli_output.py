@@ -32,6 +32,7 @@ def test_a_full_disk_below_the_output_does_not_hide_what_was_done(flights):
     assert list(lance.dataset(flights).tags.list()) == ["v1"]
 
 
+@pytest.mark.when(day=0)
 def test_a_closed_output_and_a_reader_that_stops(flights):
     done = subprocess.run(["bash", "-c", '"$@" >&-', "-", *RUN, "log"], cwd=flights, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -43,6 +44,7 @@ def test_a_closed_output_and_a_reader_that_stops(flights):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.when(day=0)
 def test_text_that_is_not_utf8_is_refused_before_anything_is_done(flights, tmp_path):
     done = shell(flights, ["cherry-pick", "main@1", "-m", b"\xff"], stdout=subprocess.PIPE)
     assert done.returncode == 2
@@ -56,12 +58,14 @@ def test_text_that_is_not_utf8_is_refused_before_anything_is_done(flights, tmp_p
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.when(day=0)
 def test_another_encoding_of_the_terminal_shows_escapes(flights):
     around = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = shell(flights, ["branch", "日"], stdout=subprocess.PIPE, env=around)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Branch '\\u65e5' created at main@1.\n", "")
 
 
+@pytest.mark.when(day=0)
 def test_a_question_that_nobody_can_answer_is_json_for_a_program(flights):
     lance.write_dataset(numbers(1), flights, mode="overwrite")
     words = ["gc", "--retain-versions", "1", "--commit-window", "0s", "--execute", "--json"]

@@ -66,11 +66,6 @@ def test_values_of_rows_that_were_written_anew_since_the_drop_are_not_lost(datas
     else:
         head(dataset).optimize.compact_files()
     before = by_id(head(dataset))
-    if change == "update" and head(dataset).has_stable_row_ids:
-        undo(dataset, 2)
-        assert values(dataset) == VALUES
-        assert head(dataset).to_table(filter="w = 7")["id"].to_pylist() == [1]
-        return
     with pytest.raises(Conflict):
         undo(dataset, 2)
     assert by_id(head(dataset)) == before

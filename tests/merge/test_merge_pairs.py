@@ -19,7 +19,7 @@ from support.merge_pairs import KINDS, Clash, Inapplicable, begun, history, meet
 
 CELLS = cells()
 """Of the table in docs/reference/merging.md."""
-BY_DAY = 3
+BY_DAY = 2
 """Pairs of a case."""
 
 

@@ -127,6 +127,7 @@ def told_of(spark, uri, statements, run):
     return parse_statement(given[STATEMENT])
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", SQL)
 def test_what_a_statement_reads_of_its_target(spark, t, statements, name):
     text, reads = SQL[name]
@@ -137,6 +138,7 @@ def test_what_a_statement_reads_of_its_target(spark, t, statements, name):
     assert statement.base == newest
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", FRAMES)
 def test_what_a_dataframe_reads_of_its_target(spark, t, statements, name):
     run, reads = FRAMES[name]
