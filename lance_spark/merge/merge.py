@@ -34,7 +34,7 @@ from lance_spark.merge.copies import LITTLE_COPY, copy_files
 from lance_spark.merge.following_rules import hint_for, settle
 from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
-from lance_spark.merge.option_rules import CELLS, ROWS, MergeOptions, checked
+from lance_spark.merge.option_rules import CELLS, MergeOptions, checked
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.merge.result_rows import ResultRows
@@ -714,7 +714,7 @@ def revert(
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
     check_writable(location, into)
-    make = pick_requests(location, reverted, into, format_versions.REVERT, message, conflicts=ROWS)
+    make = pick_requests(location, reverted, into, format_versions.REVERT, message)
     return replay(make, engine, dry_run)
 
 
