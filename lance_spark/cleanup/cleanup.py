@@ -429,6 +429,7 @@ def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[st
             "The commit window is 0, so versions that a running job may need are not kept: safe only while no other "
             "process commits."
         )
+    yield from rules.unused_rules(survey, policy)
 
 
 # --- Estimating the work of a cleanup before its first stage

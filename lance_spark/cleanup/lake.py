@@ -12,7 +12,16 @@ from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
 from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside
 from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, clean_fleet
-from lance_spark.cleanup.report import ORPHAN, LakeReport, State, Upkeep, catalog_policy, failed, without
+from lance_spark.cleanup.report import (
+    ORPHAN,
+    LakeReport,
+    State,
+    Upkeep,
+    catalog_policy,
+    failed,
+    shared_warnings,
+    without,
+)
 from lance_spark.cleanup.rules import nanoseconds
 from lance_spark.core.show import EPOCH
 from lance_spark.engine.local import Engine
@@ -54,7 +63,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in rows if row["state"] != "empty"]
     if problem is not None:
         upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]
-    notes = list(lake.notes)
+    notes = [*lake.notes, *shared_warnings(report)]
     if report.rows and all(row["state"] == "failed" for row in report.rows):
         notes.append("directories that no row names were left alone, because the tables could not be cleaned")
     elif catalog.reads_manifest:

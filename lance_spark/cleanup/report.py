@@ -376,6 +376,12 @@ class FleetReport(Shown):
         return f"{len(self.rows):,} tables: {files:,} files, {readable(size)} {what}{bad}{where}"
 
 
+def shared_warnings(report: FleetReport) -> list[str]:
+    """The warnings that every table has: they are about the policy, such as a rule for a branch that no table has."""
+    each = [json.loads(row["report"])["warnings"] for row in report.rows if row["report"]]
+    return [text for text in each[0] if all(text in others for others in each)] if each else []
+
+
 def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """By table, the URIs of other tables that read its files. ``uris`` gives every table's place."""
     clones: dict[str, set[str]] = {name: set() for name in uris}

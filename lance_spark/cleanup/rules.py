@@ -17,6 +17,7 @@ from lance_spark import hints
 from lance_spark.core import refs
 from lance_spark.core.declared import at, declared, file_values, option
 from lance_spark.core.options import Section, names_of, read_toml
+from lance_spark.core.patterns import unused
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import to_span
@@ -570,3 +571,11 @@ def chosen_chains(survey: Survey, policy: CleanupPolicy) -> dict[int, Chain]:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise refs.missing("branch", pattern, [MAIN, *survey.refs.branches])
     return chosen
+
+
+def unused_rules(survey: Survey, policy: CleanupPolicy) -> Iterator[str]:
+    """Warnings about rules for branches and tags that apply to none: what a misspelled one was to keep goes."""
+    branches = [chain.name for _, chain in survey.owned()]
+    for kind, texts, names in (("branch", policy.branches, branches), ("tag", policy.tags, [*survey.refs.tags])):
+        for each in unused(texts, names):
+            yield f"The policy's rule for {kind} '{each.text}' {each.why(kind)}."

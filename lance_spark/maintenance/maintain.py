@@ -29,7 +29,8 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import DELETE, DELETED
 from lance_spark.core.finding_codes import BASE_ABSENT, ERROR, UNREACHABLE
 from lance_spark.core.location import DatasetLocation, is_within
-from lance_spark.core.refs import MAIN, branch_or_none, is_plan
+from lance_spark.core.patterns import Unused, is_pattern
+from lance_spark.core.refs import MAIN, RefTable, branch_or_none, is_plan
 from lance_spark.core.show import counted, few, moment_at, readable
 from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
@@ -73,9 +74,11 @@ def maintain_dataset(
         raise NotFound(f"There is no dataset in {location.uri}.", hint="Check the path.")
     name = location.uri.rpartition("/")[2].removesuffix(".lance")
     options.selection.check([name])
+    notes = rules.check_only_table(options.policy, name)
     job = _telling(Job(options, engine, now_ns), location.uri, 1, began)
     records = maintain_tables(job, [FleetTable(name, location)])
-    return _report(location.uri, options, records, now_ns, began)
+    notes = (*notes, *_unused_branches(options, records))
+    return replace(_report(location.uri, options, records, now_ns, began), notes=notes)
 
 
 def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
@@ -89,14 +92,18 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     began, now = time.monotonic(), moment_at(now_ns)
     expiry = rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
     windows = Windows.of(expiry, options.policy.cleanup)
-    itself = [*end_publish(catalog, engine, options.execute), *remove_leftovers(catalog, now, options.execute, windows)]
+    itself = end_publish(catalog, engine, options.execute)  # first, as it may create tables that the policy names
     lake = find_tables(catalog)
-    options.selection.check([*(table.name for table in lake.tables), *lake.lost])
+    names = [*(table.name for table in lake.tables), *lake.lost]
+    unmatched = [*options.selection.check(names), *rules.check_tables(options.policy, names)]
+    leftovers = remove_leftovers(catalog, now, options.execute, windows)
+    if leftovers:
+        itself, lake = [*itself, *leftovers], find_tables(catalog)
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
     job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
     job = _telling(job, catalog.uri, len(wanted), began)
     steps = options.selection.steps - options.policy.everywhere.skip
-    notes = list(lake.notes)
+    notes = [*unmatched, *lake.notes]
     if rules.EXPIRY in steps and len(wanted) == len(lake.tables) and not job.held_back:
         expired, stay = expire_branches(catalog, now, expiry, options.execute)
         itself, notes = [*itself, *expired], [*notes, *stay]
@@ -107,6 +114,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
         if options.selection.has(name)
     ]
     report = replace(_report(catalog.uri, options, records, now_ns, began), catalog=tuple(itself))
+    notes += _unused_branches(options, records) if len(wanted) == len(lake.tables) else []
     whole = len(wanted) == len(lake.tables) and rules.CLEANUP in steps
     if job.held_back:
         return replace(report, notes=(*notes, f"nothing was deleted: every table is {job.held_back}"))
@@ -116,6 +124,13 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     upkeep, kept = clean_itself(catalog, fleet, engine, now)
     seconds = round(time.monotonic() - began, 3)
     return replace(report, catalog=(*itself, *upkeep), notes=(*notes, *kept), seconds=seconds)
+
+
+def _unused_branches(options: UpkeepOptions, records: Sequence[TableRecord]) -> list[str]:
+    """Notes on rules for branches that apply to none; none while the branches of a table are unknown."""
+    if any(record.error or record.left for record in records):
+        return []
+    return rules.unused_branches(options.policy, {record.name: record.branches for record in records})
 
 
 def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:
@@ -182,13 +197,27 @@ class Selection:
         """The selected steps."""
         return (self.only or frozenset(rules.STEPS)) - self.skip
 
-    def check(self, tables: Sequence[str]) -> None:
-        """Raise NotFound if there are tables but none is selected: a misspelled name would make a job do nothing."""
+    def check(self, tables: Sequence[str]) -> list[str]:
+        """Notes on patterns that match no table.
+
+        Raises NotFound if there are tables but none is selected, and for a name that no table has: misspelled, it would
+        make a job do nothing, or take a table that was to be left out.
+        """
+        notes = []
+        for flag, texts in (("--table", self.tables), ("--skip-table", self.not_tables)):
+            for text in texts:
+                if any(fnmatchcase(table, text) for table in tables):
+                    continue
+                if not is_pattern(text):
+                    hint = Unused(text).way_out(tables)
+                    raise NotFound(f"{flag} {text} matches no table. Nothing was done.", hint=hint)
+                notes.append(f"{flag} {text} matches no table")
         if tables and not any(map(self.has, tables)):
             raise NotFound(
                 f"The selection matches none of {counted(len(tables), 'table')}.",
                 hint=f"There are {few(sorted(tables), _FEW)}.",
             )
+        return notes
 
     def has(self, table: str) -> bool:
         """Whether a table is selected."""
@@ -299,7 +328,9 @@ def plan_table(job: Job, table: FleetTable) -> TableRecord:
         if not versions.version_numbers(table.location, None):
             return record  # declared but not written yet, or dropped meanwhile
         steps = TableSteps(job, table)
-        branches = steps.branches()
+        known = refs.read_refs(table.location)
+        branches = steps.branches(known)
+        record = replace(record, branches=frozenset({MAIN, *known.branches}))
     except LanceSparkError as problem:
         return replace(record, error=problem.message, exit_code=problem.exit_code)
     wanted = job.options.selection.steps - steps.policy.skip
@@ -407,12 +438,11 @@ class TableSteps:
         self.policy: rules.TablePolicy = job.options.policy.for_table(table.name)
         self.remembered = job.options.memory.of(table.location.uri)
 
-    def branches(self) -> list[str | None]:
+    def branches(self, table: RefTable) -> list[str | None]:
         """Main and the branches that may be written to: branches that follow a remote's are left to fetches.
 
         The plans of frozen sets have their final size: compaction would only store each a second time.
         """
-        table = refs.read_refs(self._location)
         plans = {name for name in table.branches if is_plan(name, table.tags)}
         return [None, *sorted(table.branches.keys() - following(table).keys() - plans)]
 

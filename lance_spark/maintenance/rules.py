@@ -7,7 +7,7 @@ order of tables, and the reasons why a step must wait.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -16,11 +16,12 @@ from typing import Any
 from lance_spark.cleanup.rules import CleanupPolicy, policy_of
 from lance_spark.core.declared import at, file_values, option
 from lance_spark.core.options import Section, read_toml
+from lance_spark.core.patterns import unused
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted, few, from_span, readable
 from lance_spark.core.stored_json import decode_json
-from lance_spark.errors import CorruptData, InvalidOption
+from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.order_rules import Ordering, ordering_of
 from lance_spark.optimize.rules import OptimizeOptions
@@ -162,6 +163,53 @@ class MaintenancePolicy:
             return TablePolicy((self.everywhere,), self.cleanup)
         layer, cleanup = found
         return TablePolicy((self.everywhere, layer), cleanup or self.cleanup)
+
+
+def check_tables(policy: MaintenancePolicy, tables: Collection[str]) -> tuple[str, ...]:
+    """Notes on the patterns of a policy that match none of a catalog's tables.
+
+    Raises NotFound for a name that matches none: a misspelled one would leave its table to the common rules, and an
+    archive would be cleaned.
+    """
+    notes = []
+    for each in unused(policy.tables, tables):
+        said = f"'{each.text}' in the policy's tables {each.why('table')}"
+        if not each.is_pattern:
+            raise NotFound(f"{said}. Nothing was done.", hint=each.way_out(tables))
+        notes.append(said)
+    return tuple(notes)
+
+
+def check_only_table(policy: MaintenancePolicy, name: str) -> tuple[str, ...]:
+    """The same for a single dataset, which goes by the name of its directory; other tables of a policy are elsewhere.
+
+    Raises NotFound if the policy has the dataset's name only inside of a namespace.
+    """
+    if not policy.tables or _first(policy.tables, name) is not None:
+        return ()
+    inside = next((text for text in policy.tables if text.rpartition(".")[2].strip("`") == name), None)
+    if inside is not None:
+        raise NotFound(
+            f"The policy has rules for table '{inside}', but a single dataset goes by the name of its directory, "
+            f"'{name}', and would not get them. Nothing was done.",
+            hint=f"Name the catalog, with --table '{inside}'; or give the policy a table '{name}'.",
+        )
+    return (f"no table of the policy matches '{name}'; the common rules applied",)
+
+
+def unused_branches(policy: MaintenancePolicy, branches: Mapping[str, Collection[str]]) -> list[str]:
+    """Notes on rules for branches that apply to none, given the branches of each table."""
+    everywhere = {name for names in branches.values() for name in names}
+    layers = [("", policy.everywhere, policy.cleanup, everywhere)]
+    for text, (layer, cleanup) in policy.tables.items():
+        mine = {name for table, names in branches.items() if fnmatchcase(table, text) for name in names}
+        layers += [(f" of '{text}'", layer, cleanup or CleanupPolicy(), mine)] if mine else []
+    return [
+        f"the policy's rule for branch '{each.text}'{where} {each.why('branch')}"
+        for where, layer, cleanup, names in layers
+        for texts in (layer.branches, cleanup.branches)
+        for each in unused(texts, names)
+    ]
 
 
 def _first(patterns: Mapping[str, Any], name: str) -> Any:
@@ -368,6 +416,8 @@ class TableRecord:
     """A few of the findings, worst first; and expired branches that stay."""
     left_before: int = 0
     """Number of previous runs in a row that left something undone."""
+    branches: frozenset[str] = frozenset()
+    """Names of its branches, with main; empty if they were not read."""
     error: str = ""
     """Why the table could not be maintained."""
     exit_code: int = 0

@@ -3,8 +3,15 @@
 from datetime import timedelta
 
 import pytest
+from support.cleanup_surveys import chain, fork, survey
 
-from lance_spark.cleanup.rules import DEFAULT_OLDER_THAN, DEFAULT_UNVERIFIED_AGE, CleanupPolicy, VersionRule
+from lance_spark.cleanup.rules import (
+    DEFAULT_OLDER_THAN,
+    DEFAULT_UNVERIFIED_AGE,
+    CleanupPolicy,
+    VersionRule,
+    unused_rules,
+)
 from lance_spark.errors import InvalidOption
 
 pytestmark = pytest.mark.pure
@@ -126,3 +133,17 @@ def test_a_span_of_a_branch_may_be_text():
     assert VersionRule(older_than="0s") == VersionRule(older_than=timedelta(0))
     with pytest.raises(InvalidOption, match="older_than"):
         VersionRule(older_than=14)
+
+
+def test_a_rule_for_a_branch_or_a_tag_that_is_not_there_is_warned_of():
+    known = survey(chain(), chain("exp/a"), branches=[fork("exp/a", 1)], tags=[("v1", None, 2)])
+    rules = dict.fromkeys(["main", "archiv", "exp/*", "exp/a", "old/*"], VersionRule(retain_versions=9))
+    policy = CleanupPolicy(branches=rules, tags={"v*": "keep", "v1": "error", "v2": "error"})
+    assert list(unused_rules(known, policy)) == [
+        "The policy's rule for branch 'archiv' matches no branch.",
+        "The policy's rule for branch 'exp/a' never applies: 'exp/*' before it matches first.",
+        "The policy's rule for branch 'old/*' matches no branch.",
+        "The policy's rule for tag 'v1' never applies: 'v*' before it matches first.",
+        "The policy's rule for tag 'v2' matches no tag.",
+    ]
+    assert not list(unused_rules(known, CleanupPolicy()))

@@ -345,9 +345,26 @@ def test_a_policy_that_skips_the_cleanup_leaves_the_catalog_itself_alone(catalog
 
 def test_a_name_that_no_table_has_is_an_error(catalog):
     with pytest.raises(NotFound, match="3 tables"):
-        run(catalog, selection=Selection(tables=("ns1.typo",)))
-    with pytest.raises(NotFound, match="1 table"):
+        run(catalog, selection=Selection(tables=("ns1.*",)))
+    for chosen in (Selection(tables=("c", "ns.typo")), Selection(not_tables=("ns.typo",))):
+        with pytest.raises(NotFound, match=r"ns\.typo matches no table"):
+            run(catalog, selection=chosen)
+    with pytest.raises(NotFound, match="matches no table"):
         run(open_catalog(uri_of(catalog, "c")), selection=Selection(tables=("ns1.c",)))
+
+
+def test_a_policy_for_a_table_that_does_not_exist_stops_the_run_before_anything_is_done(catalog):
+    before = {uri: bytes_of(uri) for uri in (uri_of(catalog, "ns.a"), uri_of(catalog, "c"))}
+    with pytest.raises(NotFound, match=r"'ns\.archiv' in the policy's tables matches no table\. Nothing was done"):
+        run(catalog, {**POLICY, "tables": {"ns.archiv": {"skip": ["cleanup"]}}}, days=30)
+    assert {uri: bytes_of(uri) for uri in before} == before
+    branches = {"exp/*": {"skip": ["indexes"]}, "none": {"skip": ["indexes"]}}
+    policy = {**POLICY, "tables": {"old.*": {}}, "branches": branches, "skip": ["fsck", "indexes"]}
+    report = run(catalog, policy, execute=False)
+    assert report.notes == (
+        "'old.*' in the policy's tables matches no table",
+        "the policy's rule for branch 'none' matches no branch",
+    )
 
 
 def test_damage_that_a_cleanup_meets_between_two_checks_stops_the_next_expiry(catalog):

@@ -7,15 +7,18 @@ from datetime import timedelta
 import pytest
 
 from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.maintenance.rules import (
     STEPS,
     CompactionRule,
     FsckRule,
     IndexRule,
     MaintenancePolicy,
+    check_only_table,
+    check_tables,
     maintenance_policy,
     parse_maintenance,
+    unused_branches,
 )
 
 pytestmark = pytest.mark.pure
@@ -163,3 +166,68 @@ def test_the_longer_window_for_taking_back_counts(cleanup, expiry, files_of_bran
     policy = maintenance_policy({"cleanup": cleanup, "expiry": expiry}).for_table("a")
     assert policy.expiry.undo_window == timedelta(days=files_of_branches)
     assert policy.kept_for_undo.undo_window == timedelta(days=versions)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "tables", "said"),
+    [
+        (["air.flights"], ["air.flights", "b"], ()),
+        (["air.flight"], ["air.flights"], "'air.flight' in the policy's tables matches no table"),
+        (["Air.flights"], ["air.flights"], "matches no table"),
+        (["old"], [], "matches no table"),
+        (["old.*"], ["air.flights"], ("'old.*' in the policy's tables matches no table",)),
+        (["air.*", "air.flights"], ["air.flights"], "'air.flights' in the policy's tables never applies: 'air.*'"),
+        (["air.flights", "air.*"], ["air.flights", "air.planes"], ()),
+        (["*", "air.*"], ["air.flights"], ("'air.*' in the policy's tables never applies: '*' before it",)),
+        (["[ab]", "?"], ["a", "b", "c"], ()),
+    ],
+)
+def test_a_name_that_applies_to_no_table_is_an_error_and_a_pattern_a_note(patterns, tables, said):
+    policy = maintenance_policy({"tables": {pattern: {"skip": ["cleanup"]} for pattern in patterns}})
+    if isinstance(said, str):
+        with pytest.raises(NotFound) as error:
+            check_tables(policy, tables)
+        assert said in error.value.message
+        assert "Nothing was done." in error.value.message
+        assert error.value.hint
+        return
+    notes = check_tables(policy, tables)
+    assert len(notes) == len(said)
+    assert all(note.startswith(start) for note, start in zip(notes, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "said"),
+    [
+        ([], "flights", ()),
+        (["flights"], "flights", ()),
+        (["*s"], "flights", ()),
+        (["planes"], "flights", ("no table of the policy matches 'flights'; the common rules applied",)),
+        (["air.flights"], "flights", "rules for table 'air.flights'"),
+        (["air.`flights`"], "flights", "rules for table"),
+        (["*", "air.flights"], "flights", ()),
+    ],
+)
+def test_a_single_dataset_does_not_lose_the_rules_of_its_table_in_silence(patterns, name, said):
+    policy = maintenance_policy({"tables": {pattern: {"skip": ["cleanup"]} for pattern in patterns}})
+    if isinstance(said, str):
+        with pytest.raises(NotFound, match=said):
+            check_only_table(policy, name)
+        return
+    assert check_only_table(policy, name) == said
+
+
+def test_rules_for_branches_that_no_table_has_are_told():
+    policy = maintenance_policy(
+        {
+            "cleanup": {"branches": {"archiv": {"retain_versions": 9}, "exp/*": {"older_than": "1d"}}},
+            "branches": {"exp/*": {"skip": ["indexes"]}, "exp/a": {"skip": []}},
+            "tables": {"b": {"branches": {"dev": {"skip": []}}}, "none.*": {"branches": {"x": {"skip": []}}}},
+        }
+    )
+    notes = unused_branches(policy, {"a": {"main", "exp/a", "archive"}, "b": {"main", "exp/b"}})
+    assert notes == [
+        "the policy's rule for branch 'exp/a' never applies: 'exp/*' before it matches first",
+        "the policy's rule for branch 'archiv' matches no branch",
+        "the policy's rule for branch 'dev' of 'b' matches no branch",
+    ]
