@@ -28,6 +28,8 @@ from lance_spark.merge.change_rules import Rows, Sides, trees
 Mask = npt.NDArray[np.bool_]
 NOWHERE = -1
 """The address of a row that a version does not have."""
+STALE = "was computed from values that changed on the other side"
+"""The end of a reason."""
 
 
 # --- Columns

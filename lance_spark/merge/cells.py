@@ -27,7 +27,17 @@ from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.versions import Delta, Snapshot, by_file, counterpart, delta
 from lance_spark.merge import cell_rules
-from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellPlan, Cells, Computed, Emptied, NumberedRows, Stale
+from lance_spark.merge.cell_rules import (
+    NOWHERE,
+    STALE,
+    CellColumn,
+    CellPlan,
+    Cells,
+    Computed,
+    Emptied,
+    NumberedRows,
+    Stale,
+)
 from lance_spark.merge.cells_pylance import PatchPlace, read_cells, write_patch
 from lance_spark.merge.change_rules import CellPair, MergeChange, MergeConflict, Patch, Replacement, Rows, Sides
 from lance_spark.merge.conflict_rules import NO_VALUES_OURS, NO_VALUES_THEIRS
@@ -43,7 +53,7 @@ _ELSEWHERE = "rows that theirs rewrote are in ours already"
 AMBIGUOUS = "rows with a changed key cannot be told from deleted and new ones"
 KEY_CHANGED = "one side changed the key column '{}' of rows of which the other changed other columns"
 OPAQUE = "both sides changed rows, whose blobs or changed structs cannot be merged cell by cell"
-NO_NULL = "column '{}' cannot be null, and was computed from values that changed on the other side"
+NO_NULL = f"column '{{}}' cannot be null, and {STALE}"
 
 
 class SettledCells(NamedTuple):
@@ -353,7 +363,8 @@ class _CellSettling:
         """A row that one side deleted and the other updated is a conflict."""
         for each in pairs:
             both, in_ours, in_theirs = np.intersect1d(each.ours, each.theirs, return_indices=True)
-            clash = both[(each.at_ours[in_ours] == NOWHERE) != (each.at_theirs[in_theirs] == NOWHERE)]
+            gone = (each.at_ours[in_ours] == NOWHERE, each.at_theirs[in_theirs] == NOWHERE)
+            clash = both[gone[0] != gone[1]] if self.sides.by_cells else both
             if len(clash):
                 rows = examples(self.locations[0], self.sides.base_ours, each.pair.base, clash[:_EXAMPLES].tolist())
                 # A side that only moved all rows of a fragment changed none: their values may tell.
@@ -498,6 +509,8 @@ class _CellSettling:
             column = self.columns[place]
             if count and not column.nullable:
                 self.conflicts.append(self.sides.conflict(NO_NULL.format(column.name)))
+            elif count and not (self.sides.by_cells or self.sides.is_backwards):
+                self.conflicts.append(self.sides.conflict(f"column '{column.name}' {STALE}"))
             elif count:
                 told.append(Emptied(column.name, count, self._branch(of_ours)))
         return tuple(told)

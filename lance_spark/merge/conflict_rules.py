@@ -274,11 +274,19 @@ class _Meeting:
 
     @property
     def cells(self) -> CellPair | None:
-        """What is left to be decided cell by cell; None if nothing is, or if something never combines."""
+        """What is left to be decided cell by cell; None if nothing is, or if something never combines.
+
+        By rows, what is left is only whether a column was computed from another one that the other side wrote.
+        """
         sides = self.sides
         in_place = OTHER_COLUMNS in self.decisions and self._wrote_columns_of_the_base()
-        open_ones = [each for each in self.decisions if each.by_cells or (in_place and each == OTHER_COLUMNS)]
-        if not (sides.by_cells and open_ones):
+        in_place = in_place and (sides.by_cells or not self._wrote_the_same_column())
+        open_ones = [
+            each
+            for each in self.decisions
+            if (sides.by_cells and each.by_cells) or (in_place and each == OTHER_COLUMNS)
+        ]
+        if not open_ones:
             return None
         if any(self.clashes(each) and each not in open_ones for each in self.decisions) or self._added_alike():
             return None

@@ -22,6 +22,7 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
 from lance_spark.merge import change_rules
+from lance_spark.merge.cell_rules import STALE
 from lance_spark.merge.conflict_rules import CAST, TAKEN_BEFORE
 from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
 
@@ -303,6 +304,10 @@ _TWICE = (
     "the branch that made it, or write them again."
 )
 _BLANK = hints.of("Revert the version that wrote the column (", hints.REVERT, "), try again, then write it again.")
+_STALE = (
+    "Compute the column again on top of the other side's values: take these over first. By cells, a column that can be "
+    "null would be left empty there, and the result would name it."
+)
 _NEW = "Drop or rename it on one side, after copying what is needed into another column, then try again."
 _SAME_KEY = "Delete one of the rows, or give it another key. Then try again."
 _MATCH = hints.of(
@@ -319,6 +324,7 @@ _HINTS = {
     change_rules.GONE_OURS.reason: _EVIDENCE,
     change_rules.GONE_THEIRS.reason: _EVIDENCE,
     TAKEN_BEFORE: _TWICE,
+    STALE: _STALE,
     change_rules.BLANK: _BLANK,
     change_rules.BOTH_NEW: _NEW,
     CAST: "Cast the column in the same way on the other side, then try again.",

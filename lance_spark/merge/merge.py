@@ -306,7 +306,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
         change_rules.check_key(sides, change)
-        rest = result_rules.without_nulls(change, nulls, result.fields)
+        rest = result_rules.without_nulls(change, nulls)
         if change_rules.operation_for(rest, sides.ours, emptied) == "Merge":
             change_rules.check_names(sides, rest)
         Assembly.of(sides, change, placed, {}).check_row_ids(rest)

@@ -289,24 +289,31 @@ class ResultRows:
         fragments = [
             after.id for before, after in found.changed if columns(before, entry.ids) != columns(after, entry.ids)
         ]
-        appended = steps.appended
-        rewritten = [each for each in found.added if not any(file.path in appended for file in each.files)]
-        if fragments or not rewritten or steps.moves_no_rows:
+        if fragments or steps.moves_no_rows:
             return fragments, ()
-        gone = [_BroughtRows(each) for each in found.removed]
+        appended = steps.appended
+        rewritten = [
+            _BroughtRows(each) for each in found.added if not any(file.path in appended for file in each.files)
+        ]
+        gone, back = [_BroughtRows(each) for each in found.removed], []
         for before, after in found.changed:
             if not same_deletion(before, after):
-                left = np.setdiff1d(_offsets(location, now, after), _offsets(location, base, before))
-                gone.append(_BroughtRows(before, only=left))
+                here, there = _offsets(location, now, after), _offsets(location, base, before)
+                gone.append(_BroughtRows(before, only=np.setdiff1d(here, there)))
+                back.append(_BroughtRows(after, only=np.setdiff1d(there, here)))
+        # Rows that only came back have the values that they always had. In the place of others they undo an update.
+        rewritten += back if any(each.only is None or len(each.only) for each in gone) else []
+        if not rewritten:
+            return [], ()
         names = [*dict.fromkeys([entry.path[0], *self._key_of(base, now)])]
         old = _FieldValues(entry, names, _rows(location, base, gone, names))
-        new = _FieldValues(entry, names, _rows(location, now, map(_BroughtRows, rewritten), names))
+        new = _FieldValues(entry, names, _rows(location, now, rewritten, names))
         wrong = np.flatnonzero(new.beyond(old))
         if not len(wrong):
             return [], ()
         shown = _shown_columns(stored_schema(location, now.pin), now.contents.fields)
         where = [new.addresses[at] for at in wrong[:_EXAMPLES].tolist()]
-        known = {each.id: each for each in rewritten}
+        known = {each.fragment.id: each.fragment for each in rewritten}
         parts = [
             _BroughtRows(known[key], only=np.array([at & 0xFFFFFFFF for at in where if at >> 32 == key], np.int64))
             for key in dict.fromkeys(at >> 32 for at in where)

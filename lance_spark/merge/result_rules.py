@@ -117,6 +117,8 @@ class NullChange(NamedTuple):
     """(path in ours, with dots; whether it may be null)."""
     is_all: bool = False
     """Whether the replay changes nothing else."""
+    are_columns: bool = False
+    """Whether it changes nothing else about columns."""
 
 
 def null_change(sides: Sides, change: MergeChange, fields: Sequence[ResultField]) -> NullChange:
@@ -128,7 +130,7 @@ def null_change(sides: Sides, change: MergeChange, fields: Sequence[ResultField]
     alike = len(fields) == len(pairs) == len(own) and all(
         one._replace(nullable=new.nullable) == new for one, new in pairs
     )
-    return NullChange(changed, not rows and alike)
+    return NullChange(changed, not rows and alike, alike)
 
 
 def strict_fields(fields: Iterable[ResultField], side: Side) -> list[ResultField]:
@@ -141,17 +143,13 @@ def strict_fields(fields: Iterable[ResultField], side: Side) -> list[ResultField
     return found
 
 
-def without_nulls(change: MergeChange, nulls: NullChange, fields: Sequence[ResultField]) -> MergeChange:
+def without_nulls(change: MergeChange, nulls: NullChange) -> MergeChange:
     """What is left of a change once a version of its own has changed which fields may be null."""
     if not nulls.fields or nulls.is_all:
         return change
-    columns = replace(change.columns, nullable=())
     if not change.columns_of_theirs:
-        return replace(change, columns=columns)
-    same = all(
-        entry.ours is not None and entry.ours._replace(nullable=entry.field.nullable) == entry.field for entry in fields
-    )
-    return replace(change, columns_of_theirs=not same)
+        return replace(change, columns=replace(change.columns, nullable=()))
+    return replace(change, columns_of_theirs=not nulls.are_columns)
 
 
 def lacking(values: pa.Array, path: Sequence[str]) -> npt.NDArray[np.bool_]:

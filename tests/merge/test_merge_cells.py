@@ -430,3 +430,45 @@ def test_a_revert_goes_by_rows(uri):
     with pytest.raises(Conflict):
         revert(locate(uri), updated, None, LocalRunner())
     assert by_id(head(uri)) == before
+
+
+def filled(uri, column, times):
+    def function(batch):
+        return {column: [times * number for number in batch["id"].to_pylist()]}
+
+    values = LocalValues(locate(uri), function, **{column: pa.int64()})
+    update_filled_columns(locate(uri), None, values, BackfillOptions(resume=False))
+    return pin_latest(locate(uri), None)
+
+
+def test_a_reverted_fill_leaves_no_values_that_were_computed_from_it(uri):
+    written = filled(uri, "x", 7)
+    apply(uri, None, "compute z of x")
+    apply(uri, None, "compute w of id")
+    head(uri).delete("id = 3")
+    told = revert(locate(uri), written, None, LocalRunner(), dry_run=True)
+    done = revert(locate(uri), written, None, LocalRunner())
+    assert [(each.column, each.rows) for each in done.summary.cells_emptied] == [("z", 6)]
+    assert told.summary == done.summary
+    assert [(n, each["x"], each["z"], each["w"]) for n, each in content(uri).items()] == [
+        (n, 10 * n, None if n else 1, n + 1) for n in IDS if n != 3
+    ]
+    assert_sound(head(uri))
+
+
+def test_a_reverted_fill_leaves_a_column_that_was_written_again_alone(uri):
+    written = filled(uri, "x", 7)
+    filled(uri, "x", 8)
+    with pytest.raises(Conflict, match="same column of the same rows"):
+        revert(locate(uri), written, None, LocalRunner())
+
+
+def test_by_rows_a_column_computed_from_values_that_changed_is_a_conflict(uri):
+    filled(uri, "x", 7)
+    apply(uri, "exp", "compute z of x")
+    before = content(uri)
+    with pytest.raises(Conflict, match="column 'z' was computed from values that changed on the other side") as refused:
+        run(uri, conflicts="rows")
+    assert "By cells" in refused.value.hint
+    assert content(uri) == before
+    assert run(uri, dry_run=True).summary.cells_emptied

@@ -1,6 +1,7 @@
 """Columns that were dropped, and are back by a revert or a restore: with their values, or not at all."""
 
 import lance
+import pyarrow as pa
 import pytest
 from support.merge_datasets import add, assert_sound, head, run, table
 from support.merge_datasets import rows as by_id
@@ -206,3 +207,33 @@ def test_a_reverted_merge_of_such_names_brings_the_old_column_back_or_changes_no
 def everything(uri, branch=None):
     dataset = head(uri, branch)
     return sorted(dataset.schema.names), by_id(dataset)
+
+
+@pytest.mark.when(day=0.5)
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["no key", "key"])
+def test_an_update_of_a_column_that_was_dropped_since_is_not_reverted_in_silence(uri, stable, keyed):
+    """The rows that come back bring no value of a column that is gone; an update of another column may go."""
+    key = {b"lance-schema:unenforced-primary-key": b"true"} if keyed else None
+    schema = pa.schema([pa.field("id", pa.int64(), not keyed, key), ("v", pa.int64()), ("w", pa.int64())])
+    found = [{"id": number, "v": number, "w": number} for number in range(6)]
+    lance.write_dataset(pa.Table.from_pylist(found, schema), uri, max_rows_per_file=3, enable_stable_row_ids=stable)
+    for column in ("v", "w"):
+        head(uri).update({column: "70"}, where="id IN (1, 4)")
+    head(uri).drop_columns(["v"])
+    before = by_id(head(uri))
+    with pytest.raises(Conflict, match="'v' was dropped on one side, and the other one wrote values") as refused:
+        undo(uri, 2)
+    assert "id=1" in str(refused.value)
+    assert by_id(head(uri)) == before
+    undo(uri, 3)
+    assert [row["w"] for row in by_id(head(uri))] == [*range(6)]
+
+
+def test_a_reverted_deletion_brings_rows_back_without_a_column_that_was_dropped_since(dataset):
+    head(dataset).delete("id IN (1, 4)")
+    deleted = head(dataset).version
+    lance.dataset(dataset).add_columns({"w": "id"})
+    head(dataset).drop_columns(["w"])
+    undo(dataset, deleted)
+    assert by_id(head(dataset)) == [{"id": number} for number in range(6)]

@@ -4,7 +4,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support.cleanup_datasets import place
-from support.merge_datasets import assert_sound, exp, forked, head, rows, run
+from support.merge_datasets import assert_sound, error_of, exp, forked, head, rows, run
 
 from lance_spark.errors import Conflict, Refused
 
@@ -62,3 +62,23 @@ def test_a_merge_with_other_nulls_is_done_or_changes_nothing(tmp_path, stable, r
     assert head(uri).count_rows() == exp(uri).count_rows() + ours
     if rest != "a dropped column":
         assert_sound(head(uri))
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+def test_a_dropped_column_beside_updated_rows_counts_as_a_change_of_columns(uri, stable):
+    """The nulls were committed, and then the rest was refused."""
+    columns = {name: [10 * number for number in range(6)] for name in ("v", "w")}
+    lance.write_dataset(pa.table({"id": range(6), **columns}), uri, enable_stable_row_ids=stable)
+    head(uri).create_branch("exp")
+    exp(uri).update({"v": "5"}, where="id < 3")
+    exp(uri).drop_columns(["w"])
+    changed(uri, nullable=False)
+    head(uri).update_config({"a": "1"})
+    before = head(uri).schema
+    refusal = error_of(uri)
+    if refusal is not None:
+        assert isinstance(refusal, Refused)
+        assert head(uri).schema == before
+        return
+    assert head(uri).schema == exp(uri).schema
+    assert rows(head(uri)) == rows(exp(uri))

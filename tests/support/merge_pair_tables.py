@@ -446,7 +446,8 @@ def _revert_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spe
             main.table.revert(made)
 
     run = partial(main.table.revert, undone)
-    return Scene(verb, theirs, ours, main, states[-1], mine, states[-2], run, back)
+    other = replace(states[-2], filled=states[-1].filled)  # the opposite of a fill writes all rows, too
+    return Scene(verb, theirs, ours, main, states[-1], mine, other, run, back)
 
 
 def _restore_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> Scene:

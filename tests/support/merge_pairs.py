@@ -243,6 +243,11 @@ def _rename(column: Column, spec: Spec) -> Column:
     return replace(column, path=f"{column.path}_{spec.number}")
 
 
+def _cast(column: Column, _: Spec) -> Column:
+    """pylance leaves the comment behind."""
+    return replace(column, type="int32", comment="")
+
+
 def _nested(state: State, spec: Spec) -> State:
     key = spec.name("+s.z", "+s.zz")
     if key in state.columns:
@@ -290,7 +295,7 @@ KINDS: dict[str, Kind] = {
     "fill": Kind(_fill, columns=True),
     "drop": Kind(_drop("v", "w"), columns=True),
     "rename": Kind(_alter("v", "w", _rename), columns=True),
-    "cast": Kind(_alter("v", "w", lambda column, _: replace(column, type="int32")), columns=True),
+    "cast": Kind(_alter("v", "w", _cast), columns=True),
     "set NOT NULL": Kind(_alter("v", "w", lambda column, _: replace(column, nullable=False)), columns=True),
     "allow NULL": Kind(_alter("r", "q", lambda column, _: replace(column, nullable=True)), columns=True),
     "comment": Kind(_alter("v", "w", lambda column, spec: replace(column, comment=f"{spec.number}")), columns=True),
