@@ -13,7 +13,8 @@
     ├── Conflict              12   another process committed first; a retry can help
     ├── StorageFailure        20   the store did not answer; says nothing about existence
     │   ├── PermissionDenied  21   the store answered: not allowed
-    │   └── StorageFull       23   the disk or the quota has no room left
+    │   ├── StorageFull       23   the disk or the quota has no room left
+    │   └── ReportFailure     24   everything is done, but its report could not be written
     └── CorruptData           22   the store answered with bytes that are not a Lance dataset
 
 "Absent" (NotFound) and "unreachable" (StorageFailure) are never converted into one another: a caller that reads a
@@ -149,6 +150,12 @@ class StorageFull(StorageFailure):
     """The disk is full, or the quota on it is used up."""
 
     exit_code = 23
+
+
+class ReportFailure(StorageFailure):
+    """A job did its work, and its report, metrics or memory could not be written."""
+
+    exit_code = 24
 
 
 def may_have_happened(failure: LanceSparkError) -> bool:

@@ -14,7 +14,7 @@ no row names are deleted at an age of one day.
 
 Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
 cleaned, and the next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
-cannot be read.
+cannot be read; 24 done, but the report could not be written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, RunOn, engine_for
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import HOW, add, command_line, run, show
+from lance_spark.jobs.job import HOW, add, command_line, run, show, try_report
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import dataset_at
 
@@ -56,14 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: argparse.Namespace) -> int:
+    try_report(arguments)
     with StageTimes() as times, JobSession("lance cleanup", arguments.log_level, times.say) as session:
         engine = engine_for(_run_on(arguments), session, arguments.parallelism, times.tell)
         report = _catalog(arguments, engine) if arguments.catalog else _dataset(arguments, session, engine)
         times.end()
-    show(arguments, report)
-    if report.complete:
-        return 0
-    return (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
+    code = 0 if report.complete else (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
+    return show(arguments, str(report), report.to_json(), code)
 
 
 def _catalog(arguments: argparse.Namespace, engine: Engine) -> LakeReport:

@@ -11,7 +11,7 @@ Changes nothing without --repair or --undo. Findings are printed as a table, and
 Exit codes: 0 sound, with at most warnings and notes, or everything was repaired; 20 something could not be reached, or
 the store did not answer; 22 something is missing or damaged; 6 part of it was repaired, or only the catalog has
 problems; 2 bad option; 3 a repair that is not allowed; 10 there is no dataset; 12 the dataset never stopped changing;
-21 no permission.
+21 no permission; 24 done, but the report could not be written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_comb
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
 from lance_spark.fsck.undo import undo
-from lance_spark.jobs.job import HOW, add, command_line, run, say, show
+from lance_spark.jobs.job import HOW, add, command_line, run, say, show, try_report
 from lance_spark.storage.resolving import dataset_at
 
 PARTLY_REPAIRED = 6
@@ -51,10 +51,11 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.undo:
         print(undo(dataset_at(arguments.uri, storage_from(arguments.storage)), arguments.undo))
         return 0
+    try_report(arguments)
     with JobSession("lance fsck", arguments.log_level, _say) as session:
         report = _run(arguments, engine_for(arguments.run_on, session, arguments.parallelism, _tell))
-    show(arguments, report)
-    return report.exit_code_after_repair(PARTLY_REPAIRED) if isinstance(report, FsckReport) else report.exit_code
+    code = report.exit_code_after_repair(PARTLY_REPAIRED) if isinstance(report, FsckReport) else report.exit_code
+    return show(arguments, str(report), report.to_json(), code)
 
 
 def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogFsckReport:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any, get_args
 
 from lance_spark.core.options import storage_from
 from lance_spark.engine.session_spark import LOG_LEVELS, RunOn
-from lance_spark.errors import LanceSparkError
-from lance_spark.storage.small_files import write_report
+from lance_spark.errors import InvalidOption, LanceSparkError, PermissionDenied, ReportFailure
+from lance_spark.storage.small_files import is_stream, write_report
 
 
 def run(arguments: argparse.Namespace, work: Callable[[argparse.Namespace], int]) -> int:
@@ -27,11 +29,57 @@ def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def show(arguments: argparse.Namespace, report: Any) -> None:
-    """Print a report, and write it to the file of ``--report``."""
+def try_report(arguments: argparse.Namespace) -> None:
+    """Write to the file of ``--report`` that the job is not finished: a bad place must end it before its work.
+
+    Raises the error of the write, which says that nothing was done.
+    """
+    check_distinct(arguments, "policy", "inventory", "report")
+    if arguments.report and not is_stream(arguments.report):
+        begun = json.dumps({"finished": False, "started": datetime.now(timezone.utc).isoformat(timespec="seconds")})
+        first_try("--report", arguments.report, begun, arguments)
+
+
+def check_distinct(arguments: argparse.Namespace, *names: str) -> None:
+    """Raise InvalidOption for two options with one file: a report would take the place of a policy."""
+    seen: dict[str, str] = {}
+    for flag, path in ((f"--{name}", getattr(arguments, name, None)) for name in names):
+        if path and seen.setdefault(path, flag) != flag:
+            raise InvalidOption(f"{seen[path]} and {flag} name one file, {path}.", hint="Give each a file of its own.")
+
+
+def first_try(flag: str, path: str, text: str, arguments: argparse.Namespace) -> None:
+    """The first write to the place of an option. Raises the error of the write, which says that nothing was done."""
+    try:
+        write_report(path, text, storage_from(arguments.storage))
+    except PermissionDenied as problem:
+        raise problem.reworded(f"{flag}: {problem.message} Nothing was done.", problem.hint) from None
+    except LanceSparkError as problem:
+        raise type(problem)(f"{flag}: {problem.message} Nothing was done.", problem.hint) from None
+
+
+def show(arguments: argparse.Namespace, report: str, document: str, code: int) -> int:
+    """Print a report, and write its JSON to the file of ``--report``; returns the exit code.
+
+    ``code`` is that of the work, and counts before that of a report that cannot be written.
+    """
     print(report)
-    if arguments.report:
-        write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
+    if not arguments.report:
+        return code
+    whole = json.dumps({"finished": True, **json.loads(document)}, indent=2)
+    return delivered(code, lambda: write_report(arguments.report, whole, storage_from(arguments.storage)))
+
+
+def delivered(code: int, *writes: Callable[[], None]) -> int:
+    """Carry out all of the last writes of a job, whose exit code was ``code``; returns the exit code."""
+    for write in writes:
+        try:
+            write()
+        except LanceSparkError as problem:
+            failure = ReportFailure(f"The work is done, but its report could not be written: {problem.message}")
+            print(f"error: {failure.told('shell')}", file=sys.stderr)
+            code = code or failure.exit_code
+    return code
 
 
 def command_line(name: str, description: str | None) -> argparse.ArgumentParser:

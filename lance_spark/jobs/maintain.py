@@ -15,7 +15,8 @@ With --for, the most valuable tables come first, and steps without enough time a
 remembers them, and when each table was checked.
 
 Exit codes: 0 done, even if steps were left for lack of time; 6 a step failed, or a check found damage; 2 bad option; 10
-not found; 20 the store did not answer; 21 no permission; another code if all tables ended with that error.
+not found; 20 the store did not answer; 21 no permission; 24 done, but a report could not be written; another code if
+all tables ended with that error.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.core.options import storage_from
+from lance_spark.core.show import masked, moment_at
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import HOW, add, command_line, run, say
+from lance_spark.jobs.job import HOW, add, check_distinct, command_line, delivered, first_try, run, say
 from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
 from lance_spark.maintenance.report import MaintenanceReport, to_html, to_prometheus
 from lance_spark.maintenance.rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
 from lance_spark.maintenance.spark import clocks, shared_engine
 from lance_spark.storage.resolving import dataset_at
-from lance_spark.storage.small_files import read_report, write_report
+from lance_spark.storage.small_files import is_stream, read_report, write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,26 +47,48 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: argparse.Namespace) -> int:
+    _check_outputs(arguments)
     with JobSession("lance maintenance", arguments.log_level, say) as session:
         now_ns = time.time_ns()
         state = StateFile(arguments.state, storage_from(arguments.storage), now_ns) if arguments.state else None
-        report = _run(arguments, session, now_ns, state)
+        options = _options(arguments, state)
+        _try_outputs(arguments, options, now_ns)
+        ends = [] if state is None else [state.close]
+        try:
+            report = _run(arguments, options, session, now_ns)
+        except BaseException:
+            delivered(0, *ends)
+            raise
     print(report)
-    _write(arguments, report)
-    return report.exit_code
+    return delivered(report.exit_code, *ends, *_writes(arguments, report).values())
 
 
-def _run(arguments: argparse.Namespace, session: JobSession, now_ns: int, state: StateFile | None) -> MaintenanceReport:
+def _run(arguments: argparse.Namespace, options: UpkeepOptions, session: JobSession, now_ns: int) -> MaintenanceReport:
     """Plan, and carry out, according to the arguments."""
     storage = storage_from(arguments.storage)
     dataset_at(arguments.uri, storage)  # not the directory of a branch
     catalog = open_catalog(arguments.uri, storage, arguments.catalog_mode)
     engine = shared_engine(arguments.run_on, session, arguments.parallelism)
-    try:
-        return maintain(catalog, _options(arguments, state), engine, now_ns)
-    finally:
-        if state is not None:
-            state.close()
+    return maintain(catalog, options, engine, now_ns)
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption for two options with one file, and for metrics that a node exporter would not read."""
+    check_distinct(arguments, "policy", "state", *_FORMS)
+    if arguments.metrics and not (arguments.metrics.endswith(".prom") or is_stream(arguments.metrics)):
+        hint = "The textfile collector of a node exporter reads no others."
+        raise InvalidOption(f"--metrics {arguments.metrics} does not end in .prom.", hint=hint)
+
+
+def _try_outputs(arguments: argparse.Namespace, options: UpkeepOptions, now_ns: int) -> None:
+    """Write reports that are marked as unfinished: a bad place must end the job before its work."""
+    begun = MaintenanceReport(masked(arguments.uri), options.execute, (), started=moment_at(now_ns), expected=0)
+    for name, form in _FORMS.items():
+        path = getattr(arguments, name)
+        if path and not is_stream(path):
+            first_try(f"--{name}", path, form(begun), arguments)
+    if arguments.state and options.execute:
+        first_try("--state", arguments.state, options.memory.to_json(), arguments)
 
 
 def _options(arguments: argparse.Namespace, state: StateFile | None) -> UpkeepOptions:
@@ -81,17 +105,34 @@ def _options(arguments: argparse.Namespace, state: StateFile | None) -> UpkeepOp
         max_deletes_per_second=arguments.max_deletes_per_second,
         say=say,
         ended=bool if state is None else state.add,
-        progress=partial(_write, arguments),
+        progress=partial(_progress, arguments),
     )
 
 
-def _write(arguments: argparse.Namespace, report: MaintenanceReport) -> None:
-    """Write the requested files."""
-    storage = storage_from(arguments.storage)
-    forms = {arguments.report: MaintenanceReport.to_json, arguments.html: to_html, arguments.metrics: to_prometheus}
-    for path, form in forms.items():
-        if path:
-            write_report(path, form(report), storage)
+_FORMS: Mapping[str, Callable[[MaintenanceReport], str]] = {
+    "report": MaintenanceReport.to_json,
+    "html": to_html,
+    "metrics": to_prometheus,
+}
+"""By option, the form in which a report is written."""
+
+
+def _writes(arguments: argparse.Namespace, report: MaintenanceReport) -> dict[str, Callable[[], None]]:
+    """The writes of a report to the files that were named, by option."""
+    storage, paths = storage_from(arguments.storage), vars(arguments)
+    return {name: partial(_write, paths[name], form, report, storage) for name, form in _FORMS.items() if paths[name]}
+
+
+def _write(
+    path: str, form: Callable[[MaintenanceReport], str], report: MaintenanceReport, storage: Mapping[str, str]
+) -> None:
+    if report.finished or not is_stream(path):
+        write_report(path, form(report), storage)
+
+
+def _progress(arguments: argparse.Namespace, report: MaintenanceReport) -> None:
+    for write in _writes(arguments, report).values():
+        write()
 
 
 def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:

@@ -8,7 +8,7 @@ catalog can be opened in mode v2, which lists no directories. The driver does al
 it.
 
 Exit codes: 0 done; 2 bad option; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
-cannot be read.
+cannot be read; 24 done, but the report could not be written.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from lance_spark.catalog.lookup import open_catalog
 from lance_spark.catalog.migrate import Migration, migrate
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import table
-from lance_spark.jobs.job import add, command_line, run
-from lance_spark.storage.small_files import write_report
+from lance_spark.jobs.job import add, command_line, run, show, try_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,12 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: argparse.Namespace) -> int:
-    storage = storage_from(arguments.storage)
-    migration = migrate(open_catalog(arguments.root, storage), dry_run=arguments.dry_run)
-    print(_text(migration))
-    if arguments.report:
-        write_report(arguments.report, json.dumps(_report(migration), indent=2), storage)
-    return 0
+    try_report(arguments)
+    migration = migrate(open_catalog(arguments.root, storage_from(arguments.storage)), dry_run=arguments.dry_run)
+    return show(arguments, _text(migration), json.dumps(_report(migration)), 0)
 
 
 def _text(migration: Migration) -> str:

@@ -410,7 +410,7 @@ _HELP = {
     "duration_seconds": "How long it took.",
     "executed": "1 if it changed tables, 0 for a dry run.",
     "finished": "1 if it finished, 0 if it is running or was interrupted.",
-    "complete": "1 if nothing failed and no check found damage so far.",
+    "complete": "1 if it finished, nothing failed and no check found damage.",
     "table_problems": "Problems of a table, and steps that a finding stopped.",
     "table_freed_bytes": "Bytes that the last maintenance freed, or would free.",
     "table_owned_bytes": "Bytes of a table's files before the cleanup, by kind of file.",
@@ -436,7 +436,7 @@ def to_prometheus(report: MaintenanceReport) -> str:
     add("duration_seconds", root, report.seconds)
     add("executed", root, report.executed)
     add("finished", root, report.finished)
-    add("complete", root, not report.problems)
+    add("complete", root, report.complete)
     for record in report.tables:
         table, known = {**root, "table": record.name}, report.memory.of(record.uri)
         add("table_problems", table, len(record.problems))

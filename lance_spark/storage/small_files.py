@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.errors import CorruptData, NotFound
+from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
 
@@ -18,7 +19,12 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
     with files.reachable(directory, name):
         filesystem = files.open_filesystem(directory)
         if not directory.is_local:
-            filesystem.pipe_file(files.whole_path(directory, name), content)
+            try:
+                filesystem.pipe_file(files.whole_path(directory, name), content)
+            except FileNotFoundError as problem:
+                raise NotFound(
+                    f"{directory.uri}/{name} cannot be written: {problem}.", hint="Check the bucket."
+                ) from None
             return
         filesystem.makedirs(directory.uri, exist_ok=True)
         try:
@@ -34,13 +40,28 @@ def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
 
 
 def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
-    """Write a report to a path or a URI, atomically. Raises StorageFailure."""
+    """Write a report to a path or a URI, atomically; to a pipe or a device such as ``/dev/stdout``, as it comes.
+
+    Raises InvalidOption for a directory, NotFound for a missing bucket, StorageFailure.
+    """
+    if is_stream(path):
+        with files.reachable(locate(os.curdir)), open(path, "w", encoding="utf-8") as stream:
+            stream.write(report)
+        return
     directory, name = _place_of(path, storage_options)
     write_file(directory, name, report.encode())
 
 
+def is_stream(path: str) -> bool:
+    """Whether a path is a pipe or a device. A file put in its place would hide it from every other program."""
+    whole = os.path.abspath(path)
+    if "://" in path or not os.path.exists(whole):
+        return False
+    return whole.startswith(("/dev/", "/proc/")) or not (os.path.isfile(whole) or os.path.isdir(whole))
+
+
 def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:
-    """The report at a path or a URI; None if there is none. Raises StorageFailure, CorruptData."""
+    """The report at a path or a URI; None if there is none. Raises InvalidOption, StorageFailure, CorruptData."""
     directory, name = _place_of(path, storage_options)
     content = files.read(directory, name)
     try:
@@ -51,12 +72,17 @@ def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:
 
 def _place_of(path: str, storage_options: Mapping[str, str]) -> tuple[DatasetLocation, str]:
     directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
-    return locate(directory or "/", storage_options), name
+    place = locate(directory or "/", storage_options)
+    if not name or (place.is_local and os.path.isdir(f"{place.uri}/{name}")):
+        raise InvalidOption(f"{path} is a directory.", hint="Name a file in it.")
+    if place.is_local:
+        there = next(each for each in (Path(place.uri), *Path(place.uri).parents) if each.exists())
+        if not there.is_dir():
+            raise InvalidOption(f"{path} is below {there}, which is not a directory.")
+    return place, name
 
 
 def _write_durably(path: str, content: bytes) -> None:
-    import os
-
     temporary = f"{path}.{uuid4().hex}.tmp"
     try:
         with open(temporary, "wb") as file:
@@ -73,8 +99,6 @@ def _write_durably(path: str, content: bytes) -> None:
 
 def sync_directory(path: str) -> None:
     """Make the names in a local directory safe: a power cut can lose that of a file whose content is safe."""
-    import os
-
     directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -185,12 +185,39 @@ def test_no_time_leaves_all_of_it_for_the_next_run(maintain, lake):
         (("--tables-at-once", "0"), 2, "at a time"),
         (("--policy", "nowhere.toml"), 2, "nowhere.toml"),
         (("--run-on", "local", "--state", "policy.toml"), 22, "state"),
+        (("--metrics", "m.txt"), 2, "--metrics m.txt does not end in .prom."),
+        (("--report", "x.prom", "--metrics", "x.prom"), 2, "--report and --metrics name one file"),
+        (("--policy", "policy.toml", "--report", "policy.toml"), 2, "--policy and --report name one file"),
+        (("--execute", "--html", "lake"), 2, "--html: lake is a directory. Nothing was done."),
+        (("--execute", "--metrics", "policy.toml/m.prom"), 2, "which is not a directory. Nothing was done."),
+        (("--execute", "--state", "policy.toml/s.json"), 2, "which is not a directory."),
     ],
 )
 def test_what_is_refused(job, lake, monkeypatch, capsys, words, code, said):
     monkeypatch.chdir(lake)
-    assert job.main(["lake", *words]) == code
+    assert job.main(["lake", "--run-on", "local", *words]) == code
     assert said in capsys.readouterr().err
+    assert len(lance.dataset(str(place(lake, "c.lance"))).get_fragments()) == 3
+    assert (lake / "policy.toml").read_text() == POLICY
+
+
+@pytest.mark.parametrize("name", ["r.json", "m.prom", "s.json"])
+def test_a_report_that_fails_at_the_end_has_a_code_of_its_own_and_the_others_are_written(
+    maintain, lake, monkeypatch, name
+):
+    real = tables.carry_out_table
+
+    def carry_out(job, table, plan):
+        (lake / name).unlink()
+        (lake / name).mkdir()
+        return real(job, table, plan)
+
+    monkeypatch.setattr(tables, "carry_out_table", carry_out)
+    code, said, told = maintain("--execute", "--table", "c", *outputs(lake))
+    assert (code, said[-1].startswith("1 table: ")) == (24, True)
+    assert f"The work is done, but its report could not be written: {lake / name} is a directory" in told
+    others = {"r.json": '"finished": true', "m.prom": "maintenance_complete", "s.json": '"checked"'}
+    assert all(text in (lake / other).read_text() for other, text in others.items() if other != name)
 
 
 def test_a_place_without_tables_is_not_found_and_a_branch_is_no_dataset(job, lake, tmp_path, capsys):

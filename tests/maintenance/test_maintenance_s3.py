@@ -37,3 +37,15 @@ def test_a_lake_its_policy_its_state_and_its_reports_are_in_one_bucket(client, b
     secret = storage["aws_secret_access_key"]
     html = client.get_object(Bucket=bucket, Key="out/r.html")["Body"].read().decode()
     assert secret not in said.out + said.err + html + json.dumps([first, second])
+
+
+def test_a_report_to_a_missing_bucket_ends_the_job_before_its_work(bucket, moto, capsys):
+    storage = storage_options(moto)
+    write(f"s3://{bucket}/lake/a.lance", storage, range(4))
+    command = [f"s3://{bucket}/lake", "--local", "--execute", "--report", "s3://no-such-bucket/r.json"]
+    command += [word for key, value in storage.items() for word in ("--storage", f"{key}={value}")]
+    assert script("jobs/maintain.py").main(command) == 10
+    told = capsys.readouterr()
+    assert "error: --report: s3://no-such-bucket/r.json cannot be written" in told.err
+    assert "Nothing was done." in told.err
+    assert not told.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import lance
 import pytest
@@ -10,7 +11,9 @@ from support.catalogs import rows, tables
 from support.local_datasets import numbers
 from support.scripts import script
 
+import lance_spark.jobs.job
 from lance_spark.catalog.lookup import open_catalog
+from lance_spark.errors import StorageFailure
 
 AT_ONCE = ("--older-than", "0s", "--commit-window", "0s")
 
@@ -85,6 +88,51 @@ def test_options_that_mean_nothing_together_are_refused(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     assert job("cleanup").main([*arguments, "--local"]) == code
     assert words in capsys.readouterr().err
+
+
+JOBS = {
+    "cleanup": ["--catalog", "lake", *AT_ONCE, "--execute", "--local"],
+    "fsck": ["lake/b.lance", "--local"],
+    "migrate_catalog": ["lake"],
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("place", ["lake", "lake/", "policy.toml/r.json", "nowhere://bucket/r.json"])
+def test_a_report_that_cannot_be_written_ends_a_job_before_its_work(lake, monkeypatch, capsys, name, place):
+    monkeypatch.chdir(lake.parent)
+    (lake.parent / "policy.toml").write_text("")
+    assert job(name).main([*JOBS[name], "--report", place]) in (2, 20)
+    told = capsys.readouterr()
+    assert told.err.startswith("error: --report: ")
+    assert "Nothing was done." in told.err
+    assert not told.out
+    assert len(lance.dataset(str(lake / "b.lance")).versions()) == 2
+    assert not (lake / "__manifest").exists()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_report_that_fails_after_the_work_is_said_and_has_a_code_of_its_own(lake, monkeypatch, capsys, name):
+    monkeypatch.chdir(lake.parent)
+    writes = []
+
+    def write(path, text, storage):
+        writes.append(json.loads(text)["finished"])
+        if len(writes) > 1:
+            raise StorageFailure("The store is away.")
+
+    monkeypatch.setattr(lance_spark.jobs.job, "write_report", write)
+    assert job(name).main([*JOBS[name], "--report", "r.json"]) == 24
+    told = capsys.readouterr()
+    assert "error: The work is done, but its report could not be written: The store is away." in told.err
+    assert told.out
+    assert writes == [False, True]
+
+
+def test_a_report_to_a_pipe_is_written_once_and_the_pipe_stays(lake, tmp_path, capfd):
+    assert job("fsck").main([str(lake / "b.lance"), "--local", "--report", "/dev/stdout"]) == 0
+    assert '"finished": true' in capfd.readouterr().out
+    assert Path("/dev/stdout").is_symlink()
 
 
 def test_migration_and_its_dry_run(lake, tmp_path, capsys):
