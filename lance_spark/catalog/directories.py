@@ -28,7 +28,7 @@ from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.storage import copying, files
-from lance_spark.storage.deleting import BATCH, delete_batch
+from lance_spark.storage.deleting import BATCH, delete_batch, deletion_failure
 from lance_spark.storage.failures import clean
 from lance_spark.storage.files import THREADS, bucket_and_prefix, entries, open_filesystem, reachable, whole_path
 from lance_spark.storage.listing import list_range
@@ -415,13 +415,10 @@ def _erase_keys(location: DatasetLocation) -> None:
 def _delete(location: DatasetLocation, paths: Iterable[str]) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         done = list(pool.map(lambda batch: delete_batch(location, batch), _batches(paths)))
-    failed = [reason for batch in done for reason in batch.failed]
-    if failed:
-        path, reason = failed[0]
-        raise StorageFailure(
-            f"{len(failed)} files of {location.uri} could not be deleted, such as {path}: {reason}",
-            hint="Run it again, or let the catalog's job for orphans remove them.",
-        )
+    hint = "Run it again, or let the catalog's job for orphans remove them."
+    failure = deletion_failure(f"{{}} of {location.uri} could not be deleted", done, hint)
+    if failure is not None:
+        raise failure
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:

@@ -561,7 +561,7 @@ class Collected:
     deleted: tuple[str, ...]
     spared: tuple[str, ...]
     """Directories that a row now names, or that were written to."""
-    failed: tuple[tuple[str, str], ...]
+    failed: tuple[tuple[str, errors.LanceSparkError], ...]
     """Directory and reason."""
 
 
@@ -643,7 +643,7 @@ def collect_orphans(plan: OrphanPlan) -> Collected:
         try:
             erase_table(plan.catalog, orphan.directory)
         except errors.LanceSparkError as problem:
-            failed.append((orphan.directory, problem.message))
+            failed.append((orphan.directory, problem))
         else:
             deleted.append(orphan.directory)
     return Collected(tuple(deleted), tuple(spared), tuple(failed))

@@ -735,7 +735,7 @@ class Deletion:
             file for file, key, local in zip(*columns, strict=True) if key not in live and ANYWHERE + local not in live
         ]
         deleted = delete_batch(self.location, ready)
-        return sweep.outcome_rows(rows, deleted.deleted, deleted.gone, dict(deleted.failed))
+        return sweep.outcome_rows(rows, deleted.deleted, deleted.gone, dict(deleted.failed), deleted.denied)
 
 
 def _delete_part(deletion: Deletion, record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]:

@@ -147,9 +147,7 @@ def _orphans(catalog: Catalog, execute: bool, now: datetime) -> tuple[list[Upkee
         return [_orphan(orphan, "would") for orphan in plan.orphans], list(_kept(plan.kept))
     reasons = dict(done.failed)
     upkeep = [
-        replace(_orphan(orphan, "failed"), files=0, bytes=0, error=reasons[orphan.directory], exit_code=1)
-        if orphan.directory in reasons
-        else _orphan(orphan, "done")
+        _undone(orphan, reasons[orphan.directory]) if orphan.directory in reasons else _orphan(orphan, "done")
         for orphan in plan.orphans
         if orphan.directory not in done.spared
     ]
@@ -158,6 +156,11 @@ def _orphans(catalog: Catalog, execute: bool, now: datetime) -> tuple[list[Upkee
 
 def _orphan(orphan: Orphan, state: State) -> Upkeep:
     return Upkeep(ORPHAN, orphan.directory, state, orphan.files, orphan.bytes, what=f"of no table: {orphan.kind}")
+
+
+def _undone(orphan: Orphan, problem: LanceSparkError) -> Upkeep:
+    made = _orphan(orphan, "failed")
+    return replace(made, files=0, bytes=0, error=problem.message, exit_code=problem.exit_code)
 
 
 def _kept(orphans: Iterable[Orphan]) -> Iterable[str]:

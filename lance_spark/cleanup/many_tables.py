@@ -16,7 +16,7 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Item, LocalRunner, Runner, Work
-from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound
+from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound, PermissionDenied
 from lance_spark.storage import versions as stored_versions
 from lance_spark.survey.survey import ATTEMPTS, branch_directories
 
@@ -207,12 +207,15 @@ def _is_gone(location: DatasetLocation) -> bool:
 
 def _row(name: str, done: CleanupReport) -> dict[str, Any]:
     files, size = done.count("deleted") if done.executed else done.to_delete
+    state = "would" if not done.executed else "done" if done.complete else "partly" if files else "failed"
     return {
         **report.empty(name, done.dataset),
-        "state": "done" if done.executed else "would",
+        "state": state,
         "versions": sum(counts.get("removed", 0) for counts in done.versions.values()),
         "files": files,
         "bytes": size,
         "failed": done.count("failed")[0],
+        "error": done.failure,
+        "exit_code": PermissionDenied.exit_code if done.is_denied else 0,
         "report": done.to_json(),
     }

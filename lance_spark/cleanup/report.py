@@ -21,10 +21,12 @@ from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.reflog import decode, encode
 from lance_spark.core.refs import MAIN, Branch, RefTable, Tag
 from lance_spark.core.show import Card, Grid, Shown, counted, masked, readable
-from lance_spark.errors import CorruptData
+from lance_spark.errors import CorruptData, PermissionDenied
 from lance_spark.survey.rules import Chain, Survey, VersionFile
 
 FORMAT = 1
+PARTLY = 6
+"""Exit code: some files could not be deleted, or some tables not cleaned, and the next run finishes."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,28 @@ class CleanupReport(Shown):
         """Whether nothing failed."""
         return self.count(FAILED)[0] == 0
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether files could not be deleted, and a missing permission was the reason for all of them."""
+        failed = [row for row in self.outcomes if row["outcome"] == FAILED]
+        return bool(failed) and all(row.get("denied") for row in failed)
+
+    @property
+    def exit_code(self) -> int:
+        """0; 21 if a permission is missing, so that the next run ends in the same way; otherwise 6 for failures."""
+        return 0 if self.complete else PermissionDenied.exit_code if self.is_denied else PARTLY
+
+    @property
+    def failure(self) -> str:
+        """Which files could not be deleted, and what is missing; "" if nothing failed."""
+        if self.complete:
+            return ""
+        said = f"{counted(self.count(FAILED)[0], 'file')} could not be deleted"
+        denied = sorted({row["denied"] for row in self.outcomes if row["outcome"] == FAILED and row.get("denied")})
+        if not denied:
+            return f"{said}; the next run finishes"
+        return f"{said}: {denied[0]}" + (f", and {len(denied) - 1:,} more" if len(denied) > 1 else "")
+
     def to_json(self) -> str:
         """The report as a JSON object."""
         totals = {name: dict(zip(("files", "bytes"), self.count(name), strict=True)) for name in _ENDS}
@@ -232,12 +256,14 @@ class CleanupReport(Shown):
         """Tables of versions and of files and bytes by kind and branch, and a one-line summary."""
         files = self._files_table().text() or _NOTHING
         parts = [self._versions_table().text(), files, *(f"warning: {text}" for text in self.warnings)]
+        parts.append(self.failure)
         return masked("\n\n".join(part for part in [*parts, self.summary()] if part))
 
     def _card(self) -> Card:
         grids = (self._versions_table(), self._files_table())
         notes = () if grids[1].rows else (_NOTHING,)
-        return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=(*notes, *self.warnings))
+        notes = (*notes, *self.warnings, *([self.failure] if self.failure else []))
+        return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=notes)
 
     def summary(self) -> str:
         """A one-line summary."""
@@ -289,8 +315,8 @@ def _reasons(counts: Mapping[str, int]) -> str:
 # --- The cleanup of many tables: clones among them, and one report for all
 # Pure.
 
-State = Literal["done", "would", "empty", "failed"]
-"""Cleaned; would be cleaned; empty or dropped meanwhile; not cleaned."""
+State = Literal["done", "partly", "would", "empty", "failed"]
+"""Cleaned; some files could not be deleted; would be cleaned; empty or dropped meanwhile; not cleaned."""
 
 LOOKS = pa.schema(
     [
@@ -365,7 +391,7 @@ class FleetReport(Shown):
         return Grid(("table", "state", "versions", "files", "bytes"), rows, right=frozenset({2, 3, 4}))
 
     def _problem_lines(self) -> list[str]:
-        return [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
+        return [f"{row['table']}: {row['error']}" for row in self.problems]
 
     def summary(self) -> str:
         """A one-line summary."""
@@ -462,7 +488,6 @@ class Upkeep:
     @classmethod
     def of_catalog(cls, name: str, row: Mapping[str, Any], compacted: str) -> Upkeep:
         """The catalog's own table, from the row of its cleanup."""
-        failed = f"{row['failed']} files could not be deleted" if row["failed"] else ""
         return cls(
             CATALOG,
             name,
@@ -471,7 +496,7 @@ class Upkeep:
             row["bytes"],
             row["versions"],
             compacted,
-            row["error"] or failed,
+            row["error"],
             row["exit_code"],
         )
 
@@ -493,10 +518,7 @@ class LakeReport(Shown):
     @property
     def problems(self) -> list[tuple[str, str]]:
         """Name and reason of everything that was not, or not completely, cleaned."""
-        tables = [
-            (row["table"], row["error"] or f"{row['failed']} files could not be deleted")
-            for row in self.tables.problems
-        ]
+        tables = [(row["table"], row["error"]) for row in self.tables.problems]
         return tables + [(each.name, each.error) for each in self.upkeep if each.error]
 
     @property
@@ -506,7 +528,14 @@ class LakeReport(Shown):
 
     @property
     def exit_code(self) -> int | None:
-        """The code of an error that stopped everything; None if anything was cleaned or nothing needed cleaning."""
+        """The code of an error that stopped everything, or of a missing permission that was behind all problems.
+
+        None if anything was cleaned or nothing needed cleaning.
+        """
+        wrong = [row["exit_code"] for row in self.tables.problems]
+        wrong += [each.exit_code for each in self.upkeep if each.error]
+        if wrong and set(wrong) == {PermissionDenied.exit_code}:
+            return PermissionDenied.exit_code
         codes = [row["exit_code"] for row in self.tables.rows if row["state"] != "empty"]
         return min(codes) if codes and all(codes) else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -56,6 +57,7 @@ OUTCOMES = pa.schema(
         ("branch", pa.string()),
         ("reason", pa.string()),  # why it was to be deleted; why it stayed if it was kept
         ("outcome", pa.string()),
+        ("denied", pa.string()),  # what the store denied, if it failed for that; otherwise empty
         ("files", pa.int64()),
         ("bytes", pa.int64()),
         ("example", pa.string()),  # a path; with the store's reason if it failed
@@ -128,11 +130,16 @@ def in_deletion_order(manifests: pa.Table) -> pa.Table:
 
 
 def outcome_rows(
-    candidates: pa.RecordBatch, deleted: Collection[str], gone: Collection[str], failed: Mapping[str, str]
+    candidates: pa.RecordBatch,
+    deleted: Collection[str],
+    gone: Collection[str],
+    failed: Mapping[str, str],
+    denied: Mapping[str, str] = MappingProxyType({}),
 ) -> pa.RecordBatch:
     """OUTCOMES: how many of the candidates ended in which way, with one example each.
 
-    ``deleted`` and ``gone`` are paths; ``failed`` has the store's reason by path. All other candidates were kept.
+    ``deleted`` and ``gone`` are paths; ``failed`` has the store's reason by path, and ``denied`` what it denied. All
+    other candidates were kept.
     """
     ends = {**dict.fromkeys(deleted, DELETED), **dict.fromkeys(gone, GONE), **dict.fromkeys(failed, FAILED)}
     files = candidates["file"].to_pylist()
@@ -144,6 +151,7 @@ def outcome_rows(
             "branch": candidates["branch"],
             "reason": pa.array([BECAME_LIVE if outcome == KEPT else why for outcome, why in reasons], pa.string()),
             "outcome": pa.array(outcomes, pa.string()),
+            "denied": pa.array([denied.get(file, "") for file in files], pa.string()),
             "files": pa.array([1] * len(files), pa.int64()),
             "bytes": candidates["size"],
             "example": pa.array([f"{file}: {failed[file]}" if file in failed else file for file in files], pa.string()),

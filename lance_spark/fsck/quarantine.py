@@ -14,7 +14,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.repair_record import RECORD, Digest, Kept, RepairRecord, read_record
 from lance_spark.errors import Conflict, NotFound, StorageFailure
 from lance_spark.storage import files
-from lance_spark.storage.deleting import delete_batch, remove_empty_directories
+from lance_spark.storage.deleting import delete_batch, deletion_failure, remove_empty_directories
 from lance_spark.storage.small_files import write_below
 
 
@@ -60,9 +60,9 @@ def put_back(location: DatasetLocation, kept: Kept) -> None:
 
 def remove(location: DatasetLocation, path: str) -> None:
     """Delete one file. Raises StorageFailure if that fails."""
-    failed = delete_batch(location, [path]).failed
-    if failed:
-        raise StorageFailure(f"{path} could not be removed: {failed[0][1]}")
+    failure = deletion_failure(f"{{}} of {location.uri} could not be removed", [delete_batch(location, [path])])
+    if failure is not None:
+        raise failure
 
 
 def write_record(location: DatasetLocation, record: RepairRecord) -> None:

@@ -13,8 +13,8 @@ stop the others, and the files that clones read are kept. Then the catalog's own
 no row names are deleted at an age of one day.
 
 Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
-cleaned, and the next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
-cannot be read; 24 done, but the report could not be written.
+cleaned, and the next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission, be it only
+to delete: the report names it; 22 a file cannot be read; 24 done, but the report could not be written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lance_spark.catalog.lookup import open_catalog
 from lance_spark.cleanup.cleanup import CleanupPlan, open_plan, plan_cleanup
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
-from lance_spark.cleanup.report import CleanupReport, LakeReport
+from lance_spark.cleanup.report import PARTLY, CleanupReport, LakeReport
 from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
 from lance_spark.cleanup.stored_plans import read_inventory
 from lance_spark.core.declared import add_arguments, at, values
@@ -46,7 +46,6 @@ from lance_spark.jobs.job import HOW, add, command_line, run, show, try_report
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import dataset_at
 
-PARTIAL_FAILURE = 6
 _FREE = ("parallelism", "run_on", "log_level")
 
 
@@ -61,7 +60,7 @@ def _main(arguments: argparse.Namespace) -> int:
         engine = engine_for(_run_on(arguments), session, arguments.parallelism, times.tell)
         report = _catalog(arguments, engine) if arguments.catalog else _dataset(arguments, session, engine)
         times.end()
-    code = 0 if report.complete else (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
+    code = 0 if report.complete else report.exit_code or PARTLY
     return show(arguments, str(report), report.to_json(), code)
 
 

@@ -643,12 +643,11 @@ class TableSteps:
             report = plan.apply(None if share is None else share / options.side_by_side)
         finally:
             plan.runner.release()
-        (files, freed), (failed, _) = report.count(DELETED), report.count(rules.FAILED)
+        files, freed = report.count(DELETED)
         why = f"{counted(files, 'file')}, {readable(freed)} freed"
-        error = f"{counted(failed, 'file')} could not be deleted; the next run finishes" if failed else ""
-        step = replace(
-            planned, state=rules.FAILED if failed else rules.DONE, why=why, error=error, files=files, freed=freed
-        )
+        state = rules.DONE if report.complete else rules.FAILED
+        step = replace(planned, state=state, why=why, error=report.failure, files=files, freed=freed)
+        step = replace(step, exit_code=report.exit_code if report.is_denied else 0)
         deleted = _by_kind(row for row in report.outcomes if row["outcome"] == DELETED)
         return Looked(step, kinds=_kinds(plan, deleted))
 

@@ -12,6 +12,7 @@ from html import escape
 from lance_spark.cleanup.report import Upkeep
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, few, masked, moment, one_line, readable, safe
+from lance_spark.errors import PermissionDenied
 from lance_spark.maintenance import rules
 from lance_spark.maintenance.rules import KindSize, Memory, StepRecord, TableRecord
 
@@ -60,13 +61,23 @@ class MaintenanceReport(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0; 6 for a failure or damage; the error's code if no table could be maintained."""
+        """0; 6 for a failure or damage; 21 if only permissions lack; an error's code if all tables ended with it."""
         if self.complete:
             return 0
         if not self.finished:
             return PARTLY
+        if self._is_denied:
+            return PermissionDenied.exit_code
         codes = [record.exit_code for record in self.tables]
         return min(codes) if codes and all(codes) else PARTLY
+
+    @property
+    def _is_denied(self) -> bool:
+        """Whether a missing permission was behind all problems, so that the next run ends in the same way."""
+        codes = [record.exit_code for record in self.tables if record.error]
+        codes += [step.exit_code for record in self.tables for step in record.steps if step.bad]
+        codes += [each.exit_code for each in self.catalog if each.error]
+        return set(codes) == {PermissionDenied.exit_code}
 
     @property
     def freed(self) -> int:

@@ -7,14 +7,15 @@ import os
 import random
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.errors import LanceSparkError
-from lance_spark.storage.failures import clean, from_fsspec
+from lance_spark.core.show import counted
+from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
+from lance_spark.storage.failures import clean, denial, from_fsspec
 from lance_spark.storage.files import THREADS, bucket_and_prefix, open_filesystem, reachable, whole_path
 
 BATCH = 1000
@@ -35,6 +36,9 @@ class Deleted:
     """Files that did not exist: an earlier attempt or another process was faster."""
     failed: tuple[tuple[str, str], ...]
     """Path and the store's reason, without secrets. The file may or may not still exist."""
+    denied: Mapping[str, str] = field(default_factory=dict)
+    """Of those: by path, what was denied, such as ``s3:DeleteObject on s3://bucket/x.lance/data/ is missing``. The next
+    attempt fails in the same way."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class _Fate:
     reason: str = ""
     passing: bool = False
     """Whether the reason might be gone by the next attempt."""
+    denied: str = ""
+    """What was denied; "" for other reasons."""
 
 
 _DELETED, _GONE = _Fate("deleted"), _Fate("gone")
@@ -70,7 +76,27 @@ def delete_batch(location: DatasetLocation, paths: Sequence[str]) -> Deleted:
         deleted=tuple(path for path in unique if fates[path].end == "deleted"),
         gone=tuple(path for path in unique if fates[path].end == "gone"),
         failed=tuple((path, fates[path].reason) for path in unique if fates[path].end == "failed"),
+        denied={path: fates[path].denied for path in unique if fates[path].denied},
     )
+
+
+def deletion_failure(what: str, ends: Iterable[Deleted], hint: str | None = None) -> StorageFailure | None:
+    """The error for files that could not be deleted; None if all could. ``what`` begins its sentence, with a ``{}``.
+
+    The ``{}`` is where their number goes, as in "3 files".
+    """
+    ended = list(ends)
+    failed = [each for end in ended for each in end.failed]
+    if not failed:
+        return None
+    path, reason = failed[0]
+    said = f"{what.format(counted(len(failed), 'file'))}, such as {path}: {reason}"
+    denied = next((why for end in ended for why in end.denied.values()), "")
+    if not denied:
+        return StorageFailure(said, hint)
+    problem = PermissionDenied(said, hint)
+    problem.missing, problem.of_change = denied.removesuffix(" is missing"), True
+    return problem
 
 
 def remove_empty_directories(location: DatasetLocation, directories: Sequence[str]) -> None:
@@ -118,8 +144,15 @@ def _unlinked(location: DatasetLocation, path: str) -> _Fate:
     except (FileNotFoundError, NotADirectoryError):
         return _GONE
     except (OSError, ValueError) as problem:
-        return _Fate("failed", from_fsspec(problem, location).message)
+        return _fate_of(from_fsspec(problem, location))
     return _DELETED
+
+
+def _fate_of(problem: LanceSparkError) -> _Fate:
+    if not isinstance(problem, PermissionDenied):
+        return _Fate("failed", problem.message)
+    denied = f"{problem.missing} is missing" if problem.missing else problem.message
+    return _Fate("failed", problem.message, denied=denied)
 
 
 def _is_in_place(root: str, relative: str) -> bool:
@@ -140,7 +173,7 @@ def _removed(location: DatasetLocation, filesystem: Any, path: str) -> _Fate:
     except (FileNotFoundError, NotADirectoryError):
         return _GONE
     except LanceSparkError as problem:
-        return _Fate("failed", problem.message)
+        return _fate_of(problem)
     return _DELETED
 
 
@@ -167,21 +200,26 @@ def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _
         with reachable(location):
             answer = open_filesystem(location).call_s3("delete_objects", Bucket=bucket, Delete=asked)
     except LanceSparkError as problem:
-        return dict.fromkeys(paths, _Fate("failed", problem.message))
+        return dict.fromkeys(paths, _fate_of(problem))
     except FileNotFoundError as problem:
         reason = f"The bucket does not exist: {clean(str(problem), location)}"
         return dict.fromkeys(paths, _Fate("failed", reason))
     answers = {entry.get("Key"): _DELETED for entry in answer.get("Deleted", ())}
-    answers |= {entry.get("Key"): _refusal(entry, location) for entry in answer.get("Errors", ())}
+    answers |= {entry.get("Key"): _refusal(entry, location, prefix) for entry in answer.get("Errors", ())}
     silence = _Fate("failed", "The store did not answer for it.", passing=True)
     return {path: answers.get(prefix + path, silence) for path in paths}
 
 
-def _refusal(entry: Mapping[str, str], location: DatasetLocation) -> _Fate:
+def _refusal(entry: Mapping[str, str], location: DatasetLocation, prefix: str) -> _Fate:
     code = entry.get("Code", "")
     if code == "NoSuchKey":
         return _Fate("gone")
-    reason = clean(f"{code}: {entry.get('Message', '')}", location)
+    message = entry.get("Message", "")
+    reason = clean(f"{code}: {message}", location)
+    asked = clean(f"An error occurred ({code}) when calling the DeleteObject operation: {message}", location)
+    missing = denial(asked, location, entry.get("Key", "")[len(prefix) :])
+    if missing is not None:
+        return _Fate("failed", f"{missing} is missing ({reason})", denied=f"{missing} is missing")
     return _Fate("failed", reason, passing=bool(_BUSY.match(code)))
 
 

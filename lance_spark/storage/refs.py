@@ -12,7 +12,7 @@ from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, versions_directory
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import LOG, RefChange, decode, encode
-from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.errors import LanceSparkError
 from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_for_refs, open_latest
@@ -259,17 +259,25 @@ def drop_files(location: DatasetLocation, name: str) -> None:
 
     Raises StorageFailure if files could not be removed.
     """
-    from lance_spark.storage.deleting import BATCH, delete_batch, remove_empty_directories  # slow to import
+    from lance_spark.storage.deleting import (  # slow to import
+        BATCH,
+        delete_batch,
+        deletion_failure,
+        remove_empty_directories,
+    )
 
     # The listing is complete before the first deletion: files of a new branch of that name must stay.
     paths = iter(_own_files(location, name))
     directories: set[str] = set()
-    failed: list[tuple[str, str]] = []
+    ends = []
     while batch := list(islice(paths, BATCH)):
         directories |= {above for path in batch for above in _directories(path, branch_root(name).rstrip("/"))}
-        failed += delete_batch(location, batch).failed
-    if failed:
-        _raise_failed(location, name, failed)
+        ends.append(delete_batch(location, batch))
+    what = f"Branch '{name}' of {location.uri} is deleted, but {{}} of its own could not be removed"
+    hint = f"Remove {location.branch_uri(name)} once the cause is fixed."
+    failure = deletion_failure(what, ends, hint)
+    if failure is not None:
+        raise failure
     remove_empty_directories(location, sorted(directories))
 
 
@@ -313,15 +321,6 @@ def _directories(path: str, top: str) -> Iterator[str]:
         yield above
         above = above.rpartition("/")[0]
     yield top
-
-
-def _raise_failed(location: DatasetLocation, name: str, failed: Sequence[tuple[str, str]]) -> None:
-    path, reason = failed[0]
-    raise StorageFailure(
-        f"Branch '{name}' of {location.uri} is deleted, but {len(failed)} of its files could not be removed, such as "
-        f"{path}: {reason}",
-        hint=f"Remove {location.branch_uri(name)} once the cause is fixed.",
-    )
 
 
 # --- Leftovers of a killed creation of a branch: its first manifest, without a ref file

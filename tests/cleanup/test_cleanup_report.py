@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lance_spark.cleanup.report import CleanupReport
+from lance_spark.cleanup.report import CleanupReport, FleetReport, LakeReport, Upkeep, empty, failed
 
 pytestmark = pytest.mark.pure
 
@@ -51,6 +51,46 @@ def test_counts_are_files_and_bytes():
     assert report(True, OUTCOME_ROWS[:2]).complete
     assert report(False).complete
     assert report(False).count("deleted") == (0, 0)
+
+
+DENIED = "s3:DeleteObject on s3://b/t/data/ is missing"
+
+
+@pytest.mark.parametrize(
+    ("denied", "code", "said"),
+    [
+        ([""], 6, "5 files could not be deleted; the next run finishes"),
+        ([DENIED], 21, f"5 files could not be deleted: {DENIED}"),
+        ([DENIED, "also"], 21, "10 files could not be deleted: also, and 1 more"),
+        (["", DENIED], 6, f"10 files could not be deleted: {DENIED}"),
+    ],
+)
+def test_a_missing_permission_is_named_and_ends_with_its_code(denied, code, said):
+    outcomes = [*OUTCOME_ROWS[:2], *({**ended("failed", 5, 10), "denied": each} for each in denied)]
+    done = report(True, outcomes)
+    assert (done.exit_code, said in str(done)) == (code, True)
+    assert said in done._repr_html_()
+    assert report(True, OUTCOME_ROWS[:2]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("codes", "upkeep", "code"),
+    [
+        ([21, 0], [], 21),
+        ([21, 21], [21], 21),
+        ([0, 0], [21], 21),
+        ([21, 6], [], 6),
+        ([21, 0], [20], None),
+        ([0], [], None),
+    ],
+)
+def test_a_catalog_ends_with_21_if_permissions_are_all_that_lacks(codes, upkeep, code):
+    rows = [
+        failed(name, "", "denied", each) if each else {**empty(name, ""), "state": "done"}
+        for name, each in zip("abc", codes, strict=False)
+    ]
+    others = [Upkeep("orphan", "x", "failed", error="denied", exit_code=each) for each in upkeep]
+    assert LakeReport("/lake", FleetReport(rows, True), others).exit_code == code
 
 
 def test_a_dry_run_shows_what_would_go_and_what_is_unknown_but_not_what_stays():

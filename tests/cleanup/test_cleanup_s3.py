@@ -16,6 +16,7 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, StorageFailure
+from lance_spark.jobs import cleanup
 from lance_spark.refs.refs import create_tag
 from lance_spark.storage import deleting
 from lance_spark.storage.datasets import locate
@@ -344,3 +345,25 @@ def test_no_secret_is_in_a_report_a_plan_a_record_or_an_error(busy, bucket, clie
     for text in [*shown, str(error.value), repr(error.value)]:
         for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token"):
             assert secrets[name] not in text
+
+
+def test_a_cleanup_that_may_not_delete_names_the_permission(busy, storage, faulty, storage_through, capsys):
+    faulty.rule = lambda request: "error AccessDenied" if request.method == "DELETE" else None
+    command = [
+        "--catalog",
+        busy.rpartition("/")[0],
+        "--catalog-mode",
+        "v1",
+        "--older-than",
+        "0s",
+        "--commit-window",
+        "0s",
+    ]
+    command += ["--on-tagged", "keep", "--local", "--execute"]
+    command += [word for key, value in storage_through.items() for word in ("--storage", f"{key}={value}")]
+    assert cleanup.main(command) == 21
+    said = capsys.readouterr().out
+    assert f"s3:DeleteObject on {busy}/_versions/ is missing" in said
+    assert "the next run finishes" not in said
+    assert " failed " in said.splitlines()[1]
+    assert rows(busy, storage, version=3)

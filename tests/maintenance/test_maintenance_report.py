@@ -47,6 +47,7 @@ def report(*tables, **more):
 
 
 CLEAN = StepRecord("cleanup", None, DONE, "3 files", files=3, freed=450)
+DENIED = StepRecord("cleanup", None, FAILED, error="s3:DeleteObject on s3://b/ is missing", exit_code=21)
 GONE_WRONG = StepRecord("compaction", "main", FAILED, error="a conflict", exit_code=12)
 
 
@@ -60,6 +61,8 @@ GONE_WRONG = StepRecord("compaction", "main", FAILED, error="a conflict", exit_c
         ((table("a", GONE_WRONG),), 6),
         ((table("a", StepRecord("fsck", None, STOPPED, "damage")),), 6),
         ((table("a", error="no answer", exit_code=20), table("b", CLEAN)), 6),
+        ((table("a", CLEAN, DENIED), table("b", CLEAN)), 21),
+        ((table("a", CLEAN, DENIED), table("b", GONE_WRONG)), 6),
         ((table("a", error="no answer", exit_code=20), table("b", error="denied", exit_code=21)), 20),
     ],
 )

@@ -91,7 +91,7 @@ def test_files_that_cannot_be_removed_are_told_and_the_others_are_gone(uri, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", denied)
-        with pytest.raises(StorageFailure, match=r"Branch 'exp' .* is deleted, but 1 of its files .*tree/exp/data"):
+        with pytest.raises(StorageFailure, match=r"Branch 'exp' .* is deleted, but 1 file of its own .*tree/exp/data"):
             delete_branch(locate(uri), "exp")
     assert list_branches(locate(uri)) == []
     assert [path.rpartition("/")[0] for path in files(uri) if path.startswith("tree/")] == ["tree/exp/data"]

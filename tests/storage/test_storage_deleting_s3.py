@@ -6,9 +6,10 @@ import pytest
 import s3fs
 from support.s3_tables import objects
 
+from lance_spark.errors import PermissionDenied
 from lance_spark.storage import deleting
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.deleting import BATCH, Deleted, delete_batch, remove_empty_directories
+from lance_spark.storage.deleting import BATCH, Deleted, delete_batch, deletion_failure, remove_empty_directories
 
 pytestmark = pytest.mark.s3
 
@@ -124,7 +125,12 @@ def test_a_denied_prefix_fails_at_once_and_the_rest_is_deleted(put, left, locati
     put("data/a", "data/b", "other/c")
     faulty.rule = below("data/", "error AccessDenied")
     done = delete_batch(location, ["data/a", "other/c", "data/b"])
-    assert done == Deleted(("other/c",), (), tuple((path, "AccessDenied: Told so") for path in ("data/a", "data/b")))
+    denied = f"s3:DeleteObject on {location.uri}/data/ is missing"
+    reasons = tuple((path, f"{denied} (AccessDenied: Told so)") for path in ("data/a", "data/b"))
+    assert done == Deleted(("other/c",), (), reasons, dict.fromkeys(["data/a", "data/b"], denied))
+    failure = deletion_failure("{} stay", [done])
+    assert isinstance(failure, PermissionDenied)
+    assert failure.missing == f"s3:DeleteObject on {location.uri}/data/"
     assert left() == {"data/a", "data/b"}
     assert (len(requests(faulty)), naps) == (3, [])
 

@@ -54,7 +54,7 @@ def gc(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: An
     confirm(what, yes, str(planned))
     report = plan.apply()
     _show_cleanup(session.output, report)
-    return 0 if report.complete else PARTLY_DONE
+    return report.exit_code
 
 
 def _policy(policy: Any, **given: Any) -> CleanupPolicy:
