@@ -7,7 +7,7 @@ layout, and ``LANC``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -202,6 +202,31 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         11: ("covering_fields", "int32#"),
     },
     "IndexRecords": {1: ("indices", "IndexRecord*")},
+    # Where the files of a version are, and nothing else: what a private clone changes.
+    "PlacedFile": {7: ("base_id", _BASE_ID)},
+    "PlacedOverlay": {1: ("data_file", "PlacedFile")},
+    "PlacedFragment": {
+        2: ("files", "PlacedFile*"),
+        3: ("deletion_file", "PlacedFile"),
+        6: ("row_ids", "ExternalFile"),
+        8: ("updated_at_versions", "ExternalFile"),
+        10: ("created_at_versions", "ExternalFile"),
+        11: ("overlays", "PlacedOverlay*"),
+    },
+    "Placed": {
+        2: ("fragments", "PlacedFragment*"),
+        3: ("version", "uint64"),
+        6: ("index_section", "uint64"),
+        9: ("reader_flags", "uint64"),
+        10: ("writer_flags", "uint64"),
+        12: ("transaction_file", "string"),
+        18: ("base_paths", "BasePath*"),
+        20: ("branch", "string"),
+        21: ("old_transaction_section", "uint64"),
+        23: ("transaction_section", "uint64"),
+    },
+    "PlacedIndex": {1: ("uuid", "Uuid"), 9: ("base_id", _BASE_ID)},
+    "PlacedIndexes": {1: ("indices", "PlacedIndex*")},
     "EncodedArray": {1: ("narrow", "Offsets"), 2: ("wide", "Offsets"), 3: ("whole", "Offsets")},
     "Offsets": {1: ("base", "uint64"), 2: ("values", "bytes")},
     "RowIdRange": {1: ("start", "uint64"), 2: ("end", "uint64"), 3: ("holes", "EncodedArray")},
@@ -458,6 +483,70 @@ def recorded_sizes(message: bytes) -> Iterator[RecordedSize]:
         # Checked first: most fragments have no deletion file, and reading an absent message creates an object.
         deleted = (fragment.deletion_file.num_deleted_rows or None) if fragment.HasField("deletion_file") else 0
         yield fragment.id, fragment.physical_rows or None, deleted, sum(fragment.files.sizes)
+
+
+# --- The manifest of a private clone
+
+_BASE_PATHS = 16
+"""The flag of versions whose files are in several places."""
+_OWN = ("transaction_file", "branch", "old_transaction_section", "transaction_section", "index_section")
+"""What a clone does not share with its source: these would be looked for below the clone."""
+
+
+class PrivateManifest(NamedTuple):
+    """The manifest of a private clone, and what it needs beside it."""
+
+    content: bytes
+    files: tuple[str, ...]
+    """Paths of small files, relative to the root, that a manifest can only name in its own directory."""
+
+
+def private_manifest(content: bytes, places: Mapping[int | None, str], without: Collection[str]) -> PrivateManifest:
+    """The same version for another directory: every file stays where it is.
+
+    ``places`` are the absolute URIs of the bases by id, and of the version's own root under None; ``without`` are the
+    ids of index segments to leave out. What is not declared here (columns, statistics, settings) is kept as it is.
+    pylance's shallow clone cannot leave the store of its source; this one can. Raises CorruptData.
+    """
+    span = manifest_span(content)
+    placed = parse("Placed", content[span.start : span.end])
+    own = max((base.id for base in placed.base_paths), default=0) + 1
+    section = b""
+    if placed.HasField("index_section"):
+        at = section_span(content, placed.index_section, span)
+        indexes = parse("PlacedIndexes", content[at.start : at.end])
+        for each in [each for each in indexes.indices if str(UUID(bytes=each.uuid.uuid)) in without]:
+            indexes.indices.remove(each)
+        _place_in(own, indexes.indices)
+        section = indexes.SerializeToString()
+    files: set[str] = set()
+    for fragment in placed.fragments:
+        _place_in(own, [*fragment.files, *(overlay.data_file for overlay in fragment.overlays)])
+        if fragment.HasField("deletion_file"):
+            _place_in(own, [fragment.deletion_file])
+        for name in ("row_ids", "updated_at_versions", "created_at_versions"):
+            if fragment.HasField(name):
+                files.add(_named(getattr(fragment, name).path))
+    for base in placed.base_paths:
+        base.path = places[base.id]
+    root = placed.base_paths.add()
+    root.id, root.path, root.is_dataset_root = own, places[None], True
+    placed.reader_flags |= _BASE_PATHS
+    placed.writer_flags |= _BASE_PATHS
+    for name in _OWN:
+        placed.ClearField(name)
+    placed.index_section = 0
+    message = placed.SerializeToString()
+    before = _LENGTH.pack(len(section)) + section
+    _, *layout = _FOOTER.unpack_from(content, len(content) - _FOOTER.size)
+    footer = _FOOTER.pack(len(before), *layout)
+    return PrivateManifest(before + _LENGTH.pack(len(message)) + message + footer, tuple(sorted(files)))
+
+
+def _place_in(base: int, files: Iterable[Any]) -> None:
+    for file in files:
+        if file.base_id == NO_BASE:
+            file.base_id = base
 
 
 # --- Decoding one manifest file on its own

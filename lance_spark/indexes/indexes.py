@@ -208,7 +208,9 @@ def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
             f"The index '{todo.name}' has {other[0]} = {told[other[0]]}, not {todo.settings[other[0]]}.",
             hint=f"Omit {other[0]}, or rebuild the index for this branch: replace=True.",
         )
-    if kind.mixes_up_updates and look.contents.has_stable_row_ids:
+    if kind.mixes_up_updates and (
+        look.contents.has_stable_row_ids or look.rewritten(todo.column, look.indexes[todo.name]) & todo.plan.fragments
+    ):
         todo = todo._replace(plan=rules.whole(todo.plan, look.indexes[todo.name], look.rows))
     rows = sum(look.rows[fragment] for fragment in todo.plan.fragments)
     if kind.is_vector and rows < rules.least_rows(kind, told):
@@ -349,6 +351,12 @@ class Look:
         """The settings an index was built with; None if an old writer recorded none, or for kinds not built here."""
         kind = rules.described_kind(self.indexes[name][0].index_type)
         return None if kind is None else rules.settings_of(kind, pylance.index_details(self.location, self.pin, name))
+
+    def rewritten(self, column: str, segments: Sequence[Segment]) -> frozenset[int]:
+        """Fragments that segments do not cover, but may have covered before the column was filled anew."""
+        top = column if self.schema.get_field_index(column) >= 0 else column.split(".")[0]
+        ids = field_ids(self.contents.fields, (top,)).get(top, ())
+        return rules.maybe_rewritten(self.contents.fragments(), rules.covered(segments), ids)
 
 
 def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:

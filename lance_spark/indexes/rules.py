@@ -18,7 +18,7 @@ from lance_spark import hints
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import Card, Grid, Shown, ShownInOneLine, counted, meant, readable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.format.contents import IndexRecord
+from lance_spark.format.contents import Fragment, IndexRecord
 from lance_spark.format.metadata import Segment
 from lance_spark.format.schema import unknown_column
 
@@ -242,8 +242,7 @@ def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None
     ``details`` is pylance's description. None if an old writer did not record them: guessing would give wrong answers.
     """
     if kind.family == TEXT:
-        told = {name: details[name] for name in _TEXT if details.get(name) is not None}
-        return told if told else None
+        return _text_settings(details) or None
     if not kind.is_vector:
         return {}
     metric = str(details.get("metric_type", "")).lower()
@@ -258,6 +257,24 @@ def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None
         "num_bits": compression.get("num_bits"),
     }
     return {name: value for name, value in told.items() if value is not None and name in kind.settings}
+
+
+_CODE = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
+"""How pylance's analyzer of program code splits words. This package does not offer it, but extends such an index."""
+_BLOCK_SIZE = 128
+
+
+def _text_settings(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Empty for an index that is not known, or whose documents are not texts or rows: JSON, elements of a list."""
+    if details.get("lance_tokenizer") not in (None, "text") or details.get("document_granularity") not in (None, "row"):
+        return {}
+    told = {name: details[name] for name in _TEXT if details.get(name) is not None}
+    if details.get("block_size") not in (None, _BLOCK_SIZE):
+        told["block_size"] = details["block_size"]
+    if told.get("base_tokenizer") == "code":
+        del told["base_tokenizer"]
+        told |= {"analyzer": "code", **{name: details[name] for name in _CODE if details.get(name) is not None}}
+    return told
 
 
 def _is_scalar(type: pa.DataType) -> bool:
@@ -517,6 +534,21 @@ def find_index(indexes: Mapping[str, Sequence[Segment]], name: str) -> str:
 def covered(segments: Iterable[Segment]) -> frozenset[int]:
     """The fragments that segments cover; some may be gone."""
     return frozenset().union(*(segment.fragments for segment in segments))
+
+
+def maybe_rewritten(fragments: Iterable[Fragment], known: frozenset[int], ids: Collection[int]) -> frozenset[int]:
+    """Fragments outside of ``known``, the covered ones, whose values of a column may have been covered before.
+
+    Whoever fills a column anew writes other files for the same fragments, which a segment then no longer covers; but it
+    still has their rows, with the former values. Once another segment covers these fragments, pylance 14.0.2 finds them
+    by both. ``ids`` are the field ids of the column. New fragments have all columns in one file, and higher ids.
+    """
+    newest = max(known, default=-1)
+    return frozenset(
+        each.id
+        for each in fragments
+        if each.id not in known and (each.id < newest or not each.files or not {*ids} & {*each.files[0].fields})
+    )
 
 
 def info(segments: Sequence[Segment], rows: Rows) -> IndexInfo:

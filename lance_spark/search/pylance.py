@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform_column
 from lance_spark.search import rules
-from lance_spark.search.rules import FlatTask, SegmentTask, Task, TextTask, WholeTask
+from lance_spark.search.rules import FlatTask, SegmentTask, Task, TextGap, TextTask, WholeTask
+from lance_spark.search.text_pylance import with_complete_indexes
 from lance_spark.search.text_rules import BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
 from lance_spark.search.vector_rules import QueryVector, Vectors, as_vectors
 from lance_spark.storage.datasets import open_pinned
@@ -76,6 +78,8 @@ class SearchWork:
     near: Near | None = None
     query: QueryVector | None = None
     text: TextQuery | None = None
+    gaps: tuple[TextGap, ...] = ()
+    """What the text indexes lack."""
     rescored: bool = False
     """Whether an index's candidates are compared again, by exact distances."""
 
@@ -102,7 +106,12 @@ def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
     dataset = open_pinned(work.location, work.pin)
     with translated(work.location, _SEARCHING):
         if isinstance(task, TextTask):
-            table, source, name = _by_text(dataset, work), rules.FOUND, rules.SCORE
+            with (
+                with_complete_indexes(work.location, work.pin, work.gaps)
+                if work.gaps
+                else nullcontext(dataset) as whole
+            ):
+                table, source, name = _by_text(whole, work), rules.FOUND, rules.SCORE
         else:
             table, source, name = _by_vector(dataset, work, task), rules.EXACT, rules.DISTANCE
             source = rules.APPROXIMATE if isinstance(task, SegmentTask) else rules.EXACT

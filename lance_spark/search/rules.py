@@ -25,7 +25,7 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob, unknown_colu
 from lance_spark.indexes import rules
 from lance_spark.indexes.rules import Rows
 from lance_spark.search import text_rules
-from lance_spark.search.text_rules import MatchQuery, PhraseQuery, TextQuery, Wording
+from lance_spark.search.text_rules import PhraseQuery, TextQuery, Wording
 
 RERANKS = ("rrf",)
 _METRICS = (*rules.METRICS, rules.HAMMING)
@@ -84,8 +84,7 @@ class SearchOptions:
     phrase: bool = _option(False, "of text: require the words next to one another; the index needs with_position=True")
     fuzziness: int = _option(
         0,
-        "of text: the number of letters by which words may differ: 0, 1 or 2. An error if no index covers some rows, "
-        "as these would not be found",
+        "of text: the number of letters by which words may differ: 0, 1 or 2",
     )
     operator: str = _option("or", "of text: or for one of the words, and to require all of them")
     slop: int = _option(0, "of a phrase: at most this number of other words in between")
@@ -340,20 +339,39 @@ def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
             )
 
 
-def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
-    """Raise InvalidOption for fuzzy words if pylance would miss rows: it takes the words from the index.
+TEXT_KIND = "inverted"
 
-    ``lacking`` are columns with rows that no index covers, and whether they have an index at all.
+
+@dataclass(frozen=True)
+class TextGap:
+    """Rows of a column with text that no index covers, and how they are indexed for one search."""
+
+    column: str
+    name: str
+    """Of the index that they are added to, or of one that there is not."""
+    settings: Mapping[str, Any]
+    fragments: tuple[int, ...]
+    without: tuple[str, ...] = ()
+    """Segments left out: they have rows of these fragments with former words."""
+
+
+def text_gap(
+    column: str, index: ColumnIndex | None, rows: Rows, rewritten: Collection[int], phrase: bool
+) -> TextGap | None:
+    """What an index of a column lacks; None if it covers all rows, or if nobody knows how it was built.
+
+    Its words are split as those of the index, or, if there is none, as those of an index with default settings.
+    ``rewritten`` are fragments whose rows a segment may have with former words; ``phrase`` is whether positions matter.
     """
-    for part in text_rules.parts(query):
-        if not isinstance(part, MatchQuery) or not part.fuzziness or part.column is None or part.column not in lacking:
-            continue
-        index = lacking[part.column]
-        make = hints.OPTIMIZE_INDEXES if index else hints.create_index(part.column, kind="inverted")
-        raise InvalidOption(
-            f"Column '{part.column}' has rows that no index covers; a search with fuzziness would miss them.",
-            hint=hints.of(make, " covers them", "; fast=True leaves them out." if index else "."),
-        )
+    every = tuple(sorted(fragment for fragment, count in rows.items() if count))
+    if index is None:
+        return TextGap(column, f"{column}_search", {"with_position": phrase}, every) if every else None
+    missing = index.uncovered(rows)
+    if not missing or not index.settings:
+        return None
+    if not {*missing} & {*rewritten}:
+        return TextGap(column, index.name, index.settings, tuple(missing))
+    return TextGap(column, index.name, index.settings, every, tuple(each.uuid for each in index.segments))
 
 
 def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:

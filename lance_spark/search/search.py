@@ -5,7 +5,7 @@ Also joins by nearest neighbor and searches for near duplicates, as far as they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,8 +28,8 @@ from lance_spark.search import rules, vector_rules
 from lance_spark.search.duplicate_rules import Signer
 from lance_spark.search.duplicates_pylance import DuplicatesWork
 from lance_spark.search.pylance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
-from lance_spark.search.rules import ColumnIndex, SearchRequest, Task, TextTask, WholeTask
-from lance_spark.search.text_rules import TextQuery, columns_of
+from lance_spark.search.rules import ColumnIndex, SearchRequest, Task, TextGap, TextTask, WholeTask
+from lance_spark.search.text_rules import PhraseQuery, TextQuery, columns_of, parts
 from lance_spark.search.vector_rules import QueryVector
 from lance_spark.storage.datasets import open_pinned
 
@@ -194,18 +194,34 @@ def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
     look = prepared.look
     indexes = rules.text_indexes(look.indexes, _all_settings(look))
     bound = rules.bound_text(look.schema, query, list(indexes))
-    left: dict[str, int] = {}
-    for column in map(str, columns_of(bound)):
-        if column not in indexes and prepared.work.fast:
-            raise rules.no_index(column, find_column(look.schema, column).type, TEXT)
-        flat = indexes[column].uncovered(look.rows) if column in indexes else look.rows
-        left[column] = 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat)
-    rules.check_fuzzy(bound, {column: column in indexes for column, rows in left.items() if rows})
+    phrases = {part.column for part in parts(bound) if isinstance(part, PhraseQuery)}
     rules.check_phrases(bound, indexes)
-    for index in indexes.values():
-        if index.segments[0].columns[0] in columns_of(bound):
+    gaps: list[TextGap] = []
+    left = 0
+    for column in map(str, columns_of(bound)):
+        index = indexes.get(column)
+        if index is not None:
             _check_words(look, index)
-    return replace(prepared, work=replace(prepared.work, text=bound), text_bytes=sum(left.values()) * _TEXT_WIDTH)
+        if prepared.work.fast:
+            if index is None:
+                raise rules.no_index(column, find_column(look.schema, column).type, TEXT)
+            continue
+        missing = index.uncovered(look.rows) if index is not None else list(look.rows)
+        rewritten = _maybe_former(look, column, index, missing) if index is not None else ()
+        if index is not None and missing:
+            index = replace(index, settings=look.settings(index.name) or {})
+        gap = rules.text_gap(column, index, look.rows, rewritten, column in phrases)
+        gaps += [gap] if gap is not None else []
+        left += sum(look.rows[fragment] for fragment in (gap.fragments if gap is not None else missing))
+    work = replace(prepared.work, text=bound, gaps=tuple(gaps))
+    return replace(prepared, work=work, text_bytes=left * _TEXT_WIDTH)
+
+
+def _maybe_former(look: Look, column: str, index: ColumnIndex, missing: Sequence[int]) -> Collection[int]:
+    """Those of the fragments that an index lacks whose rows it may have with the words that they had before."""
+    if look.contents.has_stable_row_ids and missing and has_changed_rows(look.location, look.pin, missing):
+        return missing
+    return look.rewritten(column, index.segments)
 
 
 def _check_words(look: Look, index: ColumnIndex) -> None:
