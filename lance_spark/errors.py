@@ -25,6 +25,8 @@ The number is the exit code that jobs and command lines return.
 
 from __future__ import annotations
 
+from typing import Any
+
 from lance_spark.hints import Language, said
 
 
@@ -109,6 +111,8 @@ class Conflict(LanceSparkError):
     """A concurrent commit cannot be combined with this one; this commit changed nothing."""
 
     exit_code = 12
+    conflicts: tuple[Any, ...] = ()
+    """Of a merge or another replay: what clashes, each a ``MergeConflict`` with the rows that both sides changed."""
 
 
 class StorageFailure(LanceSparkError):

@@ -10,6 +10,7 @@ Each verb is spelled here once, in all three languages. If a language lacks a ve
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 Language = Literal["python", "sql", "shell"]
@@ -217,6 +218,61 @@ CHERRY_PICK = Hint(
 REVERT = Hint(
     "t.revert(version)", f"CALL {CATALOG}.system.revert(table => '{TABLE}', version => ...)", "lance-git revert REF"
 )
+PREFER = Hint("prefer='theirs' or 'ours'", "prefer => 'theirs' or 'ours'", "--theirs or --ours")
+
+
+def merge(branch: str, into: str | None = None, prefer: str = "", on: Sequence[str] = ()) -> Hint:
+    """Merge a branch; ``prefer`` is a side, or several by column, and ``on`` are columns by which rows are matched."""
+    target = {} if into is None else {"into": into}
+    return Hint(
+        f"t.branches.merge({branch!r}{_python(target)}{_python(_replaying(prefer, on))})",
+        call("merge_branch", branch=branch, **target, **_replaying(prefer, on)),
+        quoted("lance-git", "merge", *_shell(prefer, on), branch),
+    )
+
+
+def cherry_pick(branch: str, version: int, into: str | None = None, prefer: str = "", on: Sequence[str] = ()) -> Hint:
+    """Cherry-pick a version."""
+    target = {} if into is None else {"into": into}
+    return Hint(
+        f"t.cherry_pick({branch!r}, {version}{_python(_replaying(prefer, on))})",
+        call("cherry_pick", ref=f"{branch}@{version}", **target, **_replaying(prefer, on)),
+        quoted("lance-git", "cherry-pick", *_shell(prefer, on), f"{branch}@{version}"),
+    )
+
+
+def revert(version: int, branch: str | None = None, prefer: str = "", on: Sequence[str] = ()) -> Hint:
+    """Revert a version of a branch."""
+    target = {} if branch is None else {"branch": branch}
+    return Hint(
+        f"t.revert({version}{_python(_replaying(prefer, on))})",
+        call("revert", version=version, **target, **_replaying(prefer, on)),
+        quoted("lance-git", "revert", *_shell(prefer, on), f"{branch or 'main'}@{version}"),
+    )
+
+
+def transaction(prefer: str = "", on: Sequence[str] = ()) -> Hint:
+    """Run a transaction again."""
+    return python_only(f"with t.transaction({_python(_replaying(prefer, on)).lstrip(', ')}) as ...")
+
+
+def _replaying(prefer: str, on: Sequence[str]) -> dict[str, str]:
+    given = {"on": ",".join(on), "prefer": prefer}
+    return {name: value for name, value in given.items() if value}
+
+
+def _python(given: Mapping[str, str]) -> str:
+    return "".join(
+        f", {name}={value.split(',')!r}" if name == "on" and "," in value else f", {name}={value!r}"
+        for name, value in given.items()
+    )
+
+
+def _shell(prefer: str, on: Sequence[str]) -> list[str]:
+    side = [f"--{prefer}"] if prefer in ("ours", "theirs") else ["-X", prefer] if prefer else []
+    return [*(word for name in on for word in ("--on", name)), *side]
+
+
 MERGE_ON = Hint("on=[...]", "on => array(...)", "--on COLUMN")
 RESTORE_VERSION = Hint(
     "t.checkout(branch=..., version=...).restore()",
@@ -314,10 +370,11 @@ def deep_clone(target: str) -> Hint:
 # --- remotes
 
 
-def pull(remote: str, branch: str, reset: bool = False) -> Hint:
+def pull(remote: str, branch: str, reset: bool = False, prefer: str = "", on: Sequence[str] = ()) -> Hint:
     """Fetch and merge, or reset."""
-    python = f"t.checkout(branch={branch!r}).remotes.pull({remote!r}{', reset=True' if reset else ''})"
-    options = ["--reset"] if reset else []
+    given = f"{', reset=True' if reset else ''}{_python(_replaying(prefer, on))}"
+    python = f"t.checkout(branch={branch!r}).remotes.pull({remote!r}{given})"
+    options = [*(["--reset"] if reset else []), *_shell(prefer, on)]
     return Hint(python, f"{python} in Python", quoted("lance-git", "pull", *options, remote, branch))
 
 

@@ -20,7 +20,7 @@ import click
 
 from lance_spark.core import show
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import HEAD, PLUS, WorkProgress, table_lines
+from lance_spark.core.show import HEAD, PLUS, Recorded, WorkProgress, table_lines
 from lance_spark.errors import LanceSparkError, Refused
 
 if TYPE_CHECKING:
@@ -128,17 +128,22 @@ class Output:
         if not self.json:
             click.echo(text, err=True)
 
-    def error(self, message: str, hint: str | None, exit_code: int) -> None:
-        """Print an error to stderr: a line and a hint, or a JSON object."""
+    def error(self, message: str, hint: str | None, exit_code: int, conflicts: Sequence[Recorded] = ()) -> None:
+        """Print an error to stderr: a line and a hint, or a JSON object. What clashes is listed below the line."""
         BAR.wipe()
         with suppress(OSError):  # a full disk below stderr, too: the exit code still tells
-            self._error(message, hint, exit_code)
+            self._error(message, hint, exit_code, conflicts)
 
-    def _error(self, message: str, hint: str | None, exit_code: int) -> None:
+    def _error(self, message: str, hint: str | None, exit_code: int, conflicts: Sequence[Recorded]) -> None:
         if self.json:
-            click.echo(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}, indent=2), err=True)
+            told: dict[str, Any] = {"error": message, "hint": hint, "exit_code": exit_code}
+            told |= {"conflicts": [each.as_record() for each in conflicts]} if conflicts else {}
+            click.echo(json.dumps(told, indent=2), err=True)
             return
-        click.echo(f"{self._on_stderr('error:', 'red')} {' '.join(message.split())}", err=True)
+        first, *rest = message.splitlines() if conflicts else [message]
+        click.echo(f"{self._on_stderr('error:', 'red')} {' '.join(first.split())}", err=True)
+        for line in rest:
+            click.echo(line, err=True)
         if hint:
             click.echo(f"{self._on_stderr('hint:', 'yellow')} {hint}", err=True)
 
@@ -328,7 +333,8 @@ CONFLICT = 12
 
 def report(output: Output, result: MergeResult) -> int:
     """Print a result; returns the exit code."""
-    output.show(result.as_record(), painted(output, result.lines()))
+    told = result.said("shell")
+    output.show(told.as_record(), painted(output, told.lines()))
     return exit_code(result)
 
 

@@ -18,7 +18,7 @@ from lance_spark.cli.modes import Mode, Records, write_sections, write_usage
 from lance_spark.cli.output import BAR, INTERRUPTED, NOT_DONE, Output, ReaderGone, prepare_streams, put, wants_color
 from lance_spark.core.declared import at
 from lance_spark.core.location import is_not_text, printable
-from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.errors import Conflict, InvalidOption, LanceSparkError
 from lance_spark.hints import said
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     except ReaderGone as gone:
         return gone.exit_code
     except LanceSparkError as error:
-        output.error(error.message, said(error.hint, "shell") if error.hint else None, error.exit_code)
+        conflicts = error.conflicts if isinstance(error, Conflict) else ()
+        output.error(error.message, said(error.hint, "shell") if error.hint else None, error.exit_code, conflicts)
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)

@@ -24,6 +24,7 @@ from lance_spark.format.row_values import hash_rows
 from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.versions import columns as files_of
 from lance_spark.merge.change_rules import Rows, Sides, trees
+from lance_spark.merge.option_rules import THEIRS, Side
 
 Mask = npt.NDArray[np.bool_]
 NOWHERE = -1
@@ -211,6 +212,10 @@ def _repeated(column: pa.ChunkedArray) -> bool:
 # --- Whose value a cell gets
 
 
+ROW, TWIN = -1, -2
+"""In place of a column: the row as a whole, and a row that both sides added under one key."""
+
+
 class Cells(NamedTuple):
     """Values of the same rows in three versions, by the places of columns; a version without a column lacks it."""
 
@@ -218,13 +223,26 @@ class Cells(NamedTuple):
     ours: Mapping[int, pa.Array]
     theirs: Mapping[int, pa.Array]
     rows: int
+    new: Mask | None = None
+    """Rows that the base does not have, and both sides added under one key; None if there are none."""
+    names: Rows | None = None
+    """The addresses by which the caller gives cells."""
 
 
-class Stale(NamedTuple):
-    """What each side computed: a value goes if the other side changed what it was computed from."""
+class CellRule(NamedTuple):
+    """How cells are decided."""
 
     ours: Reads
+    """What ours computed: a value goes if the other side changed what it was computed from."""
     theirs: Reads
+    wins: Mapping[int, Side] = {}
+    """The preferred side of columns, by place: it gets the cells that both sides changed."""
+    is_whole: bool = False
+    """Whether a row is taken from one side as a whole, by the preference for the rest."""
+    rest: Side | None = None
+    given: pa.Table | None = None
+    """Cells that the caller gave: ``address`` of the row in the base or, if the base lacks it, in ours, and columns by
+    their places, ``c0``."""
 
 
 class Decided(NamedTuple):
@@ -232,21 +250,25 @@ class Decided(NamedTuple):
 
     values: dict[int, pa.Array]
     clashes: dict[int, Mask]
-    """Where both sides have a new value, and not the same one."""
+    """Where both sides have a new value, not the same one, and none is preferred."""
+    settled: dict[int, Mask]
+    """Where one of the two is preferred."""
     emptied_ours: dict[int, Mask]
     """Where a value that ours computed is left out."""
     emptied_theirs: dict[int, Mask]
 
 
-def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: Cells, stale: Stale) -> Decided:
-    """Take each cell from the side that changed it.
+def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: Cells, rule: CellRule) -> Decided:
+    """Take each cell from the side that changed it, and from the preferred one if both did.
 
     A computed value whose input the other side changed is left out: the result is null there.
     """
     nothing = np.zeros(cells.rows, bool)
-    changed_ours = _changes(columns, cells.base, cells.ours)
-    changed_theirs = _changes(columns, cells.base, cells.theirs)
-    decided = Decided({}, {}, {}, {})
+    changed_ours = differing(columns, cells.base, cells.ours)
+    changed_theirs = differing(columns, cells.base, cells.theirs)
+    decided = Decided({}, {}, {}, {}, {})
+    if rule.is_whole:
+        changed_ours, changed_theirs = _in_whole_rows(cells, changed_ours, changed_theirs)
     for at in places:
         ours, theirs = cells.ours.get(at), cells.theirs.get(at)
         if ours is None and theirs is None:
@@ -254,22 +276,62 @@ def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: 
         mine, other = changed_ours.get(at, nothing), changed_theirs.get(at, nothing)
         if at not in cells.base:
             mine, other = _given(ours, nothing), _given(theirs, nothing)
+        if cells.new is not None and cells.new.any():
+            mine, other = mine | cells.new, other | cells.new
         same = nothing if ours is None or theirs is None else ~_differ(ours, theirs)
-        value = _chosen(ours, theirs, other & ~mine)
-        filled = np.asarray(value.is_valid()) & ~same
-        empty_theirs = filled & other & ~mine & _any(changed_ours, stale.theirs.get(at, ()), nothing)
-        empty_ours = filled & mine & ~other & _any(changed_theirs, stale.ours.get(at, ()), nothing)
+        both, wins = mine & other & ~same, rule.rest if rule.is_whole else rule.wins.get(at)
+        takes = other & (~mine | both) if wins == THEIRS else other & ~mine
+        value = _chosen(ours, theirs, takes)
+        filled = np.asarray(value.is_valid()) & ~same & ~both
+        empty_theirs = filled & other & ~mine & _any(changed_ours, rule.theirs.get(at, ()), nothing)
+        empty_ours = filled & mine & ~other & _any(changed_theirs, rule.ours.get(at, ()), nothing)
         if empty_theirs.any() or empty_ours.any():
             value = pc.if_else(pa.array(empty_ours | empty_theirs), pa.scalar(None, value.type), value)
         decided.values[at] = value
-        decided.clashes[at] = mine & other & ~same
+        decided.clashes[at] = nothing if wins else both
+        decided.settled[at] = both if wins else nothing
         decided.emptied_ours[at], decided.emptied_theirs[at] = empty_ours, empty_theirs
     return decided
 
 
-def _changes(
+def clashing(decided: Decided, cells: Cells, rule: CellRule) -> dict[int, Mask]:
+    """Where nothing is decided: by column, for ROW if rows are taken as a whole, and for TWIN."""
+    new = np.zeros(cells.rows, bool) if cells.new is None else cells.new
+    whole = np.zeros(cells.rows, bool)
+    for mask in decided.clashes.values():
+        whole |= mask
+    found = {ROW: whole & ~new} if rule.is_whole else {at: mask & ~new for at, mask in decided.clashes.items()}
+    return {at: mask for at, mask in {**found, TWIN: whole & new}.items() if mask.any()}
+
+
+def settled_rows(decided: Decided, rows: int) -> int:
+    """In how many rows the preferred side got a cell."""
+    found = np.zeros(rows, bool)
+    for mask in decided.settled.values():
+        found |= mask
+    return int(found.sum())
+
+
+def _in_whole_rows(
+    cells: Cells, ours: Mapping[int, Mask], theirs: Mapping[int, Mask]
+) -> tuple[dict[int, Mask], dict[int, Mask]]:
+    """The changes of each side as those of its rows: a side that changed a cell of a row changed all of them."""
+    places = {*cells.ours, *cells.theirs}
+    found = []
+    for side, changed in ((cells.ours, ours), (cells.theirs, theirs)):
+        whole = np.zeros(cells.rows, bool)
+        for at in places:
+            whole |= changed.get(
+                at, np.asarray(side[at].is_valid(), bool) if at in side and at not in cells.base else whole
+            )
+        found.append(dict.fromkeys(places, whole))
+    return found[0], found[1]
+
+
+def differing(
     columns: Sequence[CellColumn], base: Mapping[int, pa.Array], side: Mapping[int, pa.Array]
 ) -> dict[int, Mask]:
+    """Where a side has other values than the base, by the places of columns that both have."""
     return {at: _differ(values, side[at]) for at, values in base.items() if at in side and columns[at].base is not None}
 
 
@@ -316,15 +378,26 @@ class Emptied(NamedTuple):
     """The branch that computed them."""
 
 
+class SettledRows(NamedTuple):
+    """Conflicts that were settled, in rows."""
+
+    rows: int
+    """In which something was settled."""
+    by: str
+    """The preference as it is typed, or ``resolve``."""
+
+
 @dataclass(frozen=True)
 class CellPlan:
     """What the files of the patches are made from."""
 
     columns: tuple[CellColumn, ...]
-    stale: Stale
+    rule: CellRule
     rows: int
     """Rows that both sides changed."""
     emptied: tuple[Emptied, ...] = ()
+    settled: SettledRows | None = None
+    """Which rows the preference, or the caller, settled."""
 
 
 def told(emptied: Iterable[Emptied]) -> Iterable[str]:

@@ -7,52 +7,66 @@ engine; nothing is written before the whole merge is decided.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
-from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN
 from lance_spark.engine.local import Engine, Work
 from lance_spark.format.contents import DeletionFile, Fragment
-from lance_spark.format.operations import Steps, key_columns
-from lance_spark.format.row_ids import read_row_ids
-from lance_spark.format.row_values import ADDRESS
-from lance_spark.format.versions import Delta, Snapshot, by_file, counterpart, delta
+from lance_spark.format.operations import key_columns
+from lance_spark.format.versions import delta
 from lance_spark.merge import cell_rules
 from lance_spark.merge.cell_rules import (
     NOWHERE,
+    ROW,
     STALE,
-    CellColumn,
+    TWIN,
     CellPlan,
-    Cells,
+    CellRule,
     Computed,
     Emptied,
-    NumberedRows,
-    Stale,
+    SettledRows,
 )
-from lance_spark.merge.cells_pylance import PatchPlace, read_cells, write_patch
-from lance_spark.merge.change_rules import CellPair, MergeChange, MergeConflict, Patch, Replacement, Rows, Sides
-from lance_spark.merge.conflict_rules import NO_VALUES_OURS, NO_VALUES_THEIRS
+from lance_spark.merge.cell_sides import CellSide
+from lance_spark.merge.cell_work import DECIDE, OUTCOMES, DecideItem, decide_part, parts, place_of
+from lance_spark.merge.cells_pylance import PatchPlace
+from lance_spark.merge.change_rules import (
+    OTHER_COLUMNS,
+    CellPair,
+    MergeChange,
+    MergeConflict,
+    Patch,
+    Replacement,
+    Rows,
+    Sides,
+)
+from lance_spark.merge.conflict_rules import (
+    AMBIGUOUS,
+    BOTH_CHANGED,
+    KEY_CHANGED,
+    NO_VALUES_OURS,
+    NO_VALUES_THEIRS,
+    OPAQUE,
+)
+from lance_spark.merge.contested import by_fragment, compare_survivors, rows_of
 from lance_spark.merge.following_rules import BITMAP
+from lance_spark.merge.option_rules import OURS, Prefer
+from lance_spark.merge.result_rules import SAME_KEY
 from lance_spark.merge.row_conflicts import Locations, examples
-from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.scan.pylance import FragmentRows, stored_schema
 
 _EXAMPLES = 5
 _NONE: Rows = np.zeros(0, np.int64)
-BOTH_CHANGED = "both sides changed column '{}' of the same rows"
 _DELETED = "both sides deleted or updated the same rows"
 _ELSEWHERE = "rows that theirs rewrote are in ours already"
-AMBIGUOUS = "rows with a changed key cannot be told from deleted and new ones"
-KEY_CHANGED = "one side changed the key column '{}' of rows of which the other changed other columns"
-OPAQUE = "both sides changed rows, whose blobs or changed structs cannot be merged cell by cell"
 NO_NULL = f"column '{{}}' cannot be null, and {STALE}"
 
 
@@ -66,81 +80,27 @@ class SettledCells(NamedTuple):
     cells: CellPlan | None = None
 
 
+Addresses = npt.NDArray[np.int64]
+"""Of rows that are one row, in ours and in theirs: two columns."""
+NO_TWINS: Addresses = np.zeros((0, 2), np.int64)
+
+
+class Matching(NamedTuple):
+    """Which rows are the same, beside what ids and the table's key tell."""
+
+    on: tuple[str, ...] = ()
+    """Columns by which to match rows that have no stable ids."""
+    twins: Addresses = NO_TWINS
+    """Rows that both sides added under one key."""
+
+
 def settle_cells(
-    locations: Locations, sides: Sides, change: MergeChange, engine: Engine, on: Sequence[str] = ()
+    locations: Locations, sides: Sides, change: MergeChange, engine: Engine, matching: Matching
 ) -> SettledCells:
-    """Decide the open fragments of a change. ``on``: columns by which to match rows that have no stable ids."""
-    if not change.cells:
+    """Decide the open fragments of a change."""
+    if not (change.cells or change.shared or len(matching.twins)):
         return SettledCells(change)
-    return _CellSettling(locations, sides, change, engine, tuple(on)).run()
-
-
-@dataclass(frozen=True)
-class _CellSide:
-    """One side, and the rows that it removed from fragments of the base."""
-
-    location: DatasetLocation
-    now: Snapshot
-    base: Snapshot
-    steps: Steps
-    added: tuple[Fragment, ...]
-    numbering: Snapshot | None
-    """A version with the rows of the base under this side's stable ids."""
-    same_below: int
-    """Below this, the base's own ids mean the same rows."""
-    changes: Delta
-
-    @cached_property
-    def _known(self) -> dict[str, Fragment]:
-        return {} if self.numbering is None else by_file(self.numbering.contents.fragments())
-
-    def ids(self, fragment: Fragment) -> Rows:
-        """The stable ids of the rows of a base's fragment, NOWHERE where they are unknown.
-
-        The version that took the base in has any ids for rows that were deleted there.
-        """
-        own = np.array(read_row_ids(fragment.row_ids), np.int64)
-        if len(own) != fragment.physical_rows:
-            return np.full(fragment.physical_rows, NOWHERE, np.int64)
-        ids = np.where(own < self.same_below, own, NOWHERE)
-        found = counterpart(fragment, self._known)
-        if self.numbering is None or found is None or not (ids == NOWHERE).any():
-            return ids
-        there = np.array(read_row_ids(found.row_ids), np.int64)
-        if len(there) == len(ids):
-            there[self.dead(self.numbering, found)] = NOWHERE
-            ids = np.where(ids == NOWHERE, there, ids)
-        return ids
-
-    @cached_property
-    def candidates(self) -> list[NumberedRows] | None:
-        """The new fragments with the ids of their rows; None if one of them does not have them."""
-        found = []
-        for entry in self.added:
-            ids = np.array(read_row_ids(entry.row_ids), np.int64)
-            if len(ids) != entry.physical_rows:
-                return None
-            found.append(NumberedRows(entry.id, ids, self.dead(self.now, entry)))
-        return found
-
-    def dead(self, snapshot: Snapshot, fragment: Fragment) -> Rows:
-        """The deleted rows of a fragment."""
-        return np.asarray(deleted_offsets(self.location, snapshot, fragment).to_numpy(), np.int64)
-
-    def removed(self, base: Fragment, now: Fragment | None) -> Rows | None:
-        """The rows of the base that a fragment lost; None if it has rows back."""
-        before = self.dead(self.base, base)
-        gone = np.arange(base.physical_rows, dtype=np.int64) if now is None else self.dead(self.now, now)
-        return np.setdiff1d(gone, before) if np.isin(before, gone).all() else None
-
-    def keys(self, snapshot: Snapshot, rows: Sequence[FragmentRows], names: Sequence[str]) -> pa.Table:
-        """The keys of rows, with their addresses."""
-        batches = read_rows(RowSource(self.location, snapshot.pin, tuple(rows)), names)
-        tables = [pa.Table.from_batches([batch.select([*names, ADDRESS])]) for batch in batches]
-        if not tables:
-            return pa.table({name: pa.array([], pa.int64()) for name in (*names, "address")})
-        found = pa.concat_tables(tables).rename_columns([*names, "address"])
-        return found.set_column(len(names), "address", found["address"].cast(pa.int64()))
+    return _CellSettling(locations, sides, change, engine, matching).run()
 
 
 class _Untraceable(Exception):
@@ -183,23 +143,46 @@ class _Home(NamedTuple):
 
 class _CellSettling:
     def __init__(
-        self, locations: Locations, sides: Sides, change: MergeChange, engine: Engine, on: tuple[str, ...]
+        self, locations: Locations, sides: Sides, change: MergeChange, engine: Engine, matching: Matching
     ) -> None:
         self.locations, self.sides, self.change, self.engine = locations, sides, change, engine
         here, there = locations
         mine, other = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
         numbering = sides.numbering or sides.base_theirs
         below = sides.same_below
-        self.ours = _CellSide(
-            here, sides.ours, sides.base_ours, sides.our_steps, mine.added, sides.our_numbering, below, mine
+        self.ours = CellSide(
+            here,
+            sides.ours,
+            sides.base_ours,
+            sides.our_steps,
+            mine.added,
+            sides.our_numbering,
+            below,
+            mine,
+            sides.settling,
         )
-        self.theirs = _CellSide(
-            there, sides.theirs, sides.base_theirs, sides.their_steps, other.added, numbering, below, other
+        self.theirs = CellSide(
+            there,
+            sides.theirs,
+            sides.base_theirs,
+            sides.their_steps,
+            other.added,
+            numbering,
+            below,
+            other,
+            sides.settling,
         )
         self.columns = cell_rules.cell_columns(sides)
         fields = [key_columns(snapshot.contents.fields) for snapshot in (sides.ours, sides.theirs)]
-        self.keys = on or next((names for names in fields if names), ())
+        self.twins = matching.twins
+        self.keys = matching.on or next((names for names in fields if names), ())
+        self.by_key_alone = sides.settling and bool(sides.prefer)
+        """Whether a row with another key is another row, and not perhaps the same one."""
         self.conflicts: list[MergeConflict] = []
+        self.deleted: defaultdict[int, list[Rows]] = defaultdict(list)
+        """Rows of ours that go because theirs deleted them, by fragment."""
+        self.settled = 0
+        """Rows in which the preferred side won."""
 
     def run(self) -> SettledCells:
         pairs = self._pairs()
@@ -207,21 +190,115 @@ class _CellSettling:
             self._locate(pairs, self.ours)
             self._locate(pairs, self.theirs)
         except _Untraceable as why:
-            return self._refused([(each.pair, str(why)) for each in pairs if each.is_open])
+            refused = self._refused([(each.pair, str(why)) for each in pairs if each.is_open])
+            column = self._telling_column(pairs) if self.sides.settling and not self.keys else ()
+            return refused._replace(conflicts=tuple(replace(each, on=column) for each in refused.conflicts))
         if self.conflicts:
             return SettledCells(replace(self.change, cells=()), conflicts=tuple(self.conflicts))
         homes, masks = self._homes(pairs)
-        self._check_deletions(pairs)
-        if self.conflicts:
-            return SettledCells(replace(self.change, cells=()), conflicts=tuple(self.conflicts))
-        stale = self._stale()
-        patches = [*self._patches(homes, stale), *self._in_place(pairs, stale)]
-        patches, emptied = self._decided(patches, stale)
+        self._add_twins(homes, masks)
+        if self.sides.settling:
+            self._settle_deletions(pairs, masks)
+        else:
+            self._check_deletions(pairs)
+            if self.conflicts:
+                return SettledCells(replace(self.change, cells=()), conflicts=tuple(self.conflicts))
+        rule = self._rule()
+        patches = [*self._patches(homes, rule), *self._in_place(pairs, rule)]
+        patches, emptied = self._decided(patches, rule)
         rows = sum(len(each) for home in homes.values() for each in home.rows)
         change, deletions = self._change(pairs, masks, patches)
         change = replace(change, notes=self._notes(change, homes))
-        plan = CellPlan(self.columns, stale, rows, emptied)
+        settled = SettledRows(self.settled, self.sides.prefer.text) if self.by_key_alone else None
+        plan = CellPlan(self.columns, rule, rows, emptied, settled)
         return SettledCells(change, deletions, tuple(self.conflicts), plan)
+
+    def _telling_column(self, pairs: Sequence[_Pair]) -> tuple[str, ...]:
+        """A column that tells which rows both sides changed, and that neither changed in any row; the first one."""
+        names = [each.base for each in self.columns if each.base and each.ours and each.theirs and not each.is_opaque]
+        schema = stored_schema(self.locations[0], self.sides.base_ours.pin)
+        self.by_key_alone = False  # a column that a side changed finds none of its rows, and must not count
+        for name in names:
+            kind = schema.field(name).type
+            if not (pt.is_integer(kind) or pt.is_string(kind) or pt.is_large_string(kind)):
+                continue
+            self.keys = (name,)
+            with suppress(_Untraceable):
+                self._locate(pairs, self.ours)
+                self._locate(pairs, self.theirs)
+                return self.keys
+        return ()
+
+    # --- Rows that both sides added, or that one side deleted
+
+    def _add_twins(self, homes: dict[tuple[bool, int], _Home], masks: defaultdict[int, list[Rows]]) -> None:
+        """Rows that both sides added under one key: one of them stays, at its place in ours."""
+        for key, here in by_fragment(self.twins[:, 0]):
+            rows, other = self.twins[here, 0] & 0xFFFFFFFF, self.twins[here, 1]
+            home = homes.setdefault((True, key), _Home([], [], [], set(), []))
+            home.rows.append(rows)
+            home.base.append(np.full(len(rows), NOWHERE, np.int64))
+            home.other.append(other)
+            home.rewritten.append(True)
+        for key, there in by_fragment(self.twins[:, 1]):
+            masks[key].append(self.twins[there, 1] & 0xFFFFFFFF)
+
+    def _settle_deletions(self, pairs: Sequence[_Pair], masks: defaultdict[int, list[Rows]]) -> None:
+        """Rows that one side deleted and the other changed go to the preferred side.
+
+        What the other side only moved, it did not change: the deletion is the only change.
+        """
+        wins, told, count = self.sides.prefer.side(), list[str](), 0
+        for found in compare_survivors(self._place, self.columns, self.keys, self._survivors(pairs), self.engine):
+            patch, lost = found.patch, ~found.changed
+            if wins is not None:
+                lost |= found.changed & ((wins == OURS) != patch.of_ours)
+                self.settled += int(found.changed.sum())
+            else:
+                told += found.told
+                count += int(found.changed.sum())
+            rows = patch.rows[lost]
+            if len(rows):
+                (self.deleted if patch.of_ours else masks)[patch.home.id].append(rows)
+        if count:
+            self.conflicts.append(self._contested(_DELETED, (), told, count))
+        self._settle_twice_deleted(pairs)
+
+    def _survivors(self, pairs: Sequence[_Pair]) -> list[Patch]:
+        """Rows that one side deleted, where the other one has them now."""
+        rows: defaultdict[tuple[bool, int], list[Rows]] = defaultdict(list)
+        base: defaultdict[tuple[bool, int], list[Rows]] = defaultdict(list)
+        for each in pairs:
+            both, in_ours, in_theirs = np.intersect1d(each.ours, each.theirs, return_indices=True)
+            at_ours, at_theirs = each.at_ours[in_ours], each.at_theirs[in_theirs]
+            for of_ours, here, there in ((True, at_ours, at_theirs), (False, at_theirs, at_ours)):
+                alone = (here != NOWHERE) & (there == NOWHERE)
+                for key, inside in by_fragment(here[alone]):
+                    rows[of_ours, key].append(here[alone][inside] & 0xFFFFFFFF)
+                    base[of_ours, key].append((each.pair.base.id << 32) + both[alone][inside])
+        found = []
+        places = tuple(at for at, column in enumerate(self.columns) if not column.is_opaque)
+        for (of_ours, key), several in rows.items():
+            home = self.ours.fragment(key) if of_ours else self.theirs.fragment(key)
+            offsets = np.concatenate(several)
+            order = np.argsort(offsets)
+            addresses, nowhere = np.concatenate(base[of_ours, key])[order], np.full(len(order), NOWHERE, np.int64)
+            found.append(Patch(of_ours, home, offsets[order], addresses, nowhere, places, False, places))
+        return found
+
+    def _settle_twice_deleted(self, pairs: Sequence[_Pair]) -> None:
+        """Rows that both sides deleted are a conflict, unless one side is preferred: then both had their way."""
+        for each in pairs:
+            both, in_ours, in_theirs = np.intersect1d(each.ours, each.theirs, return_indices=True)
+            gone = both[(each.at_ours[in_ours] == NOWHERE) & (each.at_theirs[in_theirs] == NOWHERE)]
+            if not len(gone) or not each.pair.is_strict:
+                continue
+            if self.sides.prefer.side() is not None:
+                self.settled += len(gone)
+                continue
+            rows = examples(self.locations[0], self.sides.base_ours, each.pair.base, gone[:_EXAMPLES].tolist())
+            conflict = self.sides.conflict(_DELETED, [(each.pair.ours or each.pair.base).id], rows)
+            self.conflicts.append(replace(conflict, count=len(gone)))
 
     def _refused(self, pairs: Iterable[tuple[CellPair, str]]) -> SettledCells:
         reasons: defaultdict[str, list[int]] = defaultdict(list)
@@ -240,9 +317,12 @@ class _CellSettling:
                 self.conflicts.append(self.sides.conflict(pair.reason, [(pair.ours or pair.base).id]))
                 continue
             found.append(_Pair(pair, ours, theirs))
+        for each, offsets in self.change.shared:
+            moved = CellPair(each.before, each.base, None, None, _DELETED, is_moved=True, is_strict=True)
+            found.append(_Pair(moved, np.array(offsets, np.int64), np.array(offsets, np.int64)))
         return found
 
-    def _locate(self, pairs: Sequence[_Pair], side: _CellSide) -> None:
+    def _locate(self, pairs: Sequence[_Pair], side: CellSide) -> None:
         """Find the rows that a side removed: in its new fragments, or nowhere. Raises _Untraceable."""
         mine = side is self.ours
         wanted = [each.wanted(mine) for each in pairs]
@@ -257,7 +337,7 @@ class _CellSettling:
             for each, chosen in zip(pairs, wanted, strict=True)
             if chosen.any()
         ]
-        stayed = side.steps.moves_no_rows and None not in left
+        stayed = (side.steps.moves_no_rows and None not in left) or (self.sides.settling and not side.rewrote)
         if stayed or not any(len(rows) for _, rows in removed):
             found = [np.full(len(rows), NOWHERE, np.int64) for _, rows in removed]
         else:
@@ -270,7 +350,7 @@ class _CellSettling:
             else:
                 each.at_theirs = places
 
-    def _by_id(self, side: _CellSide, removed: Sequence[tuple[Fragment, Rows]]) -> list[Rows] | None:
+    def _by_id(self, side: CellSide, removed: Sequence[tuple[Fragment, Rows]]) -> list[Rows] | None:
         if not side.now.contents.has_stable_row_ids:
             return None
         wanted = [side.ids(fragment)[rows] if len(rows) else _NONE for fragment, rows in removed]
@@ -279,22 +359,20 @@ class _CellSettling:
         found = cell_rules.find_ids(np.concatenate(wanted), side.candidates)
         return None if found is None else _split(found, wanted)
 
-    def _by_key(self, side: _CellSide, removed: Sequence[tuple[Fragment, Rows]]) -> list[Rows]:
+    def _by_key(self, side: CellSide, removed: Sequence[tuple[Fragment, Rows]]) -> list[Rows]:
         names = [column.base for column in self.columns]
         here = [column.ours if side is self.ours else column.theirs for column in self.columns]
         if not self.keys or not set(self.keys) <= set(names):
             raise _Untraceable
         renamed = dict(zip(names, here, strict=True))
         now = [renamed[key] or "" for key in self.keys]
-        there = side.keys(side.now, [FragmentRows(entry.id) for entry in side.added], now).rename_columns(
-            [*self.keys, "address"]
-        )
+        there = side.keys(side.now, side.places, now).rename_columns([*self.keys, "address"])
         found = [self._matched(side, fragment, rows, there) for fragment, rows in removed]
-        if any((addresses == NOWHERE).any() for addresses in found):
+        if any((addresses == NOWHERE).any() for addresses in found) and not self.by_key_alone:
             self._check_same_keys(side, there)
         return found
 
-    def _matched(self, side: _CellSide, fragment: Fragment, rows: Rows, there: pa.Table) -> Rows:
+    def _matched(self, side: CellSide, fragment: Fragment, rows: Rows, there: pa.Table) -> Rows:
         """The addresses of rows of a base's fragment, by key. Raises _Untraceable."""
         if not len(rows) or not there.num_rows:
             return np.full(len(rows), NOWHERE, np.int64)
@@ -304,7 +382,7 @@ class _CellSettling:
             raise _Untraceable("several rows have the same key")
         return found
 
-    def _check_same_keys(self, side: _CellSide, there: pa.Table) -> None:
+    def _check_same_keys(self, side: CellSide, there: pa.Table) -> None:
         """Raise _Untraceable if a row that seems to be deleted may be one of the new ones, under another key."""
         gone = [(before, side.removed(before, after)) for before, after in side.changes.changed]
         gone += [(before, side.removed(before, None)) for before in side.changes.removed]
@@ -317,7 +395,7 @@ class _CellSettling:
 
     # --- Rows that both sides changed
 
-    def _homes(self, pairs: Sequence[_Pair]) -> tuple[dict[tuple[bool, int], _Home], dict[int, list[Rows]]]:
+    def _homes(self, pairs: Sequence[_Pair]) -> tuple[dict[tuple[bool, int], _Home], defaultdict[int, list[Rows]]]:
         """The rows of each new fragment that get cells of the other side, and those of theirs that ours has."""
         homes: dict[tuple[bool, int], _Home] = {}
         masks: defaultdict[int, list[Rows]] = defaultdict(list)
@@ -374,7 +452,7 @@ class _CellSettling:
 
     # --- Columns, and the decision
 
-    def _stale(self) -> Stale:
+    def _rule(self) -> CellRule:
         """What each side computed, and from which columns."""
         pairs = self.change.cells
         wrote_ours, wrote_theirs = set[int](), set[int]()
@@ -386,9 +464,14 @@ class _CellSettling:
         ours, theirs = Computed.of(self.sides.our_steps), cell_rules.computed_by_theirs(self.sides)
         names_ours = [column.ours for column in self.columns]
         names_theirs = [column.theirs for column in self.columns]
-        return Stale(
+        prefer = self.sides.prefer if self.sides.settling else Prefer()
+        sides = {at: prefer.side(each.name, each.ours, each.theirs, each.base) for at, each in enumerate(self.columns)}
+        return CellRule(
             cell_rules.reads_of(self.columns, ours, names_ours, wrote_ours | self._new(True)),
             cell_rules.reads_of(self.columns, theirs, names_theirs, wrote_theirs | self._new(False)),
+            wins={at: side for at, side in sides.items() if side is not None},
+            is_whole=self.sides.settling and not self.sides.by_cells,
+            rest=prefer.rest,
         )
 
     def _new(self, in_ours: bool) -> set[int]:
@@ -399,15 +482,16 @@ class _CellSettling:
             if column.base is None and (column.ours if in_ours else column.theirs) is not None
         }
 
-    def _patches(self, homes: Mapping[tuple[bool, int], _Home], stale: Stale) -> list[Patch]:
+    def _patches(self, homes: Mapping[tuple[bool, int], _Home], rule: CellRule) -> list[Patch]:
         patches = []
         fragments = {(True, entry.id): entry for entry in self.ours.added}
+        fragments |= {(True, key): entry for key, (entry, _) in self.ours.back.items()}
         fragments |= {(False, entry.id): entry for entry in self.change.added}
         for (of_ours, key), home in homes.items():
             if (of_ours, key) not in fragments:
                 self.conflicts.append(self.sides.conflict(_ELSEWHERE))
                 continue
-            decided, compared = self._places(of_ours, home, stale)
+            decided, compared = self._places(of_ours, home, rule)
             if any(self.columns[at].is_opaque for at in decided):
                 self.conflicts.append(self.sides.conflict(OPAQUE, [key] if of_ours else []))
                 continue
@@ -420,7 +504,7 @@ class _CellSettling:
             )
         return patches
 
-    def _in_place(self, pairs: Sequence[_Pair], stale: Stale) -> Iterator[Patch]:
+    def _in_place(self, pairs: Sequence[_Pair], rule: CellRule) -> Iterator[Patch]:
         """Fragments in which both sides wrote columns, where one column is of both or was computed from the other."""
         for each in pairs:
             pair = each.pair
@@ -429,8 +513,8 @@ class _CellSettling:
             mine = cell_rules.written(pair.base, pair.ours, self.columns)
             other = cell_rules.written(pair.before, pair.theirs, self.columns)
             decided = (mine & other).union(
-                (at for at, read in stale.theirs.items() if read & mine),
-                (at for at, read in stale.ours.items() if read & other),
+                (at for at, read in rule.theirs.items() if read & mine),
+                (at for at, read in rule.ours.items() if read & other),
             )
             if not decided:
                 continue
@@ -440,19 +524,19 @@ class _CellSettling:
             gone = np.concatenate([self.ours.dead(self.sides.base_ours, pair.base), each.ours, each.theirs])
             rows = np.setdiff1d(np.arange(pair.base.physical_rows, dtype=np.int64), gone)
             keys = {at for at, column in enumerate(self.columns) if column.base in self.keys}
-            compared = decided.union(
-                keys, *(found.get(at, ()) for at in decided for found in (stale.ours, stale.theirs))
-            )
+            compared = decided.union(keys, *(found.get(at, ()) for at in decided for found in (rule.ours, rule.theirs)))
             places = tuple(sorted(at for at in compared if not self.columns[at].is_opaque))
             base, theirs = (pair.base.id << 32) + rows, (pair.theirs.id << 32) + rows
             if len(rows):
                 both = tuple(sorted(mine & other))
                 yield Patch(True, pair.ours, rows, base, theirs, tuple(sorted(decided)), True, places, both)
 
-    def _places(self, of_ours: bool, home: _Home, stale: Stale) -> tuple[set[int], set[int]]:
+    def _places(self, of_ours: bool, home: _Home, rule: CellRule) -> tuple[set[int], set[int]]:
         """The columns to decide in a home, and those to read for that."""
         every = set(range(len(self.columns)))
-        mine, other = (stale.ours, stale.theirs) if of_ours else (stale.theirs, stale.ours)
+        if rule.is_whole:
+            return every, every
+        mine, other = (rule.ours, rule.theirs) if of_ours else (rule.theirs, rule.ours)
         if any(home.rewritten):
             return every, every
         decided = home.written | self._new(not of_ours)
@@ -461,35 +545,52 @@ class _CellSettling:
         reads = (found.get(at, frozenset()) for at in decided for found in (mine, other))
         return decided, decided.union(keys, *reads)
 
-    def _decided(self, patches: Sequence[Patch], stale: Stale) -> tuple[list[Patch], tuple[Emptied, ...]]:
+    def _decided(self, patches: Sequence[Patch], rule: CellRule) -> tuple[list[Patch], tuple[Emptied, ...]]:
         """The patches with the columns that they write; adds conflicts. Nothing is written."""
         items = [
-            DecideItem(self._place, self.columns, stale, part, at, self.keys)
+            DecideItem(self._place, self.columns, rule, part, at, self.keys)
             for at, patch in enumerate(patches)
-            for part in _parts(patch)
+            for part in parts(patch)
         ]
         rows = sum(len(patch.rows) for patch in patches)
         runner = self.engine.for_work("merge", Work(read_bytes=3 * 64 * rows * max(1, len(self.columns))))
-        found = runner.collect(_DECIDE, runner.flat_map(_DECIDE, items, decide_part, _OUTCOMES)).to_pylist()
+        found = runner.collect(DECIDE, runner.flat_map(DECIDE, items, decide_part, OUTCOMES)).to_pylist()
         columns = {at: set(patch.columns) for at, patch in enumerate(patches)}
         for row in found:
             columns[row["patch"]] |= {row["place"]} if row["differs"] else set()
+            self.settled += row["settled"]
         kept = [replace(patch, columns=tuple(sorted(columns[at]))) for at, patch in enumerate(patches) if columns[at]]
         self._note_clashes(found, patches)
         self._check_keys(kept)
         return kept, self._emptied(found)
 
     def _note_clashes(self, found: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> None:
-        shown: defaultdict[int, list[str]] = defaultdict(list)
-        fragments: defaultdict[int, set[int]] = defaultdict(set)
+        told: defaultdict[str, list[str]] = defaultdict(list)
+        fragments: defaultdict[str, set[int]] = defaultdict(set)
+        counts: Counter[str] = Counter()
         for row in found:
             if row["clashes"]:
                 patch = patches[row["patch"]]
-                shown[row["place"]] += row["examples"]
-                fragments[row["place"]] |= {patch.home.id} if patch.of_ours else set()
-        for place, rows in shown.items():
-            reason = BOTH_CHANGED.format(self.columns[place].name)
-            self.conflicts.append(self.sides.conflict(reason, fragments[place], tuple(rows[:_EXAMPLES])))
+                reason = self._reason(row["place"], patch)
+                told[reason] += row["told"]
+                counts[reason] += row["clashes"]
+                fragments[reason] |= {patch.home.id} if patch.of_ours else set()
+        for reason, rows in told.items():
+            self.conflicts.append(self._contested(reason, fragments[reason], rows, counts[reason]))
+
+    def _reason(self, place: int, patch: Patch) -> str:
+        """Why rows of a patch clash: in a column, as a whole, or as two new ones."""
+        if place == TWIN:
+            return SAME_KEY
+        if place == ROW:
+            return OTHER_COLUMNS.reason if patch.in_place else _DELETED
+        return BOTH_CHANGED.format(self.columns[place].name)
+
+    def _contested(self, reason: str, fragments: Iterable[int], told: Sequence[str], count: int) -> MergeConflict:
+        """A conflict with rows that both sides changed."""
+        rows = rows_of(told)
+        conflict = self.sides.conflict(reason, fragments, tuple(map(str, rows[:_EXAMPLES])))
+        return replace(conflict, contested=rows, count=count)
 
     def _check_keys(self, patches: Iterable[Patch]) -> None:
         """A merged row with another key may have that of a third row: whether keys are unique is decided elsewhere."""
@@ -509,7 +610,7 @@ class _CellSettling:
             column = self.columns[place]
             if count and not column.nullable:
                 self.conflicts.append(self.sides.conflict(NO_NULL.format(column.name)))
-            elif count and not (self.sides.by_cells or self.sides.is_backwards):
+            elif count and not (self.sides.by_cells or self.sides.is_backwards or self.sides.prefer):
                 self.conflicts.append(self.sides.conflict(f"column '{column.name}' {STALE}"))
             elif count:
                 told.append(Emptied(column.name, count, self._branch(of_ours)))
@@ -532,7 +633,7 @@ class _CellSettling:
         for each in pairs:
             pair = each.pair
             if pair.ours is None:
-                continue
+                continue  # also if its rows were moved: then the comparison knows already what becomes of it
             if pair.theirs is None:
                 removed.append((pair.before, pair.ours))
                 continue
@@ -545,17 +646,37 @@ class _CellSettling:
                 replaced.append(found)
         added, hidden = self._masked(masks)
         kept = {entry.id for entry in added}
-        followed = replace(self.change.followed, masks={**self.change.followed.masks, **hidden})
+        before = self.change.followed
+        followed = replace(
+            before,
+            masks={**before.masks, **hidden},
+            deletions={**before.deletions, **self._more_deletions(before.deletions)},
+            back={
+                key: self._not_back(entry, masks[key]) for key, (entry, _) in self.theirs.back.items() if key in masks
+            },
+        )
         merged = replace(
             self.change,
             added=tuple(added),
             replaced=tuple(replaced),
             removed=tuple(removed),
             cells=(),
+            shared=(),
             patches=tuple(patch for patch in patches if patch.of_ours or patch.home.id in kept),
             followed=followed,
         )
         return merged, deletions
+
+    def _more_deletions(self, known: Mapping[int, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+        """Rows of ours that go because theirs deleted them, beside those that go already."""
+        return {
+            key: tuple(sorted({*known.get(key, ()), *np.concatenate(rows).tolist()}))
+            for key, rows in self.deleted.items()
+        }
+
+    def _not_back(self, entry: Fragment, rows: Sequence[Rows]) -> tuple[int, ...]:
+        """The deleted rows of a fragment in which theirs has rows back, with those that ours does not take."""
+        return tuple(np.unique(np.concatenate([self.theirs.dead(self.sides.theirs, entry), *rows])).tolist())
 
     def _masked(self, masks: Mapping[int, list[Rows]]) -> tuple[list[Fragment], dict[int, tuple[int, ...]]]:
         """New fragments of theirs without the rows that are merged into fragments of ours."""
@@ -585,123 +706,3 @@ class _CellSettling:
 
 def _split(rows: Rows, like: Sequence[Rows]) -> list[Rows]:
     return np.split(rows, np.cumsum([len(each) for each in like])[:-1])
-
-
-def place_of(locations: Locations, sides: Sides) -> PatchPlace:
-    """Where the three versions of a merge are."""
-    here, there = locations
-    return PatchPlace(here, there, sides.base_ours.pin, sides.ours.pin, sides.theirs.pin)
-
-
-# --- The decision, on the engine: a part of a patch at a time
-
-_DECIDE = "compare rows"
-_PART = 100_000
-"""Rows of one item."""
-_OUTCOMES = pa.schema(
-    [
-        ("patch", pa.int64()),
-        ("place", pa.int64()),
-        ("differs", pa.bool_()),
-        ("emptied_ours", pa.int64()),
-        ("emptied_theirs", pa.int64()),
-        ("clashes", pa.int64()),
-        ("examples", pa.list_(pa.string())),
-    ]
-)
-
-
-class DecideItem(NamedTuple):
-    """Rows of a patch to decide; runs on executors."""
-
-    place: PatchPlace
-    columns: tuple[CellColumn, ...]
-    stale: Stale
-    patch: Patch
-    number: int
-    keys: tuple[str, ...]
-
-
-def _parts(patch: Patch) -> Iterator[Patch]:
-    for start in range(0, len(patch.rows), _PART):
-        part = slice(start, start + _PART)
-        yield replace(patch, rows=patch.rows[part], base=patch.base[part], other=patch.other[part])
-
-
-def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
-    """_OUTCOMES of some rows, one for each column that is decided."""
-    columns, patch = item.columns, item.patch
-    outcomes: dict[int, dict[str, Any]] = {}
-    for found, part in read_cells(item.place, columns, patch):
-        decided = cell_rules.decide_cells(columns, patch.decided, found, item.stale)
-        home = found.ours if patch.of_ours else found.theirs
-        for at, values in decided.values.items():
-            blank = {"patch": item.number, "place": at, "differs": False, "clashes": 0, "examples": []}
-            known = outcomes.setdefault(at, {**blank, "emptied_ours": 0, "emptied_theirs": 0})
-            emptied = bool(decided.emptied_ours[at].any() or decided.emptied_theirs[at].any())
-            known["differs"] |= emptied if patch.in_place else cell_rules.differs(values, home.get(at))
-            known["emptied_ours"] += int(decided.emptied_ours[at].sum())
-            known["emptied_theirs"] += int(decided.emptied_theirs[at].sum())
-            clashing = np.flatnonzero(decided.clashes[at])
-            known["clashes"] += len(clashing)
-            for row in clashing[: max(0, _EXAMPLES - len(known["examples"]))].tolist():
-                known["examples"].append(_shown(item, found, part, at, row))
-    yield pa.RecordBatch.from_pylist(list(outcomes.values()), _OUTCOMES)
-
-
-_MOST_SHOWN = 60
-
-
-def _shown(item: DecideItem, found: Cells, part: Patch, at: int, row: int) -> str:
-    keys = [place for place, column in enumerate(item.columns) if column.base in item.keys and place in found.base]
-    name = item.columns[at].name
-    if keys:
-        who = ", ".join(f"{item.columns[place].base}={found.base[place][row].as_py()!r}" for place in keys)
-    else:
-        who = f"row {part.base[row] & 0xFFFFFFFF} of fragment {part.base[row] >> 32}"
-    ours, theirs = (_short(side[at][row].as_py()) for side in (found.ours, found.theirs))
-    return f"{who}: {name} is {ours} in ours, {theirs} in theirs"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
-
-
-# --- Files for the patches, on the engine: one for each new fragment whose rows get cells
-
-_WRITE = "write merged columns"
-_FILES = pa.schema([("of_ours", pa.bool_()), ("fragment", pa.int64()), ("file", pa.string())])
-
-
-class WriteItem(NamedTuple):
-    """A patch to write; runs on executors."""
-
-    place: PatchPlace
-    columns: tuple[CellColumn, ...]
-    stale: Stale
-    patch: Patch
-
-
-def write_patches(
-    locations: Locations, sides: Sides, change: MergeChange, cells: CellPlan | None, engine: Engine
-) -> dict[tuple[bool, int], dict[str, Any]]:
-    """Write the files of a decided change: pylance's JSON, with the file's own field ids, by side and fragment.
-
-    They are below the root of ours, and no version names them before the commit.
-    """
-    if not change.patches or cells is None:
-        return {}
-    place = place_of(locations, sides)
-    items = [WriteItem(place, cells.columns, cells.stale, patch) for patch in change.patches]
-    size = sum(patch.home.physical_rows * 64 * len(patch.columns) for patch in change.patches)
-    runner = engine.for_work("merge", Work(rewrites=len(items), rewritten_bytes=size))
-    found = runner.collect(_WRITE, runner.flat_map(_WRITE, items, write_one, _FILES)).to_pylist()
-    return {(row["of_ours"], row["fragment"]): json.loads(row["file"]) for row in found}
-
-
-def write_one(item: WriteItem) -> Iterator[pa.RecordBatch]:
-    """_FILES of one patch."""
-    written = write_patch(item.place, item.columns, item.patch, item.stale)
-    row = {"of_ours": item.patch.of_ours, "fragment": item.patch.home.id, "file": json.dumps(written)}
-    yield pa.RecordBatch.from_pylist([row], _FILES)

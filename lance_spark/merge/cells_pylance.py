@@ -19,7 +19,7 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import row_width
 from lance_spark.format.storable import safe_batches
-from lance_spark.merge.cell_rules import CellColumn, Cells, Stale, decide_cells
+from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellRule, Cells, Mask, decide_cells
 from lance_spark.merge.change_rules import Patch, Rows
 from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
 from lance_spark.scan.rules import ScanPartition, batch_rows
@@ -54,22 +54,34 @@ class _RowsOf:
         self._ids = StableRowIds(location, pin) if stable else None
 
     def take(self, addresses: Rows) -> dict[int, pa.Array]:
-        """The columns by place. Raises CorruptData for an address without a row."""
+        """The columns by place, with nulls for NOWHERE. Raises CorruptData for an address without a row."""
         if not self._names:
             return {}
+        missing = addresses == NOWHERE
+        if missing.any():
+            return self._with_nulls(missing, self.take(addresses[~missing]))
         names = tuple(dict.fromkeys(self._names.values()))
         ids = addresses if self._ids is None else self._ids.at(addresses)
         # In order, since pylance reads ascending rows faster; a deleted row of the same id is no longer found.
         values, places = np.unique(ids, return_inverse=True)
+        if not len(values):
+            empty = open_pinned(self._location, self._pin).schema.empty_table().combine_chunks()
+            return {at: _whole(empty[name]) for at, name in self._names.items()}
         taken = pa.Table.from_batches(take_rows(Scan(self._location, self._pin, ScanColumns(names)), values.tolist()))
         if taken.num_rows != len(values):
             raise CorruptData(f"{len(values) - taken.num_rows} rows of {self._pin} cannot be read.")
         found = taken.take(pa.array(places)).combine_chunks()
         return {at: _whole(found[name]) for at, name in self._names.items()}
 
+    def _with_nulls(self, missing: Mask, taken: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
+        places = pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing)
+        return {at: values.take(places) for at, values in taken.items()}
+
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 class _CellReader:
@@ -90,7 +102,11 @@ class _CellReader:
         """The values of some rows."""
         home = (part.home.id << 32) + part.rows
         ours, theirs = (home, part.other) if part.of_ours else (part.other, home)
-        return Cells(self._base.take(part.base), self._ours.take(ours), self._theirs.take(theirs), len(part.rows))
+        base = self._base.take(part.base)
+        named = np.where(part.base == NOWHERE, ours, part.base)
+        return Cells(
+            base, self._ours.take(ours), self._theirs.take(theirs), len(part.rows), part.base == NOWHERE, named
+        )
 
 
 def _slices(patch: Patch, most: int) -> Iterator[Patch]:
@@ -112,7 +128,7 @@ def read_cells(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -
 # --- Writing a patch: one file with its columns, for all rows of its home
 
 
-def write_patch(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, stale: Stale) -> dict[str, Any]:
+def write_patch(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, rule: CellRule) -> dict[str, Any]:
     """Write the file below the root of ours; returns pylance's JSON of it, with field ids of its own.
 
     Rows that are not contested keep what they have; in new columns they have nulls.
@@ -121,7 +137,7 @@ def write_patch(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, 
 
     schema = _schema(place, columns, patch)
     ours = open_pinned(place.here, place.ours)
-    batches = safe_batches(_batches(place, columns, patch, stale, schema), max(1, patch.home.physical_rows))
+    batches = safe_batches(_batches(place, columns, patch, rule, schema), max(1, patch.home.physical_rows))
     with translated(place.here, "writing merged columns"):
         # As if for a new table: the commit gives its fields the ids that the columns have in the merged one.
         written: Sequence[FragmentMetadata] = write_fragments(
@@ -154,7 +170,7 @@ def _schema(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> p
 
 
 def _batches(
-    place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, stale: Stale, schema: pa.Schema
+    place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, rule: CellRule, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """All physical rows of the home, in order. Deleted rows repeat a neighbor, as no column may lack a value."""
     reader = _CellReader(place, columns, patch)
@@ -174,7 +190,7 @@ def _batches(
         low, high = np.searchsorted(patch.rows, [offsets[0], offsets[-1] + 1])
         if high > low:
             part = _only(patch, slice(low, high))
-            found = decide_cells(columns, decided, reader.cells(part), stale).values
+            found = decide_cells(columns, decided, reader.cells(part), rule).values
             places = np.searchsorted(offsets, part.rows)
             values = [_put(old, places, found[at]) for old, at in zip(values, decided, strict=True)]
         last = pa.RecordBatch.from_arrays(values, schema=schema)

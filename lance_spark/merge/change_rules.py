@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import PRIMARY_KEY, Steps
 from lance_spark.format.row_ids import Rewrite
 from lance_spark.format.versions import Snapshot
+from lance_spark.merge.option_rules import Prefer
 
 
 class Decision(NamedTuple):
@@ -367,6 +368,47 @@ def _paths(fields: Sequence[Field]) -> dict[tuple[str, ...], Field]:
 
 
 @dataclass(frozen=True)
+class ContestedRow(Recorded):
+    """A row that both sides changed, with the cells in question."""
+
+    row: str
+    """By its key, ``id=3``, or where it is in the base."""
+    base: Mapping[str, Any] | None
+    """JSON values by column; None if the version does not have the row."""
+    ours: Mapping[str, Any] | None
+    theirs: Mapping[str, Any] | None
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        sides = {"base": self.base, "ours": self.ours, "theirs": self.theirs}
+        return {"row": self.row, **{name: None if cells is None else dict(cells) for name, cells in sides.items()}}
+
+    def __str__(self) -> str:
+        """In one line."""
+        columns = [*dict.fromkeys(name for cells in (self.ours, self.theirs) for name in cells or ())]
+        if self.ours is None or self.theirs is None:
+            cells = self.ours or self.theirs or {}
+            told = ", ".join(f"{name} is {shown_value(cells[name])}" for name in columns)
+            gone, kept = ("ours", "theirs") if self.ours is None else ("theirs", "ours")
+            return f"{self.row}: deleted in {gone}; in {kept} {told or 'changed'}"
+        ours, theirs = self.ours, self.theirs
+        told = "; ".join(
+            f"{name} is {shown_value(ours.get(name))} in ours, {shown_value(theirs.get(name))} in theirs"
+            for name in columns
+        )
+        return f"{self.row}: {told}" if told else self.row
+
+
+_MOST_SHOWN = 60
+
+
+def shown_value(value: object) -> str:
+    """A value in a line of text."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+@dataclass(frozen=True)
 class MergeConflict(Recorded):
     """A change on both sides that cannot be combined."""
 
@@ -378,6 +420,24 @@ class MergeConflict(Recorded):
     """Ids of fragments in ours."""
     rows: tuple[str, ...] = ()
     """Example rows, by the table's key if it has one."""
+    contested: tuple[ContestedRow, ...] = ()
+    """The first rows that both sides changed, with both values."""
+    count: int = 0
+    """How many there are, which a preference settles; 0 where they could not be compared."""
+    on: tuple[str, ...] = ()
+    """A column by which these rows could be matched."""
+
+    def lines(self) -> Iterator[str]:
+        """The sentence, and a line for each row."""
+        yield str(self)
+        yield from self.contested_lines()
+
+    def contested_lines(self) -> Iterator[str]:
+        """A line for each row that it names."""
+        shown = [*map(str, self.contested)] or [*self.rows]
+        yield from shown
+        if self.contested and self.count > len(shown):
+            yield f"and {self.count - len(shown):,} more rows"
 
     def __str__(self) -> str:
         """One sentence."""
@@ -442,6 +502,10 @@ class Sides:
     """Below this, a stable row id means the same row on both sides: both chains were forked with it."""
     by_cells: bool = False
     """Whether rows that both sides changed combine where they changed different columns."""
+    settling: bool = False
+    """Whether the rows of fragments that conflict are compared one by one: to list them, and to settle what may be."""
+    prefer: Prefer = field(default_factory=Prefer)
+    """Whose value is taken where both sides changed the same cell, or with rows the same row."""
 
     @property
     def is_fast_forward(self) -> bool:
@@ -506,6 +570,10 @@ class CellPair(NamedTuple):
     wrote_ours: bool = False
     """Whether ours wrote columns in place."""
     wrote_theirs: bool = False
+    is_moved: bool = False
+    """Whether either side moved its rows to other fragments. Only the rows that both sides changed are left open."""
+    is_strict: bool = False
+    """Whether rows that both sides deleted are a conflict."""
 
 
 @dataclass(frozen=True)
@@ -563,6 +631,8 @@ class Followed:
     """Rows to delete in fragments of ours, by id."""
     masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows to leave out of new fragments, by their ids in theirs: ours already has them."""
+    back: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """All deleted rows of fragments of ours in which theirs has rows back that ours does not take, by id."""
     row_ids: Mapping[int, int] = field(default_factory=dict)
     """Stable row ids in ours, by those in theirs."""
     dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -587,6 +657,8 @@ class MergeChange:
     """What remains to be decided row by row."""
     cells: tuple[CellPair, ...] = ()
     """What remains to be decided cell by cell."""
+    shared: tuple[tuple[BasePair, tuple[int, ...]], ...] = ()
+    """Rows of a contest that both sides changed, which remain to be decided."""
     patches: tuple[Patch, ...] = ()
     """What was decided cell by cell."""
     followed: Followed = field(default_factory=Followed)

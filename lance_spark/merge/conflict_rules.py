@@ -23,6 +23,8 @@ from lance_spark.merge.change_rules import (
     GONE_OURS,
     GONE_THEIRS,
     OTHER_COLUMNS,
+    OTHER_ROWS,
+    UPDATED,
     BasePair,
     CellPair,
     Contest,
@@ -38,6 +40,7 @@ from lance_spark.merge.change_rules import (
     renumbered,
     trees,
 )
+from lance_spark.merge.result_rules import SAME_KEY, TWICE
 
 
 def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
@@ -200,6 +203,8 @@ def contest(sides: Sides, ours: Delta, theirs: Delta, in_ours: InOurs) -> Contes
 # --- Three-way comparison of fragments, by the matrix in ``change_rules.py``
 
 _ROWS = frozenset({FragmentChange.ROWS_DELETED, FragmentChange.ROWS_UPDATED})
+_OF_ROWS = (OTHER_ROWS, GONE_OURS, GONE_THEIRS)
+"""Decisions about single rows, which may be settled for each of them."""
 
 
 def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
@@ -280,11 +285,13 @@ class _Meeting:
         """
         sides = self.sides
         in_place = OTHER_COLUMNS in self.decisions and self._wrote_columns_of_the_base()
-        in_place = in_place and (sides.by_cells or not self._wrote_the_same_column())
+        in_place = in_place and (sides.by_cells or sides.settling or not self._wrote_the_same_column())
         open_ones = [
             each
             for each in self.decisions
-            if (sides.by_cells and each.by_cells) or (in_place and each == OTHER_COLUMNS)
+            if ((sides.by_cells or sides.settling) and each.by_cells)
+            or (in_place and each == OTHER_COLUMNS)
+            or (sides.settling and each in _OF_ROWS)
         ]
         if not open_ones:
             return None
@@ -298,6 +305,7 @@ class _Meeting:
             reason=open_ones[0].reason,
             wrote_ours=FragmentChange.COLUMNS_WRITTEN in self.kinds_of_ours,
             wrote_theirs=FragmentChange.COLUMNS_WRITTEN in self.kinds_of_theirs,
+            is_strict=not sides.by_cells or any(each in _OF_ROWS for each in open_ones),
         )
 
     def _wrote_the_same_column(self) -> bool:
@@ -546,12 +554,41 @@ def _has_rows(steps: Steps, side: Delta) -> bool:
     return len(Connected(steps.rewrites).lost(side.removed, side.added)) < len(side.removed)
 
 
+def may_settle(conflicts: Iterable[MergeConflict]) -> bool:
+    """Whether one of the conflicts is about rows that both sides changed, which can be compared one by one."""
+    return any(any(words in conflict.reason for words in _ABOUT_ROWS) for conflict in conflicts)
+
+
+def with_contested(conflicts: Sequence[MergeConflict], compared: Sequence[MergeConflict]) -> tuple[MergeConflict, ...]:
+    """The conflicts of a plan, of which those about rows name the rows, once these were compared one by one."""
+    named = [conflict for conflict in compared if conflict.count or conflict.on]
+    if not named:
+        return tuple(conflicts)
+    others = [conflict for conflict in conflicts if not may_settle([conflict])]
+    return (*named, *others)
+
+
 def may_find_rows(conflicts: Iterable[MergeConflict]) -> bool:
     """Whether one of the conflicts may go once rows are found by their values."""
     return any(conflict.reason in _LOST or conflict.reason.endswith(_UNKNOWN) for conflict in conflicts)
 
 
 _LOST = frozenset({GONE_OURS.reason, GONE_THEIRS.reason})
+BOTH_CHANGED = "both sides changed column '{}' of the same rows"
+KEY_CHANGED = "one side changed the key column '{}' of rows of which the other changed other columns"
+AMBIGUOUS = "rows with a changed key cannot be told from deleted and new ones"
+OPAQUE = "both sides changed rows, whose blobs or changed structs cannot be merged cell by cell"
+_ABOUT_ROWS = (
+    OTHER_ROWS.reason,
+    OTHER_COLUMNS.reason,
+    *UPDATED,
+    *_LOST,
+    BOTH_CHANGED.partition("'")[0],
+    AMBIGUOUS,
+    OPAQUE,
+    SAME_KEY,
+    TWICE,
+)
 
 
 def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:

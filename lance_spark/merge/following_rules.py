@@ -1,4 +1,4 @@
-"""Follows contested rows through the compactions of both sides, and gives the hints for conflicts. Pure.
+"""Follows contested rows through the compactions of both sides. Pure.
 
 In: a change with a contest, and the deleted rows of its fragments. Out: the change without the contest. Ours keeps its
 fragments. Rows that theirs deleted or updated are deleted where ours has them now. New fragments of theirs leave out
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lance_spark import hints
 from lance_spark.errors import CorruptData
 from lance_spark.format import row_ids as of_runs
 from lance_spark.format.contents import DeletionFile, Fragment
@@ -22,15 +21,14 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
 from lance_spark.merge import change_rules
-from lance_spark.merge.cell_rules import STALE
-from lance_spark.merge.conflict_rules import CAST, TAKEN_BEFORE
-from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
 
 BITMAP = 1
 """Type of the deletion files that are written here."""
 COLUMNS_COMPACTED = "theirs wrote a column of rows that were compacted"
 BACK_TWICE = "theirs restored rows that ours also has, or whose fragment ours changed"
 UNCERTAIN = "rows were compacted, and it is not certain where they are"
+_OF_ROWS = (change_rules.GONE_OURS.reason, change_rules.GONE_THEIRS.reason)
+"""Conflicts about rows whose places are known now: those that both sides changed are left open."""
 
 
 class Clash(NamedTuple):
@@ -150,7 +148,11 @@ class _Settling:
         deletions = {key: tuple(rows.tolist()) for key, rows in self.ours.places(self.gone_theirs).items()}
         row_ids = self._row_ids(added) if self.sides.ours.contents.has_stable_row_ids else {}
         change = replace(
-            self.change, added=tuple(added), contest=None, followed=change_rules.Followed(deletions, masks, row_ids)
+            self.change,
+            added=tuple(added),
+            contest=None,
+            shared=self._left_open(),
+            followed=change_rules.Followed(deletions, masks, row_ids=row_ids),
         )
         return Settled(change, tuple(clashes), self.ours.live)
 
@@ -173,16 +175,30 @@ class _Settling:
         our_kinds = _Kinds(self, self.ours, self.gone_ours, (), self.sides.our_steps, ours)
         their_kinds = _Kinds(self, self.theirs, self.gone_theirs, self.back, self.sides.their_steps, theirs)
         both = of_runs.within(self.gone_theirs, self.gone_ours)
+        wrote = {change_rules.FragmentChange.COLUMNS_WRITTEN}
         for at, pair in enumerate(self.contest.pairs):
             here, there = our_kinds.of(at, pair), their_kinds.of(at, pair)
             for decision in change_rules.decide(change_rules.FRAGMENTS, there, here):
-                if decision.is_conflict:
+                open_one = sides.settling and decision.reason in _OF_ROWS and not wrote & (here | there)
+                if decision.is_conflict and not open_one:
                     yield Clash(decision.reason, pair)
             if change_rules.FragmentChange.COLUMNS_WRITTEN in there:
                 yield Clash(COLUMNS_COMPACTED, pair)
-            shared = of_runs.rows_of(_of_pair(both, at)) - (at << 32)
-            if len(shared) and change_rules.FragmentChange.GONE not in here | there:
+            shared = self._shared(both, at)
+            if len(shared) and not sides.settling and change_rules.FragmentChange.GONE not in here | there:
                 yield Clash(change_rules.OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
+
+    def _shared(self, both: Runs, at: int) -> Offsets:
+        """The rows of a pair that both sides deleted or updated."""
+        return of_runs.rows_of(_of_pair(both, at)) - (at << 32)
+
+    def _left_open(self) -> tuple[tuple[change_rules.BasePair, tuple[int, ...]], ...]:
+        """Rows that both sides deleted or updated, to be compared one by one."""
+        if not self.sides.settling:
+            return ()
+        both = of_runs.within(self.gone_theirs, self.gone_ours)
+        found = ((pair, self._shared(both, at)) for at, pair in enumerate(self.contest.pairs))
+        return tuple((pair, tuple(rows.tolist())) for pair, rows in found if len(rows))
 
     def _written(
         self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
@@ -285,62 +301,3 @@ def _of_pair(labels: Runs, at: int) -> Runs:
     """The part of some labels that belongs to one pair; a run never spans two pairs."""
     start, end = np.searchsorted(labels[:, 0], [at << 32, (at + 1) << 32])
     return labels[start:end]
-
-
-# --- Hints for conflicts, by words of the reason
-
-_SETTLE = "Settle it on one side first: restore or delete there what should not win. Then try again."
-_COLUMNS = hints.of(
-    "Write columns first and optimize afterwards: revert the compaction (",
-    hints.REVERT,
-    "), try again, then optimize. Or write the column again on the compacted branch.",
-)
-_EVIDENCE = (
-    "Neither versions nor values tell where these rows are now: they were updated or deleted, or compacted and then "
-    "cleaned up. Let cleanups keep versions until branches are merged. Otherwise settle it on one side first."
-)
-_TWICE = (
-    "Take nothing if the rows are already there. Otherwise pick the version that first had them, from "
-    "the branch that made it, or write them again."
-)
-_BLANK = hints.of("Revert the version that wrote the column (", hints.REVERT, "), try again, then write it again.")
-_STALE = (
-    "Compute the column again on top of the other side's values: take these over first. By cells, a column that can be "
-    "null would be left empty there, and the result would name it."
-)
-_NEW = "Drop or rename it on one side, after copying what is needed into another column, then try again."
-_SAME_KEY = "Delete one of the rows, or give it another key. Then try again."
-_MATCH = hints.of(
-    "Rows of both sides are the same if they have stable row ids, or a key: name its columns (",
-    hints.MERGE_ON,
-    "), or declare it. Or settle it on one side first.",
-)
-_HINTS = {
-    change_rules.OTHER_ROWS.reason: _MATCH,
-    **dict.fromkeys(change_rules.UPDATED, _MATCH),
-    change_rules.COMPACTED_OURS.reason: _COLUMNS,
-    COLUMNS_COMPACTED: _COLUMNS,
-    UNCERTAIN: "Nothing is wrong with either side. Write the changed rows again on top of the other side.",
-    change_rules.GONE_OURS.reason: _EVIDENCE,
-    change_rules.GONE_THEIRS.reason: _EVIDENCE,
-    TAKEN_BEFORE: _TWICE,
-    STALE: _STALE,
-    change_rules.BLANK: _BLANK,
-    change_rules.BOTH_NEW: _NEW,
-    CAST: "Cast the column in the same way on the other side, then try again.",
-    change_rules.OTHER_COLUMNS.reason: f"If both sides added the column: {_NEW} Otherwise: {_SETTLE}",
-    NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
-    WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "
-    "that dropped it, the version before. If one side never had the column, take over the version that added it first.",
-    SAME_KEY: _SAME_KEY,
-    TWICE: _SAME_KEY,
-}
-
-
-def hint_for(conflicts: Iterable[change_rules.MergeConflict]) -> str:
-    """What to do about the first conflict that has a hint of its own."""
-    for conflict in conflicts:
-        for words, hint in _HINTS.items():
-            if words in conflict.reason:
-                return hint
-    return _SETTLE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from typing import NamedTuple
@@ -28,15 +28,25 @@ from lance_spark.format.operations import VersionSpan
 from lance_spark.merge import change_rules, pylance, result_rules
 from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
-from lance_spark.merge.cells import SettledCells, settle_cells, write_patches
-from lance_spark.merge.conflict_rules import compare, may_find_rows, rows_without_values, taken_before
+from lance_spark.merge.cell_work import write_patches
+from lance_spark.merge.cells import NO_TWINS, Addresses, Matching, SettledCells, settle_cells
+from lance_spark.merge.conflict_rules import (
+    compare,
+    may_find_rows,
+    may_settle,
+    rows_without_values,
+    taken_before,
+    with_contested,
+)
 from lance_spark.merge.copies import LITTLE_COPY, copy_files
-from lance_spark.merge.following_rules import hint_for, settle
+from lance_spark.merge.following_rules import settle
+from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
-from lance_spark.merge.option_rules import CELLS, MergeOptions, checked
+from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
+from lance_spark.merge.request import Request, merge_again, open_root, pick_again
 from lance_spark.merge.result_rows import ResultRows
 from lance_spark.merge.result_rules import NullChange
 from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
@@ -144,6 +154,8 @@ def merge_requests(
             one_version=options.ff_only,
             by_cells=options.conflicts == CELLS,
             on=names_of(options.on),
+            prefer=options.preferred,
+            again=None if publish else partial(merge_again, source.branch, into),
             row_numbering=row_numbering(location, graph, ours, base),
             fork=graph.fork_of(ours, source),
         )
@@ -211,70 +223,6 @@ def remember(location: DatasetLocation, into: str | None, sources: Sequence[Pinn
         refs.replace_metadata(location, holder, metadata)
 
 
-# --- Requests for a replay
-
-
-@dataclass(frozen=True)
-class Request:
-    """Apply to ``ours`` what ``theirs`` changed since the base. Each side sees the base in its own chain."""
-
-    location: DatasetLocation
-    ours: PinnedVersion
-    theirs: PinnedVersion
-    base_ours: PinnedVersion
-    base_theirs: PinnedVersion
-    trace: format_versions.Trace
-    message: str | None = None
-    reference: InPlacePolicy = field(default_factory=InPlacePolicy)
-    """Which data files stay where they are."""
-    our_path: tuple[VersionSpan, ...] | None = None
-    """The versions of ours that the base does not have; None to find them by the base's branch."""
-    their_path: tuple[VersionSpan, ...] | None = None
-    numbering: PinnedVersion | None = None
-    """A version of theirs with the rows of the base, if the base itself numbers rows differently."""
-    our_numbering: PinnedVersion | None = None
-    """The version of ours that took the base in, if ours did not begin with it."""
-    gains: tuple[PinnedVersion, ...] = ()
-    """What theirs holds of other branches and ours lacks."""
-    remote: DatasetLocation | None = None
-    """Where theirs is, if that is another dataset."""
-    with_indexes: bool = True
-    """Whether to copy indexes of theirs that are valid in ours."""
-    reader: versions.VersionCache = field(default_factory=versions.VersionCache)
-    """What this attempt has already read of the two sides."""
-    shares: bool = False
-    """Whether ours has versions that theirs has and the base lacks."""
-    alone: bool = False
-    """Whether the commit must follow ours directly, so that nothing is combined with what another process commits."""
-    one_version: bool = False
-    """Whether nothing may be committed to ours before the replay itself."""
-    engine: Engine | None = None
-    """Where rows are compared by their values; None to refuse instead."""
-    by_cells: bool = False
-    """Whether rows that both sides changed combine where they changed different columns."""
-    on: tuple[str, ...] = ()
-    """Columns by which such rows are matched if they have no stable ids; by default those of the table's key."""
-    row_numbering: PinnedVersion | None = None
-    """A version with rows of the base under their stable ids in ours; None if there is none."""
-    fork: PinnedVersion | None = None
-    """The version that both chains were forked from: rows have the ids of that version in both."""
-    earlier_path: tuple[VersionSpan, ...] | None = ()
-    """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
-    unknown."""
-
-    @property
-    def their_location(self) -> DatasetLocation:
-        """Where theirs is."""
-        return self.remote or self.location
-
-
-def open_root(request: Request, uri: str) -> DatasetLocation:
-    """A root with the storage options of the side in the same store."""
-    there = request.their_location
-    location = DatasetLocation(uri, there.options)
-    return location if location.store == there.store else DatasetLocation(uri, request.location.options)
-
-
 # --- Planning a replay
 # Nothing is written.
 
@@ -284,9 +232,29 @@ def plan_replay(request: Request) -> ReplayPlan:
 
     Raises NotCommittable for a change that does not fit or has lost its base; NotFound.
     """
-    sides, there = _sides(request), request.their_location
-    sides = replace(sides, agreed=agreed_columns((request.location, there), sides))
-    sides, followed, settled = _settled(request, sides)
+    sides = _sides(request)
+    sides = replace(sides, agreed=agreed_columns((request.location, request.their_location), sides))
+    plan, _ = _planned(request, sides)
+    if not may_settle(plan.conflicts):
+        return plan
+    open_sides = replace(sides, settling=True, prefer=request.prefer)
+    try:
+        compared, twins = _planned(request, open_sides)
+        if len(twins):
+            compared, _ = _planned(request, open_sides, twins)
+    except NotCommittable:
+        if request.prefer:
+            raise
+        return plan
+    if request.prefer:
+        return compared
+    return replace(plan, conflicts=with_contested(plan.conflicts, compared.conflicts))
+
+
+def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_TWINS) -> tuple[ReplayPlan, Addresses]:
+    """The plan, and the addresses of rows that both sides added under one key, of which one may stay."""
+    there = request.their_location
+    sides, followed, settled = _settled(request, sides, twins)
     change = settled.change
     conflicts = [*change.conflicts, *followed.conflicts, *settled.conflicts]
     deletions: dict[int, tuple[int, ...]] = {**settled.deletions}
@@ -297,6 +265,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     conflicts += blank_rows((request.location, there), sides, change.replaced)
     result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old)
     conflicts += result.conflicts()
+    found = result.twins() if sides.settling and not len(twins) else NO_TWINS
     change = replace(change, notes=(*change.notes, *result.notes()))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
@@ -310,7 +279,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         if change_rules.operation_for(rest, sides.ours, emptied) == "Merge":
             change_rules.check_names(sides, rest)
         Assembly.of(sides, change, placed, {}).check_row_ids(rest)
-    return ReplayPlan(
+    plan = ReplayPlan(
         sides=sides,
         change=change,
         placed=placed,
@@ -324,9 +293,12 @@ def plan_replay(request: Request) -> ReplayPlan:
         ),
         nulls=nulls,
     )
+    return plan, found
 
 
-def _settled(request: Request, sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
+def _settled(
+    request: Request, sides: change_rules.Sides, twins: Addresses
+) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
     """What ours takes from theirs; where no version tells where rows are, their values do, before it is a conflict."""
     places = request.location, request.their_location
     engine = request.engine
@@ -334,7 +306,8 @@ def _settled(request: Request, sides: change_rules.Sides) -> tuple[change_rules.
     def settle_all(sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
         followed = follow_rows(request, sides, compare(sides))
         change_rules.check_supported(sides, followed.change)
-        return sides, followed, settle_cells(places, sides, followed.change, engine or LocalRunner(), request.on)
+        matching = Matching(request.on, twins)
+        return sides, followed, settle_cells(places, sides, followed.change, engine or LocalRunner(), matching)
 
     first = settle_all(sides)
     _, followed, settled = first
@@ -592,6 +565,8 @@ def _committed(prepared: PreparedReplay, engine: Engine) -> int | None:
         if plan.nulls.fields and not plan.nulls.is_all:
             pylance.commit_nulls(request.location, plan)
             raise overtaken(request.ours.branch)  # by ourselves: the rest is planned again on top of it
+        if plan.only_settles:
+            return pylance.commit_record(request.location, plan)
         return pylance.commit(request.location, request.their_location, plan, request.alone)
 
 
@@ -662,12 +637,18 @@ def _left(request: Request, plan: ReplayPlan) -> str:
 def check_plan(plan: ReplayPlan, request: Request) -> None:
     """Raise Conflict, which names what clashes."""
     if plan.conflicts:
-        listed = "".join("\n      ".join([f"\n  - {conflict}", *conflict.rows]) for conflict in plan.conflicts[:10])
+        listed = "".join("\n      ".join([f"\n  - {head}", *rows]) for head, *rows in map(_lines, plan.conflicts[:10]))
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
-        raise Conflict(
+        problem = Conflict(
             f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
-            hint=hint_for(plan.conflicts),
+            hint=hint_for(plan.conflicts, request.again, request.prefer),
         )
+        problem.conflicts = plan.conflicts
+        raise problem
+
+
+def _lines(conflict: change_rules.MergeConflict) -> list[str]:
+    return [*conflict.lines()]
 
 
 def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeResult:
@@ -681,6 +662,7 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
         up_to_date=plan.is_up_to_date,
         summary=plan.summary(),
         conflicts=plan.conflicts,
+        hint=hint_for(plan.conflicts, request.again, request.prefer) if plan.conflicts else "",
         notes=(*plan.change.notes, *plan.notes_on_cells),
         dry_run=dry_run,
     )
@@ -689,19 +671,18 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
 # --- Cherry-pick and revert: the change of one version, forwards or backwards
 
 
-def cherry_pick(  # noqa: PLR0913 - git's words, of which most calls take few
+def cherry_pick(
     location: DatasetLocation,
     picked: PinnedVersion,
     into: str | None,
     engine: Engine,
-    message: str | None = None,
-    dry_run: bool = False,
-    conflicts: str = CELLS,
+    options: MergeOptions | None = None,
 ) -> MergeResult:
     """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
+    options = options or MergeOptions()
     check_writable(location, into)
-    make = pick_requests(location, picked, into, format_versions.CHERRY_PICK, message, conflicts=checked(conflicts))
-    return replay(make, engine, dry_run)
+    make = pick_requests(location, picked, into, format_versions.CHERRY_PICK, options)
+    return replay(make, engine, options.dry_run)
 
 
 def revert(
@@ -709,23 +690,22 @@ def revert(
     reverted: PinnedVersion,
     into: str | None,
     engine: Engine,
-    message: str | None = None,
-    dry_run: bool = False,
+    options: MergeOptions | None = None,
 ) -> MergeResult:
     """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
+    options = options or MergeOptions()
     check_writable(location, into)
-    make = pick_requests(location, reverted, into, format_versions.REVERT, message)
-    return replay(make, engine, dry_run)
+    make = pick_requests(location, reverted, into, format_versions.REVERT, options)
+    return replay(make, engine, options.dry_run)
 
 
-def pick_requests(  # noqa: PLR0913 - what a pick is made of, and its publish
+def pick_requests(
     location: DatasetLocation,
     pin: PinnedVersion,
     into: str | None,
     action: str,
-    message: str | None,
+    options: MergeOptions,
     publish: str = "",
-    conflicts: str = CELLS,
 ) -> Callable[[], Request]:
     """Makes requests for the change of one version: forwards for a cherry-pick, otherwise backwards.
 
@@ -746,10 +726,13 @@ def pick_requests(  # noqa: PLR0913 - what a pick is made of, and its publish
             our_path=graph.path(ours, graph.node(base), base),
             their_path=(VersionSpan(pin.branch, before.version, pin.version),),
             trace=replace(trace_of(graph, action, pin), publish=publish),
-            message=message or f"{action.capitalize()} {pin}",
+            message=options.message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
-            by_cells=conflicts == CELLS and action == format_versions.CHERRY_PICK,
+            by_cells=options.conflicts == CELLS and action == format_versions.CHERRY_PICK,
+            on=names_of(options.on),
+            prefer=options.preferred,
+            again=None if publish else partial(pick_again, pin, into, action),
             row_numbering=numbering_of_pick(graph, ours, base, common),
             fork=graph.fork_of(ours, base),
             shares=action == format_versions.CHERRY_PICK and graph.share(theirs, ours, base),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from lance_spark.core.declared import Place, option
 from lance_spark.errors import InvalidOption, Refused
@@ -18,9 +20,80 @@ def checked(conflicts: str) -> str:
     return conflicts
 
 
+Side = Literal["ours", "theirs"]
+OURS: Side = "ours"
+THEIRS: Side = "theirs"
+EVERY = "*"
+"""In a preference by column: all columns that it does not name, and rows that one side deleted or both added."""
+
+
+@dataclass(frozen=True)
+class Prefer:
+    """Whose value is taken where both sides changed the same row or cell. Nothing else follows it."""
+
+    columns: tuple[tuple[str, Side], ...] = ()
+    """By column; a column without an entry goes with the rest."""
+    rest: Side | None = None
+    """None: what is not named stays a conflict."""
+
+    @classmethod
+    def of(cls, given: object, typed: str = "prefer") -> Prefer:
+        """What a text or a mapping says: ``"theirs"``, ``"price=theirs, *=ours"``, ``{"price": "theirs"}``.
+
+        Raises InvalidOption.
+        """
+        if isinstance(given, Prefer):
+            return given
+        if given is None or given == "":
+            return cls()
+        pairs = [*_pairs(given, typed)]
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise InvalidOption(f"{typed} names a column twice.")
+        for _, side in pairs:
+            if side not in (OURS, THEIRS):
+                raise InvalidOption(
+                    f"{typed} must say '{OURS}' or '{THEIRS}', not {side!r}.",
+                    hint="'theirs' is the side that is merged, 'ours' the branch that it is merged into. By column: "
+                    "'price=theirs, *=ours'.",
+                )
+        chosen: dict[str, Side] = {name: OURS if side == OURS else THEIRS for name, side in pairs}
+        rest = chosen.pop(EVERY, None)
+        return cls(tuple(chosen.items()), rest)
+
+    def __bool__(self) -> bool:
+        """Whether it settles anything."""
+        return bool(self.columns or self.rest)
+
+    def side(self, *names: str | None) -> Side | None:
+        """The side of a column, by any of its names; None if it stays a conflict."""
+        known = dict(self.columns)
+        return next((known[name] for name in names if name is not None and name in known), self.rest)
+
+    @property
+    def text(self) -> str:
+        """As it is typed."""
+        if not self.columns:
+            return self.rest or ""
+        rest = [(EVERY, self.rest)] if self.rest else []
+        return ", ".join(f"{name}={side}" for name, side in (*self.columns, *rest))
+
+
+def _pairs(given: object, typed: str) -> Iterable[tuple[str, object]]:
+    if isinstance(given, Mapping):
+        return [(str(name), side) for name, side in given.items()]
+    if isinstance(given, str):
+        parts = [part.strip().rpartition("=") for part in given.split(",") if part.strip()]
+        return [(name.strip() if equals else EVERY, side.strip().lower()) for name, equals, side in parts]
+    raise InvalidOption(f"{typed} must be '{OURS}', '{THEIRS}', or say one of them by column, not {given!r}.")
+
+
+def _preferred(typed: str, given: object) -> Prefer:
+    return Prefer.of(given, typed)
+
+
 @dataclass(frozen=True)
 class MergeOptions:
-    """How to merge. A cherry-pick and a revert also take the last two, and a pull all but ``reference``."""
+    """How to merge. A cherry-pick and a revert take some of these, and a pull all but ``reference``."""
 
     ff_only: bool = option(
         False,
@@ -46,9 +119,38 @@ class MergeOptions:
         places=_PLACES,
     )
 
+    prefer: Prefer | str | Mapping[str, str] | None = option(
+        None,
+        "whose value is taken where both sides changed a row or cell: ours or theirs; by column: price=theirs,*=ours",
+        short="X",
+        metavar="SIDE",
+        parse=_preferred,
+        places=_PLACES,
+    )
+    ours: bool = option(False, "the same as -X ours: where both sides changed a row, ours wins", places=("shell",))
+    theirs: bool = option(
+        False, "the same as -X theirs: where both sides changed a row, theirs wins", places=("shell",)
+    )
+
     def __post_init__(self) -> None:
         """Raises InvalidOption."""
         checked(self.conflicts)
+        chosen = Prefer.of(self.prefer)
+        if sum((bool(chosen), self.ours, self.theirs)) > 1:
+            raise InvalidOption(
+                "Only one of prefer, ours and theirs can be given.", hint="Give one of -X, --ours, --theirs."
+            )
+
+    @property
+    def preferred(self) -> Prefer:
+        """The preference, however it was given."""
+        if self.ours or self.theirs:
+            return Prefer(rest=OURS if self.ours else THEIRS)
+        return Prefer.of(self.prefer)
+
+
+PREFERENCE = ("prefer", "ours", "theirs")
+"""The names of the options that say whose value is taken."""
 
 
 def check_audit(answer: object) -> None:

@@ -9,7 +9,7 @@ until :func:`remember_publish` records it. Otherwise a branch whose publish was 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lance_spark.core.location import DatasetLocation
@@ -22,7 +22,6 @@ from lance_spark.format.versions import ACTION, PUBLISH, PUBLISH_ID, TAKE_BACK
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import (
     PreparedReplay,
-    Request,
     check_plan,
     commit_prepared,
     merge_requests,
@@ -31,8 +30,9 @@ from lance_spark.merge.merge import (
     prepare,
     remember,
 )
-from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.option_rules import MergeOptions, Prefer
 from lance_spark.merge.pylance import commit_unchanged
+from lance_spark.merge.request import Request
 from lance_spark.storage import refs
 from lance_spark.storage.commits import attempts, check_nothing_missing, overtaken
 from lance_spark.storage.datasets import pin_latest
@@ -50,6 +50,8 @@ class TablePublish:
     """Main's newest version before the publish was decided: its marks are in later versions."""
     publish_id: str
     message: str | None = None
+    prefer: Prefer = field(default_factory=Prefer)
+    """Whose value is taken where main and the branch changed the same row or cell."""
 
 
 class Published(NamedTuple):
@@ -101,7 +103,7 @@ def check_evidence(location: DatasetLocation, since: int, publish_id: str) -> No
 
 def publish_requests(publish: TablePublish) -> Callable[[], Request]:
     """Makes requests for the change, each for main's newest version. Raises Refused or NotFound."""
-    options = MergeOptions(message=publish.message)
+    options = MergeOptions(message=publish.message, prefer=publish.prefer)
     return merge_requests(publish.location, publish.source, None, options, publish.publish_id)
 
 
@@ -195,7 +197,9 @@ def take_back_table(publish: TablePublish, engine: Engine) -> Published:
 def _reverted(publish: TablePublish, published: int, engine: Engine) -> PreparedReplay | None:
     """The prepared opposite of the published version; None if another process took it back meanwhile."""
     pin = PinnedVersion(None, published)
-    make = pick_requests(publish.location, pin, None, TAKE_BACK, _message(publish), publish.publish_id)
+    make = pick_requests(
+        publish.location, pin, None, TAKE_BACK, MergeOptions(message=_message(publish)), publish.publish_id
+    )
     try:
         return prepare(make, engine)
     except Conflict:

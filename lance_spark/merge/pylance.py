@@ -274,6 +274,8 @@ def _changed(
             mine = _with_deleted(ours, key, plan.deletions[key])
         if mine is not None:
             mine = assembly.replaced(replacement, mine, from_theirs(replacement.theirs))
+            if key in change.followed.back:
+                mine["deletion_file"] = write_mask(location, plan.ours.pin, key, change.followed.back[key])
         left[key] = mine
     removed = [key for key, entry in left.items() if entry is None]
     return _Fragments(added, [entry for entry in left.values() if entry is not None], removed)

@@ -31,9 +31,10 @@ from lance_spark.format.versions import (
     same_deletion,
 )
 from lance_spark.merge.cell_rules import CellPlan, Emptied, told
-from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
+from lance_spark.merge.change_rules import ContestedRow, MergeChange, MergeConflict, Replacement, Sides, shown_value
+from lance_spark.merge.option_rules import OURS
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
-from lance_spark.merge.result_rules import OURS, NullChange, lost_fields, result_fields
+from lance_spark.merge.result_rules import NullChange, lost_fields, result_fields
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,12 @@ class ReplayPlan:
     @property
     def is_up_to_date(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.change and not self.conflicts
+        return not self.change and not self.conflicts and not self.only_settles
+
+    @property
+    def only_settles(self) -> bool:
+        """Whether ours stays as it is because a preference says so, which later merges need to know."""
+        return not self.change and self.cells is not None and self.cells.settled is not None
 
     @property
     def moves_rows(self) -> bool:
@@ -130,6 +136,7 @@ class ReplayPlan:
             columns_dropped=self._dropped_columns(),
             rows_merged=0 if self.cells is None else self.cells.rows,
             cells_emptied=() if self.cells is None else self.cells.emptied,
+            rows_settled=0 if self.cells is None or self.cells.settled is None else self.cells.settled.rows,
             files=len(self.copies),
             bytes=self.placed.bytes,
         )
@@ -507,6 +514,8 @@ class Summary(show.Recorded):
     """Rows that both sides changed, merged cell by cell."""
     cells_emptied: tuple[Emptied, ...] = ()
     """Computed values that are left out, since the other side changed what they were computed from."""
+    rows_settled: int = 0
+    """Rows that both sides changed, in which the preferred side won."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -524,6 +533,7 @@ class Summary(show.Recorded):
         parts += [f"new columns: {', '.join(self.columns_added)}"] if self.columns_added else []
         parts += [f"dropped columns: {', '.join(self.columns_dropped)}"] if self.columns_dropped else []
         parts += [f"{show.counted(self.rows_merged, 'row')} merged cell by cell"] if self.rows_merged else []
+        parts += [f"{show.counted(self.rows_settled, 'row')} settled by the preference"] if self.rows_settled else []
         empty = ", ".join(f"{each.column} in {show.counted(each.rows, 'row')}" for each in self.cells_emptied)
         parts += [f"left empty: {empty}"] if empty else []
         return [*line, (show.PLAIN, "; ".join(parts))]
@@ -547,6 +557,8 @@ class MergeResult(show.ShownInLines, show.Recorded):
     summary: Summary
     conflicts: tuple[MergeConflict, ...] = ()
     """Only in a dry run; a real run raises them as an error."""
+    hint: str = ""
+    """What to do about conflicts."""
     indexes_carried: tuple[str, ...] = ()
     indexes_missing: tuple[str, ...] = ()
     """Indexes of theirs that ours lacks. Create those that you need."""
@@ -554,6 +566,10 @@ class MergeResult(show.ShownInLines, show.Recorded):
     dry_run: bool = False
     ran_on: str | None = None
     """Where files were copied, "local" or "spark"; None if none were."""
+
+    def said(self, language: hints.Language, table: str | None = None) -> MergeResult:
+        """The result with its hint in a language."""
+        return replace(self, hint=hints.said(self.hint, language, table=table)) if self.hint else self
 
     def lines(self) -> Iterator[show.Line]:
         """The result in words."""
@@ -563,7 +579,9 @@ class MergeResult(show.ShownInLines, show.Recorded):
             yield [(show.MINUS, f"{self.source} cannot be combined with {self.into}:")]
             for conflict in self.conflicts:
                 yield show.said(f"  - {conflict}")
-                yield from (show.said(f"      {row}") for row in conflict.rows)
+                yield from (show.said(f"      {row}") for row in conflict.contested_lines())
+            if self.hint:
+                yield show.said_of_places(f"  hint: {self.hint}")
         else:
             yield show.said(self._headline())
             yield [(show.PLAIN, "  "), *self.summary.line()]
@@ -590,13 +608,22 @@ class MergeResult(show.ShownInLines, show.Recorded):
                 conflict.ours,
                 conflict.theirs,
                 ", ".join(map(str, conflict.fragments)),
-                "; ".join(conflict.rows),
+                "; ".join(conflict.rows) if not conflict.contested else show.counted(conflict.count, "row"),
             )
             for conflict in self.conflicts
         )
-        grid = show.Grid(("conflict", "ours", "theirs", "fragments", "rows"), rows)
+        grids = (show.Grid(("conflict", "ours", "theirs", "fragments", "rows"), rows), *self._contested())
         summary = f"{self.action} of {self.source} into {facts['into']}, {outcome}"
-        return show.Card(type(self).__name__, "", summary, tuple(facts.items()), (grid,), self.notes)
+        return show.Card(type(self).__name__, "", summary, tuple(facts.items()), grids, self.notes)
+
+    def _contested(self) -> Iterator[show.Grid]:
+        """The rows of conflicts with both values, a table for each conflict."""
+        for conflict in self.conflicts:
+            rows = [cells for row in conflict.contested for cells in _cells(row)]
+            left = conflict.count - len(conflict.contested)
+            title = f"{conflict.reason}: {show.counted(conflict.count, 'row')}"
+            title += f", of which these are {len(conflict.contested)}" if left > 0 else ""
+            yield show.Grid(("row", "column", "common version", "ours", "theirs"), tuple(rows), title=title)
 
     def _outcome(self) -> str:
         if self.up_to_date:
@@ -628,3 +655,16 @@ class MergeResult(show.ShownInLines, show.Recorded):
         record = super().as_record()
         summary = record.pop("summary")
         return {**record, **summary}
+
+
+def _cells(row: ContestedRow) -> Iterator[tuple[str, ...]]:
+    """The cells of a contested row, one line each."""
+    names = dict.fromkeys(name for cells in (row.ours, row.theirs) for name in cells or ())
+    for name in names:
+        values = (
+            "deleted" if cells is None and at else "" if cells is None else shown_value(cells.get(name))
+            for at, cells in enumerate((row.base, row.ours, row.theirs))
+        )
+        yield (row.row, name, *values)
+    if not names:
+        yield (row.row, "", "", *("deleted" if cells is None else "" for cells in (row.ours, row.theirs)))

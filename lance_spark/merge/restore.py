@@ -21,8 +21,9 @@ from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.copies import copy_files
-from lance_spark.merge.merge import Request, plan_replay
+from lance_spark.merge.merge import plan_replay
 from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
+from lance_spark.merge.request import Request
 from lance_spark.storage import commits, datasets, files, versions
 from lance_spark.storage.brought import recorded
 

@@ -27,21 +27,20 @@ from lance_spark.format.row_values import Hashes
 from lance_spark.format.versions import Snapshot, columns, delta, same_deletion
 from lance_spark.merge import result_rules
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Sides
+from lance_spark.merge.option_rules import OURS, THEIRS, Side
 from lance_spark.merge.result_rules import (
     NO_NULLS,
-    OURS,
     SAME_KEY,
-    THEIRS,
     TWICE,
     WRITTEN,
     LostField,
     NullChange,
     ResultField,
-    Side,
 )
 from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows, stored_schema
 
 _EXAMPLES = 5
+_NO_TWINS = np.zeros((0, 2), np.int64)
 _SHOWN = 4
 """Columns of an example row, in a table without a key."""
 Locations = tuple[DatasetLocation, DatasetLocation]
@@ -136,9 +135,9 @@ class ResultRows:
             if each.files and columns(each.base, live) != columns(each.theirs, live):
                 yield _BroughtRows(each.theirs, self._deleted(OURS, each.ours) if not each.deletion else None)
             elif each.deletion and not each.both_deleted and each.ours.deletion is not None:
-                yield _BroughtRows(
-                    each.theirs, only=np.setdiff1d(self._deleted(OURS, each.ours), self._deleted(THEIRS, each.theirs))
-                )
+                left = self.change.followed.back.get(each.ours.id)
+                gone = self._deleted(THEIRS, each.theirs) if left is None else np.array(left, np.int64)
+                yield _BroughtRows(each.theirs, only=np.setdiff1d(self._deleted(OURS, each.ours), gone))
 
     def _staying(self, ids: Collection[int]) -> Iterator[_BroughtRows]:
         """All rows of ours that the result has with the same values in some fields."""
@@ -227,13 +226,31 @@ class ResultRows:
 
     # --- Keys that more than one row has
 
-    def _keys(self) -> list[MergeConflict]:
+    def twins(self) -> npt.NDArray[np.int64]:
+        """The addresses, in ours and in theirs, of new rows that both sides have under one key."""
+        found = self._key_rows()
+        if found is None:
+            return _NO_TWINS
+        question, here, there = found
+        if not (question.ours_vouches and question.theirs_vouches and here.parts and there.parts):
+            return _NO_TWINS
+        return result_rules.twins(here.addressed(), there.addressed())
+
+    def _key_rows(self) -> tuple[result_rules.KeyQuestion, _KeyRows, _KeyRows] | None:
+        """The question of keys, and the rows that each side brings; None if the result has no key."""
         question = result_rules.key_question(self.fields, self.sides)
         if question is None:
-            return []
+            return None
         kinds = [self._schema(OURS).field(name).type for name in question.names(OURS)]
         here = _KeyRows(self, OURS, [*self._ours(question.ids(OURS), old=False)], question.names(OURS), kinds)
         there = _KeyRows(self, THEIRS, [*self._theirs(question.ids(THEIRS))], question.names(THEIRS), kinds)
+        return question, here, there
+
+    def _keys(self) -> list[MergeConflict]:
+        found = self._key_rows()
+        if found is None:
+            return []
+        question, here, there = found
         if (question.ours_vouches and not there.parts) or (question.theirs_vouches and not here.parts):
             return []
         if question.ours_vouches and question.theirs_vouches:
@@ -343,6 +360,15 @@ class _KeyRows:
         """The rows with a number for the key of each."""
         for batch in self.result.read(self.side, self.parts, self.names):
             yield batch, result_rules.key_hashes(batch, self.names, self.kinds)
+
+    def addressed(self) -> tuple[Hashes, npt.NDArray[np.int64]]:
+        """A number for the key of each row, and its address."""
+        keys, addresses = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+        for batch, own in self.hashes():
+            keys.append(own)
+            at = batch.column(batch.schema.get_field_index("_rowaddr"))
+            addresses.append(at.to_numpy(zero_copy_only=False).astype(np.int64))
+        return np.concatenate(keys), np.concatenate(addresses)
 
     def counted_in(self, others: Iterable[_KeyRows]) -> result_rules.KeyCounts:
         """How often the keys of these rows occur in some rows."""

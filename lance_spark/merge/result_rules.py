@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,8 @@ from lance_spark.format.operations import key_columns
 from lance_spark.format.row_values import Hashes, hash_rows
 from lance_spark.format.schema import is_list
 from lance_spark.merge.change_rules import MergeChange, Sides, trees
+from lance_spark.merge.option_rules import OURS, Side
 
-Side = Literal["ours", "theirs"]
-OURS: Side = "ours"
-THEIRS: Side = "theirs"
 NO_NULLS = "cannot be null"
 SAME_KEY = "both sides have new rows with the same key"
 TWICE = "more than one row would have the same key"
@@ -237,6 +235,23 @@ class KeyCounts:
     def above(self, limit: int) -> Hashes:
         """Those that occur more often than that."""
         return self._keys[self._counts > limit]
+
+
+Addressed = tuple[Hashes, npt.NDArray[np.int64]]
+"""Keys of rows, and the addresses of these."""
+
+
+def twins(ours: Addressed, theirs: Addressed) -> npt.NDArray[np.int64]:
+    """The addresses of rows with one key, in ours and in theirs; nothing if a side has a key twice."""
+    keys, places = [], []
+    for own, addresses in (ours, theirs):
+        names, first = np.unique(own, return_index=True)
+        if len(names) < len(own):
+            return np.zeros((0, 2), np.int64)
+        keys.append(names)
+        places.append(addresses[first])
+    _, one, other = np.intersect1d(keys[0], keys[1], return_indices=True)
+    return np.column_stack([places[0][one], places[1][other]])
 
 
 # --- Columns that the result lacks

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import Engine
-from lance_spark.errors import Refused
+from lance_spark.errors import Conflict, Refused
+from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import CELLS, MergeOptions, check_audit
 from lance_spark.refs.refs import create_branch_at, delete_branch
@@ -18,13 +20,14 @@ from lance_spark.storage.datasets import pin_latest
 
 
 @contextmanager
-def transaction(
+def transaction(  # noqa: PLR0913 - most calls take three
     location: DatasetLocation,
     target: RefSpec,
     engine: Engine,
     message: str | None = None,
     audit: Callable[[RefSpec], bool] | None = None,
     conflicts: str = CELLS,
+    prefer: str | Mapping[str, str] | None = None,
 ) -> Iterator[RefSpec]:
     """A temporary branch of the target branch, merged into it when the block ends without an exception.
 
@@ -32,7 +35,7 @@ def transaction(
     target that is a tag, a version or a branch that follows a remote's, and for a failed audit. Raises Conflict if a
     concurrent commit cannot be combined with this one. Only success publishes; the temporary branch is always deleted.
     """
-    options = MergeOptions(message=message, conflicts=conflicts)
+    options = MergeOptions(message=message, conflicts=conflicts, prefer=prefer)
     if target.tag is not None or target.version is not None or target.as_of is not None:
         raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
     check_mergeable(location, target.branch)
@@ -42,6 +45,14 @@ def transaction(
         yield RefSpec(branch=name)
         if audit is not None:
             check_audit(audit(RefSpec(branch=name)))
-        merge(location, pin_latest(location, name), target.branch, options, engine)
+        try:
+            merge(location, pin_latest(location, name), target.branch, options, engine)
+        except Conflict as problem:
+            if problem.conflicts:
+                again = hint_for(problem.conflicts, hints.transaction, options.preferred)
+                problem.hint = hints.of(
+                    "What the block wrote is gone. Run the block again: it begins with what the branch has now. ", again
+                )
+            raise
     finally:
         delete_branch(location, name)

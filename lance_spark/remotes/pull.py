@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
@@ -12,6 +13,7 @@ from lance_spark.core.tracking import following_name
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.merge.ancestry import Graph, only_base
+from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.merge import merge, merge_requests, plan_replay, remember
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.pylance import commit_record
@@ -57,9 +59,14 @@ def pull(
     try:
         merged = _merge(_Target(local, into, engine), remote, branch, head, options)
     except (Conflict, Refused) as problem:
+        again = partial(_again, remote, branch)
+        if isinstance(problem, Conflict) and problem.conflicts:
+            problem.hint = hint_for(problem.conflicts, again, options.preferred)
         if not options.ff_only:
             problem.hint = _with_way_out(problem.hint, remote, branch)
         raise
+    if merged.conflicts:
+        merged = replace(merged, hint=hint_for(merged.conflicts, partial(_again, remote, branch), options.preferred))
     if merged.up_to_date and not options.dry_run:
         _note_held(local, into, head)
     return PullResult(fetched, merged)
@@ -75,6 +82,10 @@ def _merge(
         if not steps:
             raise
     return _one_by_one(target, steps, options)
+
+
+def _again(remote: Remote, branch: str | None, prefer: str, on: Sequence[str]) -> hints.Hint:
+    return hints.pull(remote.name, branch or MAIN, prefer=prefer, on=on)
 
 
 def _with_way_out(hint: str | None, remote: Remote, branch: str | None) -> str:
@@ -124,10 +135,10 @@ def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeO
         try:
             results.append(target.merge(step, replace(options, ff_only=options.ff_only and not results)))
         except (Conflict, NotCommittable) as problem:
-            if not results:
-                raise
-            done = f"Before that, {len(results)} of {len(steps)} versions of the remote were merged."
-            raise type(problem)(f"{problem.message}\n{done}", hint=problem.hint) from None
+            if results:
+                done = f"Before that, {len(results)} of {len(steps)} versions of the remote were merged."
+                problem.message = f"{problem.message}\n{done}"
+            raise
     merged = next((result for result in reversed(results) if result.version is not None), results[-1])
     note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
     forward = all(result.fast_forward or result.up_to_date for result in results[:1])

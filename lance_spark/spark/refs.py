@@ -159,6 +159,7 @@ class Branches(Shown, Collection[Branch]):
         conflicts: str = CELLS,
         on: str | Sequence[str] = (),
         *,
+        prefer: str | Mapping[str, str] | None = None,
         progress: Progressing = None,
     ) -> MergeResult:
         """Merge a branch into the handle's, or into another one, as one version; executors copy many files.
@@ -166,11 +167,14 @@ class Branches(Shown, Collection[Branch]):
         Rows that both sides changed are merged cell by cell, if they can be matched: by stable row ids, by the table's
         key, or by the columns ``on``. With ``conflicts="rows"`` they are a conflict.
 
+        ``prefer`` settles what both sides changed, and nothing else: ``"ours"`` (this branch), ``"theirs"`` (the merged
+        one), or by column, ``{"price": "theirs", "*": "ours"}``. A row that one side deleted goes with ``"*"``.
+
         Only files that the branch itself wrote are copied. With ``reference`` none are, and the branch cannot be
         deleted. ``progress`` is a function that is called with the progress. Raises Conflict, with the conflicting
         parts, Refused and NotFound; then nothing was changed.
         """
-        options = MergeOptions(ff_only, reference, message, dry_run, conflicts, names_of(on))
+        options = MergeOptions(ff_only, reference, message, dry_run, conflicts, names_of(on), prefer)
         source = resolve(self.location, spec_of(branch=name))
         engine = engine_of(self.spark, progress=progress)
         target = changing_branch(self.location, self.ref, "merge into") if into is None else branch_or_none(into)
@@ -411,6 +415,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
         on: str | Sequence[str] = (),
         *,
         reset: bool = False,
+        prefer: str | Mapping[str, str] | None = None,
         progress: Progressing = None,
     ) -> PullResult:
         """Fetch a branch and merge it into this handle's, by default from the one of the same name.
@@ -418,8 +423,8 @@ class Remotes(Handle, Shown, Collection[Remote]):
         With ``reset``, this handle's branch becomes what the remote's is, whatever prevents a merge; its own rows that
         the remote lacks are put on a branch, ``kept`` of the result.
 
-        With ``dry_run`` it only fetches, without merging. ``conflicts`` and ``on`` are those of a merge. ``progress``
-        is called with the progress. Raises Conflict, Refused and NotFound, like fetch and merge.
+        With ``dry_run`` it only fetches, without merging. ``conflicts``, ``on`` and ``prefer`` are those of a merge.
+        ``progress`` is called with the progress. Raises Conflict, Refused and NotFound, like fetch and merge.
         """
         into = self._moving_branch("pull into")
         source = into if branch is None else branch_or_none(branch)
@@ -427,7 +432,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
         if reset:
             check_reset(ff_only, message)
             return reset_to_remote(self.location, self._remote(remote), source, into, engine, dry_run)
-        options = MergeOptions(ff_only, False, message, dry_run, conflicts, names_of(on))
+        options = MergeOptions(ff_only, False, message, dry_run, conflicts, names_of(on), prefer)
         return pull(self.location, self._remote(remote), source, into, engine, options)
 
     def push(

@@ -40,7 +40,7 @@ from lance_spark.errors import Refused
 from lance_spark.format.schema import ROW_ID
 from lance_spark.log.log import HISTORY, history, look_at_table, recent
 from lance_spark.merge import merge
-from lance_spark.merge.option_rules import CELLS
+from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.restore import restore
 from lance_spark.merge.transaction import transaction
 from lance_spark.remotes.clone import clone as following_clone
@@ -264,37 +264,67 @@ class LanceTable(
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
     @refreshing
-    def cherry_pick(
-        self, branch: str, version: int, message: str | None = None, dry_run: bool = False, conflicts: str = CELLS
+    def cherry_pick(  # noqa: PLR0913 - git's words, of which most calls take two
+        self,
+        branch: str,
+        version: int,
+        message: str | None = None,
+        dry_run: bool = False,
+        conflicts: str = CELLS,
+        *,
+        on: str | Sequence[str] = (),
+        prefer: str | Mapping[str, str] | None = None,
     ) -> MergeResult:
         """Apply the changes of one version of another branch to this handle's branch, as one commit.
 
-        Rows that both sides changed are merged cell by cell; with ``conflicts="rows"`` they are a conflict. Raises
-        Conflict, Refused and NotFound; then nothing was changed.
+        Rows that both sides changed are merged cell by cell; with ``conflicts="rows"`` they are a conflict. ``on`` and
+        ``prefer`` are those of a merge; *theirs* is the picked version. Raises Conflict, Refused and NotFound; then
+        nothing was changed.
         """
+        options = MergeOptions(message=message, dry_run=dry_run, conflicts=conflicts, on=names_of(on), prefer=prefer)
         picked = resolve(self.location, spec_of(branch=branch, version=version))
         into = self._moving_branch("cherry-pick to")
-        return merge.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run, conflicts)
+        return merge.cherry_pick(self.location, picked, into, engine_of(self.spark), options)
 
     @refreshing
-    def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
-        """Undo the changes of one version of this handle's branch, in a new commit. Raises like cherry_pick."""
+    def revert(
+        self,
+        version: int,
+        message: str | None = None,
+        dry_run: bool = False,
+        *,
+        on: str | Sequence[str] = (),
+        prefer: str | Mapping[str, str] | None = None,
+    ) -> MergeResult:
+        """Undo the changes of one version of this handle's branch, in a new commit.
+
+        With ``prefer="theirs"`` rows that changed again since are as before that version, with ``"ours"`` they stay.
+        Raises like cherry_pick.
+        """
+        options = MergeOptions(message=message, dry_run=dry_run, on=names_of(on), prefer=prefer)
         branch = self._moving_branch("revert on")
         pin = resolve(self.location, spec_of(branch=branch, version=version))
-        return merge.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
+        return merge.revert(self.location, pin, branch, engine_of(self.spark), options)
 
     @contextmanager
     def transaction(
-        self, message: str | None = None, audit: Audit | None = None, conflicts: str = CELLS
+        self,
+        message: str | None = None,
+        audit: Audit | None = None,
+        conflicts: str = CELLS,
+        *,
+        prefer: str | Mapping[str, str] | None = None,
     ) -> Iterator[LanceTable]:
         """Everything written through the handle of the ``with`` block becomes one version, or nothing.
+
+        ``prefer`` is that of a merge, if another commit changed the same rows meanwhile; *theirs* is the block.
 
         It is a handle on a temporary branch, which is merged at the end of the block and deleted in any case. After an
         exception, or if ``audit`` returns False for that handle (Refused), nothing is published.
         """
         check = None if audit is None else lambda ref: audit(replace(self, ref=ref))
         target, engine = self._begun("write to").ref, engine_of(self.spark)
-        with transaction(self.location, target, engine, message, check, conflicts) as ref:
+        with transaction(self.location, target, engine, message, check, conflicts, prefer) as ref:
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)
 

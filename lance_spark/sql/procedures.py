@@ -122,12 +122,15 @@ _COLUMNS = table_of(
     "conflicts ARRAY<STRING>, indexes_carried ARRAY<STRING>, indexes_missing ARRAY<STRING>, "
     "notes ARRAY<STRING>"
 )
-_REPLAYING = parameters_of(MergeOptions, "message", "dry_run", "conflicts")
+_REPLAYING = parameters_of(MergeOptions, "message", "dry_run", "conflicts", "on", "prefer")
 _INTO = Parameter("into", "STRING", f"the branch that gets the changes; {BY_DEFAULT}")
 
 
-def _row(result: MergeResult) -> dict[str, Any]:
-    found = {**result.as_record(), "conflicts": [str(conflict) for conflict in result.conflicts]}
+def _row(result: MergeResult, table: str) -> dict[str, Any]:
+    told = result.said("sql", table)
+    notes = [*told.notes, *([f"hint: {told.hint}"] if told.hint else [])]
+    conflicts = ["\n".join(conflict.lines()) for conflict in told.conflicts]
+    found = {**told.as_record(), "conflicts": conflicts, "notes": notes}
     return {name: found[name] for name in _COLUMNS.names}
 
 
@@ -143,7 +146,9 @@ def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
     """Merge a branch into another one, as one version."""
     location, into = context.to_change(given["table"], given["into"])
     source = resolve(location, RefSpec(branch=branch_or_none(given["branch"])))
-    yield _row(merge.merge(location, source, into, typed_at("sql", MergeOptions, given), context.engine))
+    yield _row(
+        merge.merge(location, source, into, typed_at("sql", MergeOptions, given), context.engine), given["table"]
+    )
 
 
 @procedure(
@@ -158,8 +163,9 @@ def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the changes of one version of another branch to a branch."""
     location, into = context.to_change(given["table"], given["into"])
     options = typed_at("sql", MergeOptions, given)
-    where = location, pin_of(location, given["ref"]), into, context.engine
-    yield _row(merge.cherry_pick(*where, options.message, options.dry_run, options.conflicts))
+    yield _row(
+        merge.cherry_pick(location, pin_of(location, given["ref"]), into, context.engine, options), given["table"]
+    )
 
 
 @procedure(
@@ -168,13 +174,15 @@ def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
     TABLE,
     Parameter("version", "BIGINT", "the version to undo", required=True),
     Parameter("branch", "STRING", f"the branch it is on; {BY_DEFAULT}"),
-    *parameters_of(MergeOptions, "message", "dry_run"),
+    *parameters_of(MergeOptions, "message", "dry_run", "on", "prefer"),
 )
 def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
     """Commit the inverse of one of a branch's versions to that branch."""
     location, branch = context.to_change(given["table"], given["branch"])
     pin = resolve(location, RefSpec(branch=branch, version=given["version"]))
-    yield _row(merge.revert(location, pin, branch, context.engine, given["message"], given["dry_run"]))
+    yield _row(
+        merge.revert(location, pin, branch, context.engine, typed_at("sql", MergeOptions, given)), given["table"]
+    )
 
 
 # --- The procedure that restores an older version

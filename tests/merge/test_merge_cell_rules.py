@@ -11,11 +11,11 @@ from lance_spark.format.versions import read_computed, write_computed
 from lance_spark.merge.cell_rules import (
     NOWHERE,
     CellColumn,
+    CellRule,
     Cells,
     Computed,
     Emptied,
     NumberedRows,
-    Stale,
     decide_cells,
     differs,
     find_ids,
@@ -38,7 +38,7 @@ KINDS = {
 }
 X = CellColumn("x", "x", "x", "x", True, False, frozenset({1}))
 C = CellColumn("c", None, None, "c", True, False, frozenset({2}))
-NOTHING = Stale({}, {})
+NOTHING = CellRule({}, {})
 CLASH = "clash"
 
 
@@ -92,12 +92,12 @@ def test_a_computed_value_stays_only_if_nothing_changed_what_it_was_computed_fro
     x = pa.array([1], pa.int64())
     ours = pa.array([2 if changed else 1], pa.int64())
     cells = Cells({0: x}, {0: ours}, {0: x, 1: pa.array([7], pa.int64())}, 1)
-    decided = decide_cells([X, C], [0, 1], cells, Stale({}, {1: frozenset(reads)}))
+    decided = decide_cells([X, C], [0, 1], cells, CellRule({}, {1: frozenset(reads)}))
     assert decided.values[1].to_pylist() == [wanted]
     assert decided.emptied_theirs[1].sum() == emptied
     assert decided.values[0].to_pylist() == ours.to_pylist()
     mirrored = Cells({0: x}, {0: x, 1: pa.array([7], pa.int64())}, {0: ours}, 1)
-    other = decide_cells([X, C], [0, 1], mirrored, Stale({1: frozenset(reads)}, {}))
+    other = decide_cells([X, C], [0, 1], mirrored, CellRule({1: frozenset(reads)}, {}))
     assert other.values[1].to_pylist() == [wanted]
     assert other.emptied_ours[1].sum() == emptied
 
@@ -105,7 +105,7 @@ def test_a_computed_value_stays_only_if_nothing_changed_what_it_was_computed_fro
 def test_a_value_that_both_sides_have_is_never_left_out():
     one, two = pa.array([1], pa.int64()), pa.array([2], pa.int64())
     cells = Cells({0: one, 1: one}, {0: two, 1: two}, {0: one, 1: two}, 1)
-    decided = decide_cells([X, X._replace(name="y")], [0, 1], cells, Stale({}, {1: frozenset({0})}))
+    decided = decide_cells([X, X._replace(name="y")], [0, 1], cells, CellRule({}, {1: frozenset({0})}))
     assert decided.values[1].to_pylist() == [2]
     assert not decided.emptied_theirs[1].any()
 

@@ -20,7 +20,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable
 from lance_spark.fsck.fsck import FsckOptions, fsck
-from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.merge.merge import MergeOptions, cherry_pick, revert
 from lance_spark.storage.datasets import locate, pin_latest
 
 KEY = {b"lance-schema:unenforced-primary-key": b"true"}
@@ -446,7 +446,7 @@ def test_a_reverted_fill_leaves_no_values_that_were_computed_from_it(uri):
     apply(uri, None, "compute z of x")
     apply(uri, None, "compute w of id")
     head(uri).delete("id = 3")
-    told = revert(locate(uri), written, None, LocalRunner(), dry_run=True)
+    told = revert(locate(uri), written, None, LocalRunner(), MergeOptions(dry_run=True))
     done = revert(locate(uri), written, None, LocalRunner())
     assert [(each.column, each.rows) for each in done.summary.cells_emptied] == [("z", 6)]
     assert told.summary == done.summary

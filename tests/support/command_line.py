@@ -36,6 +36,11 @@ class Done:
         assert self.code == 0, self.err
         return json.loads(self.out)
 
+    def json_of(self, code: int) -> Any:
+        """The JSON of a result with another exit code."""
+        assert self.code == code, self.err
+        return json.loads(self.out)
+
     @property
     def error(self) -> str:
         """The lines of an error, checked to be an error's: no result, no traceback."""

@@ -371,8 +371,15 @@ class Scene:
     clash: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
+        self.settle("")
+
+    def settle(self, prefer: str) -> None:
+        """What the verb must give if it prefers a side."""
+        self.expected, self.clash = None, ""
+        if prefer:
+            self.run = partial(self.run, prefer=prefer)
         try:
-            self.expected = self.exact or merged(self.base, self.mine, self.other)
+            self.expected = self.exact or merged(self.base, self.mine, self.other, prefer)
             if self.verb == "revert":
                 check_back(self.base, self.mine, self.other)
         except Clash as clash:
@@ -509,9 +516,13 @@ _FOREIGN = re.compile(r"LanceError|OSError|Invalid user input|rust/|\.rs|[Ff]iel
 _NOT_TOLD = {"version", "dry_run", "ran_on", "indexes_carried", "indexes_missing", "fetch", "versions"}
 
 
-def run_pair(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> tuple[Scene, str, list[str]]:
+def run_pair(
+    verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec, prefer: str = ""
+) -> tuple[Scene, str, list[str]]:
     """Both changes and the verb: the scene, what came ("both" or the refusal), and the faults. Raises Inapplicable."""
     scene = SCENES[verb](verb, root, layout, theirs, ours)
+    if prefer:
+        scene.settle(prefer)
     wrong: list[str] = []
     before = place(*scene.target)
     version = lance.dataset(before).version

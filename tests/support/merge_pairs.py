@@ -331,8 +331,8 @@ def meetings(theirs: str, ours: str) -> Iterator[tuple[Spec, Spec]]:
 # --- What a merge of two versions must give
 
 
-def merged(base: State, ours: State, theirs: State) -> State:
-    """Ours with what theirs changed, cell by cell. Raises Clash."""
+def merged(base: State, ours: State, theirs: State, prefer: str = "") -> State:
+    """Ours with what theirs changed, cell by cell; ``prefer`` is the side that wins rows and cells. Raises Clash."""
     _check_replaced(base, ours, theirs)
     columns = {}
     for key in [*base.columns, *ours.columns, *theirs.columns]:
@@ -343,12 +343,29 @@ def merged(base: State, ours: State, theirs: State) -> State:
         raise Clash("two columns of one name")
     rows: dict[object, Cells] = {}
     for number in {**base.rows, **ours.rows, **theirs.rows}:
-        row = _row(columns, (base, ours, theirs), number)
+        row = _row(columns, (base, ours, theirs), number, prefer)
         if row is not None:
             rows[number] = row
+    if prefer:
+        rows = _one_of_each_key(columns, rows, base, theirs if prefer == "theirs" else ours)
     result = State(columns, rows, ours.settings, ours.replaced or theirs.replaced)
     _check_rows(result)
     return result
+
+
+def _one_of_each_key(
+    columns: Mapping[str, Column], rows: dict[object, Cells], base: State, preferred: State
+) -> dict[object, Cells]:
+    """Of new rows with one key, those of the preferred side."""
+    keys = [key for key, column in columns.items() if column.key]
+    if not keys:
+        return rows
+    wins = {tuple(rows[n].get(key) for key in keys) for n in rows if n in preferred.rows}
+    return {
+        n: row
+        for n, row in rows.items()
+        if n in preferred.rows or n in base.rows or tuple(row.get(key) for key in keys) not in wins
+    }
 
 
 def _check_replaced(base: State, ours: State, theirs: State) -> None:
@@ -400,20 +417,25 @@ def _has_written(base: State, side: State, key: str) -> bool:
     return any(side.rows[row].get(key) != base.rows[row].get(key) for row in side.rows.keys() & base.rows.keys())
 
 
-def _row(columns: Mapping[str, Column], sides: tuple[State, State, State], key: object) -> Cells | None:
+def _row(
+    columns: Mapping[str, Column], sides: tuple[State, State, State], key: object, prefer: str = ""
+) -> Cells | None:
     base, ours, theirs = (side.rows.get(key) for side in sides)
     if ours is None or theirs is None:
         there, side = (theirs, sides[2]) if ours is None else (ours, sides[1])
         if base is None:
             return None if there is None else {column: there.get(column) for column in columns}
         changed = set() if there is None else {c for c in base.keys() & there.keys() if there[c] != base[c]}
+        if changed - side.filled and prefer:
+            row = (theirs if prefer == "theirs" else ours) or {}
+            return {column: row.get(column) for column in columns} if row else None
         if changed - side.filled:
             raise Clash("a row was deleted and changed")
         return None
     cells = {}
     for column, kind in columns.items():
         values = [{} if row is None else row for row in (base, ours, theirs)]
-        cells[column] = _either(*(row.get(column) for row in values))
+        cells[column] = _either(*(row.get(column) for row in values), prefer=prefer)
         if kind.reads and base is not None and (column in ours) != (column in theirs):
             reader = theirs if column in ours else ours
             if kind.reads in reader and reader[kind.reads] != base[kind.reads]:
@@ -421,9 +443,11 @@ def _row(columns: Mapping[str, Column], sides: tuple[State, State, State], key: 
     return cells
 
 
-def _either(base: Any, ours: Any, theirs: Any) -> Any:
+def _either(base: Any, ours: Any, theirs: Any, *, prefer: str = "") -> Any:
     if ours == theirs or theirs == base:
         return ours
     if ours == base:
         return theirs
+    if prefer:
+        return theirs if prefer == "theirs" else ours
     raise Clash("both sides changed one thing")

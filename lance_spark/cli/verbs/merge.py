@@ -13,7 +13,7 @@ from lance_spark.core.declared import typed_at
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
 from lance_spark.errors import Refused
-from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.option_rules import PREFERENCE, MergeOptions
 from lance_spark.storage.datasets import list_version_numbers
 
 
@@ -36,7 +36,7 @@ def merge(session: Session, /, ref: str, **given: Any) -> int:
 
 @verb("cherry-pick")
 @click.argument("ref")
-@options_of(MergeOptions, "message", "dry_run", "conflicts")
+@options_of(MergeOptions, "message", "dry_run", "conflicts", "on", *PREFERENCE)
 @click.pass_obj
 def cherry_pick(session: Session, /, ref: str, **given: Any) -> int:
     """Apply the change of one version to the current branch.
@@ -47,14 +47,13 @@ def cherry_pick(session: Session, /, ref: str, **given: Any) -> int:
     from lance_spark.merge.merge import cherry_pick
 
     options = typed_at("shell", MergeOptions, given)
-    where = session.location, session.resolve(ref), session.own_branch, session.engine
-    result = cherry_pick(*where, options.message, options.dry_run, options.conflicts)
+    result = cherry_pick(session.location, session.resolve(ref), session.own_branch, session.engine, options)
     return report(session.output, result)
 
 
 @verb("revert")
 @click.argument("ref")
-@options_of(MergeOptions, "message", "dry_run")
+@options_of(MergeOptions, "message", "dry_run", "on", *PREFERENCE)
 @click.pass_obj
 def revert(session: Session, /, ref: str, **given: Any) -> int:
     """Undo the change of one version.
@@ -65,8 +64,7 @@ def revert(session: Session, /, ref: str, **given: Any) -> int:
     from lance_spark.merge.merge import revert
 
     options = typed_at("shell", MergeOptions, given)
-    where = session.location, session.resolve(ref), session.own_branch, session.engine
-    result = revert(*where, options.message, options.dry_run)
+    result = revert(session.location, session.resolve(ref), session.own_branch, session.engine, options)
     return report(session.output, result)
 
 

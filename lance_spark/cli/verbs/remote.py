@@ -16,7 +16,7 @@ from lance_spark.core.declared import typed_at
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.workspace import RemoteEntry, check_known_remote, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.option_rules import PREFERENCE, MergeOptions
 from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.refs import read_refs
@@ -239,7 +239,7 @@ def fetch(session: Session, remote: str | None, branches: tuple[str, ...], unrel
 @click.option(
     "--reset", is_flag=True, help="Become what the remote's branch is; own rows that it lacks are put on a new branch."
 )
-@options_of(MergeOptions, "ff_only", "message", "dry_run", "conflicts", "on")
+@options_of(MergeOptions, "ff_only", "message", "dry_run", "conflicts", "on", *PREFERENCE)
 @click.pass_obj
 def pull(session: Session, /, remote: str | None, branch: str | None, reset: bool, **given: Any) -> int:
     """Fetch a remote's branch and merge it into the current one.
@@ -264,6 +264,7 @@ def pull(session: Session, /, remote: str | None, branch: str | None, reset: boo
         if branch is None and into is not None:
             _check_counterpart(source, into)
         raise
+    result = replace(result, merged=result.merged.said("shell"))
     session.output.show(result.as_record(), painted(session.output, result.lines()))
     return exit_code(result.merged)
 
