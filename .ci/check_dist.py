@@ -10,6 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("lance_spark", "pyspark_lance")
+DEPLOYED = "lance_spark/deploy"
+"""Where the wheel has what lance-catalog schedule writes."""
 DOCUMENTS = ("LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "Makefile")
 
 
@@ -21,7 +23,7 @@ def main(wheel: str, sdist: str) -> None:
 
 
 def wheel_problems(path: Path) -> list[str]:
-    """Exactly the modules and Java sources of the checkout, the licence, and metadata that name both."""
+    """Exactly the modules, Java sources, jobs/ and conf/ of the checkout, the licence, and metadata that name both."""
     with zipfile.ZipFile(path) as wheel:
         names = set(wheel.namelist())
         information = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
@@ -30,6 +32,8 @@ def wheel_problems(path: Path) -> list[str]:
         same = licence in names and wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
     sources = [file for folder in PACKAGES for kind in ("*.py", "*.java") for file in (ROOT / folder).rglob(kind)]
     expected = {str(file.relative_to(ROOT)) for file in sources}
+    deployed = [file for folder in ("conf", "jobs") for file in (ROOT / folder).iterdir() if file.is_file()]
+    expected |= {f"{DEPLOYED}/{file.relative_to(ROOT)}" for file in deployed}
     found = {name for name in names if not name.startswith(information)}
     problems = [f"{path.name} lacks {name}" for name in sorted(expected - found)]
     problems += [f"{path.name} has {name}, which is no module of the packages" for name in sorted(found - expected)]

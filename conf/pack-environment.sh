@@ -18,6 +18,9 @@ set -euo pipefail
 python=${PYTHON:-python3}
 archive=${1:-lance-spark-environment.tar.gz}
 conf=$(cd "$(dirname "$0")" && pwd)
+# A checkout is packed as it is; beside files that lance-catalog schedule wrote, the release that wrote them.
+package=${PACKAGE:-lance-spark}
+[ ! -f "$conf/../pyproject.toml" ] || package="$conf/.."
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     { echo "pack-environment: $python is not Python 3.10 or newer; name another one with PYTHON=" >&2; exit 2; }
@@ -29,7 +32,7 @@ environment="$work/environment"
 "$python" -m venv "$environment"
 # Without the extra "spark": a second Spark would take 450 MB on each executor, and if Python found it before the
 # cluster's own, a client of another version would talk to the JVM. Spark needs pandas to run Python functions.
-"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$conf/.." 'pandas>=2.2' venv-pack
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$package" 'pandas>=2.2' venv-pack
 
 # A library that does not fit this Python must fail here rather than in the first task on an executor.
 "$environment/bin/python" -c 'import google.protobuf, lance, lance_spark, pandas, pyarrow, pyroaring, s3fs'

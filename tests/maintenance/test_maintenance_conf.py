@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -50,6 +51,22 @@ def cron():
     return words[words.index("/opt/lance-spark/jobs/maintain.py") + 1 :]
 
 
+def airflow():
+    """What the DAG submits, and with which arguments."""
+    tree = ast.parse((CONF / "maintenance-airflow.py").read_text())
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+    (submit,) = (call for call in calls if getattr(call.func, "id", "") == "SparkSubmitOperator")
+    given = {word.arg: word.value for word in submit.keywords}
+    return ast.literal_eval(given["application"]), ast.literal_eval(given["application_args"])
+
+
+def kubernetes():
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load((CONF / "maintenance-kubernetes.yaml").read_text())["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    return container
+
+
 COMMAND_LINES = {
     "serverless": lambda: load("maintenance-emr-serverless-job.json")["jobDriver"]["sparkSubmit"][
         "entryPointArguments"
@@ -65,6 +82,8 @@ COMMAND_LINES = {
         "parameters"
     ],
     "cron": cron,
+    "airflow": lambda: airflow()[1],
+    "kubernetes": lambda: kubernetes()["args"],
 }
 
 

@@ -38,6 +38,8 @@ def good():
     folders = [ROOT / "lance_spark", ROOT / "pyspark_lance"]
     modules = [path for folder in folders for kind in ("*.py", "*.java") for path in folder.rglob(kind)]
     content = {str(path.relative_to(ROOT)): "" for path in modules}
+    deployed = [path for name in ("conf", "jobs") for path in (ROOT / name).iterdir() if path.is_file()]
+    content |= {f"lance_spark/deploy/{path.relative_to(ROOT)}": "" for path in deployed}
     licence = (ROOT / "LICENSE").read_text()
     return {**content, f"{INFORMATION}/METADATA": metadata(), f"{INFORMATION}/RECORD": "", LICENCE: licence}
 

@@ -33,6 +33,7 @@ GROUPS = {
         "du": "listing.du",
         "doctor": "doctor.doctor",
         "fsck": "doctor.fsck",
+        "schedule": "schedule.schedule",
     },
 }
 """File in this package and function in it, by group and name of the verb, in the order of the help."""
