@@ -30,7 +30,9 @@ def wheel_problems(path: Path) -> list[str]:
         metadata = email.parser.Parser().parsestr(wheel.read(f"{information}/METADATA").decode())
         licence = f"{information}/licenses/LICENSE"
         same = licence in names and wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
-    sources = [file for folder in PACKAGES for kind in ("*.py", "*.java") for file in (ROOT / folder).rglob(kind)]
+    sources = [
+        file for folder in PACKAGES for kind in ("*.py", "*.java", "py.typed") for file in (ROOT / folder).rglob(kind)
+    ]
     expected = {str(file.relative_to(ROOT)) for file in sources}
     deployed = [file for folder in ("conf", "jobs") for file in (ROOT / folder).iterdir() if file.is_file()]
     expected |= {f"{DEPLOYED}/{file.relative_to(ROOT)}" for file in deployed}
