@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lance_spark.cli.git_options import OPTIONS
 from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.cli.session import Session
@@ -101,6 +102,7 @@ class _Place(click.Path):
     package="lance_spark.cli.verbs",
     groups=GROUPS,
     words=WORDS,
+    options=OPTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME are explicit.\n\n"

@@ -6,17 +6,19 @@ No slow imports here: ``--help`` should answer at once.
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 from lance_spark.cli.modes import Mode, Records, write_sections, write_usage
 from lance_spark.cli.output import BAR, INTERRUPTED, NOT_DONE, Output, ReaderGone, prepare_streams, put, wants_color
 from lance_spark.core.declared import at
+from lance_spark.core.irreversible import proposable
 from lance_spark.core.location import is_not_text, printable
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError
 from lance_spark.hints import said
@@ -73,13 +75,24 @@ class Verb(click.Command):
         *args: Any,
         modes: Sequence[Mode] = (),
         sections: Mapping[str, Sequence[str]] | None = None,
+        counts: bool = False,
         **kwargs: Any,
     ) -> None:
-        """``modes`` each have a line of the usage. ``sections`` give parameters by title; the rest are options."""
+        """``modes`` each have a line of the usage. ``sections`` give parameters by title; the rest are options.
+
+        A verb that ``counts`` takes ``-3`` for ``-n 3``.
+        """
         super().__init__(*args, **kwargs)
+        self._counts = counts
         self.modes = modes
         self._sections = sections or {}
         self.params.append(_json_option())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Like click's, with ``-3`` if the verb counts."""
+        if self._counts:
+            args = [f"-n{word[1:]}" if re.fullmatch(r"-\d+", word) else word for word in args]
+        return super().parse_args(ctx, args)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One line, or one for each mode."""
@@ -115,7 +128,7 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Like click's, with the closest verb in the error."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], [*self.list_commands(ctx), *self.words], n=1)
+            near = difflib.get_close_matches(args[0], proposable([*self.list_commands(ctx), *self.words]), n=1)
             word = args[0] if args[0] in self.words else near[0] if near else ""
             if word in self.words:
                 why, instead = self.words[word]
@@ -171,12 +184,26 @@ _USAGE = 2
 _HELP = "help"
 
 
+Options: TypeAlias = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
 class Verbs(VerbGroup):
     """The verbs of a command, each imported when first needed."""
 
-    def __init__(self, *args: Any, package: str, groups: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
-        """``groups`` gives, by title and name, the module in ``package`` and the function in it."""
+    def __init__(
+        self,
+        *args: Any,
+        package: str,
+        groups: Mapping[str, Mapping[str, str]],
+        options: Options | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """``groups`` gives, by title and name, the module in ``package`` and the function in it.
+
+        ``options`` are options that people type but that verbs lack: by verb and option, the reason, and what to type.
+        """
         super().__init__(*args, **kwargs)
+        self.options = options or {}
         self._package = package
         self._groups = groups
         self._verbs = {name: place for group in groups.values() for name, place in group.items()}
@@ -251,8 +278,8 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else name
-        hint = _misplaced(program, error) or f"{path} --help shows the usage."
-        output.error(error.format_message(), hint, _USAGE)
+        message, hint = _answered(program, error) or (error.format_message(), f"{path} --help shows the usage.")
+        output.error(message, hint, _USAGE)
         return _USAGE
     except OSError as problem:  # of this process: its directory was removed, it may open no more files
         output.error(str(problem), None, NOT_DONE)
@@ -275,13 +302,23 @@ def _check_text(arguments: Sequence[str]) -> None:
             )
 
 
-def _misplaced(program: click.Command, error: click.ClickException) -> str | None:
-    """A hint for an option that belongs before the verb."""
+def _answered(program: click.Command, error: click.ClickException) -> tuple[str, str] | None:
+    """The message and the hint for an option that belongs before the verb, or that only another tool's verb has.
+
+    None for other errors. Near names are proposed as click does, but none that deletes for good.
+    """
     context = getattr(error, "ctx", None)
-    if not isinstance(error, click.NoSuchOption) or context is None or context.command is program:
+    if not isinstance(error, click.NoSuchOption) or context is None:
         return None
-    spellings = {spelling for option in program.params for spelling in option.opts}
-    if error.option_name not in spellings:
-        return None
+    typed = error.option_name
     name, _, verb = context.command_path.partition(" ")
-    return f"{error.option_name} goes before the verb: {name} {error.option_name} ... {verb}"
+    known = program.options.get(verb, {}) if isinstance(program, Verbs) else {}
+    if typed in known:
+        why, instead = known[typed]
+        return f"{context.command_path} has no {typed}: {why}.", instead
+    near = proposable(error.possibilities or ())
+    message = click.NoSuchOption(typed, possibilities=near, ctx=context).format_message()
+    spellings = {spelling for option in program.params for spelling in option.opts}
+    if context.command is program or typed not in spellings:
+        return message, f"{context.command_path} --help shows the usage."
+    return message, f"{typed} goes before the verb: {name} {typed} ... {verb}"

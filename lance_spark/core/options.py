@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+from lance_spark.core.irreversible import is_forever
 from lance_spark.errors import InvalidOption, Refused
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -51,7 +52,8 @@ def check_known(
                 f"Option '{spelled[folded(name)]}' is for streams.",
                 hint="Leave it out, or use spark.readStream or df.writeStream.",
             )
-        near = difflib.get_close_matches(folded(name), spelled, n=1, cutoff=0.5)
+        may = {key: spelling for key, spelling in spelled.items() if not is_forever(spelling)}
+        near = difflib.get_close_matches(folded(name), may, n=1, cutoff=0.5)
         hint = f"Did you mean '{spelled[near[0]]}'?" if near else f"Known options: {', '.join(sorted(whole))}."
         raise InvalidOption(f"Unknown option '{name}' for {where} a Lance dataset.", hint=hint)
 

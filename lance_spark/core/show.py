@@ -11,6 +11,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any, TypeAlias, cast
 
+from lance_spark.core.irreversible import proposable
 from lance_spark.errors import InvalidOption
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -140,9 +141,9 @@ def from_span(span: timedelta) -> str:
 
 
 def meant(name: str, known: Iterable[str], lead: str = "There are") -> str:
-    """A hint: the nearest known name, ignoring case, or else all of them after ``lead``."""
+    """A hint: the nearest known name that can be undone, ignoring case, or else all of them after ``lead``."""
     names = list(known)
-    folded = {each.lower(): each for each in reversed(names)}
+    folded = {each.lower(): each for each in reversed(proposable(names))}
     near = difflib.get_close_matches(name.lower(), folded, n=1)
     if near:
         return f"Did you mean '{folded[near[0]]}'?"

@@ -88,6 +88,7 @@ def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
         prog=f"{name}.py",
         description=description,
         epilog=f"From an installed package, without jobs/: python -m lance_spark.jobs.{name}",
+        allow_abbrev=False,  # --ex must not be --execute
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lance_spark.core import show
-from lance_spark.core.refs import MAIN
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.merge.report import MergeResult
 
 State = Literal["new", "updated", "up to date", "begun again", "gone"]
@@ -114,6 +114,36 @@ class PullResult(show.ShownInLines, show.Recorded):
         return show.Card(
             type(self).__name__, fetched.where, merged.summary, merged.facts, (*fetched.grids, *merged.grids), notes
         )
+
+
+@dataclass(frozen=True, repr=False)
+class PushedTag(show.ShownInLines, show.Recorded):
+    """A tag that was put on the same rows at a remote, or would be."""
+
+    remote: str
+    uri: str
+    tag: str
+    at: PinnedVersion
+    """The remote's version."""
+    created: bool
+    """False if the remote had it already."""
+    dry_run: bool = False
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"action": "push", **super().as_record(), "at": str(self.at)}
+
+    def lines(self) -> Iterator[show.Line]:
+        """Where the remote has it now."""
+        if not self.created:
+            yield show.said_of_places(f"{self.remote} ({self.uri}) has tag '{self.tag}' already, at {self.at}.")
+            return
+        done = "Would push" if self.dry_run else "Pushed"
+        yield show.said_of_places(f"{done} tag '{self.tag}' to {self.remote} ({self.uri}), at {self.at}.")
+
+    def _card(self) -> show.Card:
+        said = "already there" if not self.created else "would be put" if self.dry_run else "put"
+        return show.Card(type(self).__name__, f"{self.remote} {self.uri}", f"tag '{self.tag}' {said} at {self.at}")
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from lance_spark.core.reflog import RefLog
     from lance_spark.core.refs import BranchSettings, Lifetime, TagSettings
     from lance_spark.merge.report import MergeResult
-    from lance_spark.remotes.report import FetchResult, PullResult, PushResult
+    from lance_spark.remotes.tags import push_tag
+from lance_spark.remotes.report import FetchResult, PullResult, PushedTag, PushResult
 
 Item = TypeVar("Item")
 
@@ -452,6 +453,14 @@ class Remotes(Handle, Shown, Collection[Remote]):
         pushed = self._moving_branch("push") if branch is None else branch_or_none(branch)
         options = PushOptions(message=message, dry_run=dry_run)
         return push(self.location, self._remote(remote), pushed, engine_of(self.spark, progress=progress), options)
+
+    def push_tag(self, name: str, remote: str | Remote = ORIGIN, dry_run: bool = False) -> PushedTag:
+        """Put a tag on the version of a remote that has the same rows. Never moves a tag there.
+
+        Raises NotFound, AlreadyExists if the remote has the name on another version, and Refused if it is unknown which
+        of its versions has the same rows: push the branch first.
+        """
+        return push_tag(self.location, self._remote(remote), name, engine_of(self.spark), dry_run)
 
     def _card(self) -> Card:
         return look_at_remotes(type(self).__name__, self.location)

@@ -9,7 +9,8 @@ import pytest
 from support.command_line import append, call, config, ids, make_flights
 
 from lance_spark import LanceTable
-from lance_spark.cli.main import WORDS
+from lance_spark.cli.git_options import OPTIONS
+from lance_spark.cli.main import WORDS, cli
 from lance_spark.cli.verbs import VERBS
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.errors import Refused
@@ -21,6 +22,11 @@ WRONG = [
     (("brnch",), 2, "'brnch' is not a verb of lance-git. Did you mean 'branch'?"),
     (("--dataset",), 2, "Option '--dataset' requires an argument."),
     (("branch", "--nope"), 2, "No such option"),
+    (("branch", "--merged"), 2, "lance-git branch has no --merged: "),
+    (("push", "--force-with-lease"), 2, "a push never takes away what the remote has"),
+    (("merge", "--abort"), 2, "nothing is ever in progress"),
+    (("merge", "-X", "theirs", "exp"), 2, "conflicts are told before anything is written"),
+    (("tag", "-m", "first", "v9"), 2, "a tag is a name and nothing else"),
     (("restore",), 2, "Missing argument 'REF'."),
     (("-C", "nowhere", "branch"), 2, "Directory 'nowhere' does not exist."),
     (("--storage", "secret-without-a-key", "branch"), 2, "--storage takes KEY=VALUE."),
@@ -307,3 +313,25 @@ def test_hints_are_in_the_language_of_the_shell(flights):
     with pytest.raises(Refused) as caught:
         table.branches.delete("exp")
     assert str(caught.value).endswith("hint: To delete it anyway: t.branches.alter('exp', protected=False).")
+
+
+@pytest.mark.parametrize(("verb", "option"), [(verb, option) for verb, known in OPTIONS.items() for option in known])
+def test_an_option_of_git_that_a_verb_lacks_has_an_answer_that_names_things_that_are_there(flights, verb, option):
+    error = call(flights, verb, option).error
+    assert error.startswith(f"error: lance-git {verb} has no {option}: ")
+    for typed, words in re.findall(r"lance-git (?:-C URI )?([a-z-]+)([^.;:,]*)", error.partition("hint:")[2]):
+        parameters = cli.get_command(None, typed).params
+        known = {spelling for each in parameters for spelling in (*each.opts, *each.secondary_opts)}
+        assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", words)) <= known | {"--help"}, error
+
+
+@pytest.mark.parametrize("option", ["--pur", "--purg", "--merg", "--forc", "--execut", "--delete-unverifie"])
+@pytest.mark.parametrize("verb", ["branch", "gc", "tag", "expire-refs"])
+def test_no_near_name_is_what_deletes_for_good(flights, verb, option):
+    error = call(flights, verb, option).error
+    assert not re.search(r"--(purge|force|execute|delete-unverified)\b", error)
+
+
+@pytest.mark.parametrize("word", ["gcc", "gc-", "expire-ref", "prun", "vacum", "rmm", "clea"])
+def test_no_near_verb_is_what_deletes_for_good(flights, word):
+    assert not re.search(r"'(gc|expire-refs|prune|vacuum|rm|clean)'", call(flights, word).error)

@@ -27,6 +27,7 @@ EXIT_CODES = {
     "PermissionDenied": 21,
     "CorruptData": 22,
     "StorageFull": 23,
+    "ReportFailure": 24,
 }
 TREE = {
     name: kind

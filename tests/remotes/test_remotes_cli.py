@@ -609,3 +609,32 @@ def test_nobody_answers_is_not_absent(flights, ada, tmp_path, monkeypatch):
         for arguments in (("fetch",), ("push",), ("pull",), ("remote", "show", "origin")):
             assert call(ada, *arguments).code == 21, arguments
     assert everything(ada) == before
+
+
+def test_a_tag_is_pushed_to_the_version_with_the_same_rows(flights, ada):
+    assert call(ada, "tag", "v9").code == 0
+    assert call(ada, "push", "origin", "v9", "--dry-run").out.startswith("Would push tag 'v9' to origin")
+    assert "v9" not in tags(flights)
+    assert call(ada, "push", "origin", "v9", "--json").json["created"] is True
+    assert sorted(lance.dataset(str(flights), version="v9").to_table()["id"].to_pylist()) == rows(ada)
+    assert call(ada, "push", "origin", "tags/v9").out.startswith("origin (")
+    append(ada, None, 77)
+    assert call(ada, "tag", "v10").code == 0
+    error = call(ada, "push", "origin", "v10")
+    assert (error.code, "lance-git push origin main" in error.error) == (3, True)
+    assert "v10" not in tags(flights)
+    told = call(ada, "push", "--tags", "-u").out
+    assert "Pushed tag 'v10' to origin" in told
+    assert "v9" not in told
+    assert sorted(lance.dataset(str(flights), version="v10").to_table()["id"].to_pylist()) == rows(ada)
+    append(ada, None, 78)
+    assert call(ada, "push").code == 0
+    assert call(ada, "push", "origin", "v10").code == 0, "it was pushed as a version of its own"
+    assert call(ada, "tag", "old", "origin/main~1").code == 0
+    assert call(ada, "push", "origin", "old").code == 0, "it was fetched from there"
+    assert call(ada, "tag", "-f", "v10", "--yes").code == 0
+    assert call(ada, "push", "origin", "v10").code == 11, "a tag there is never moved"
+
+
+def test_rm_is_remove(ada):
+    assert call(ada, "remote", "rm", "origin", "--dry-run").out.startswith("Remote 'origin' would be removed")

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 _SHOWN = 30
 
 
-@verb("log")
+@verb("log", counts=True)
 @click.argument("ref", required=False)
-@click.option("-n", "count", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="How many; 0 for all.")
+@click.option(
+    "-n",
+    "--max-count",
+    "count",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=_SHOWN,
+    show_default=True,
+    help="How many, also as -3; 0 for all.",
+)
 @click.option("--graph", is_flag=True, help="Draw forks and merges next to the versions.")
 @click.option("--stat", is_flag=True, help="Show what each version added and removed.")
 @click.option("--all", "everything", is_flag=True, help="Versions of all branches.")
@@ -49,7 +58,7 @@ def log(session: Session, ref: str | None, count: int, graph: bool, stat: bool, 
         session.output.note(f"There are older versions: -n {2 * count}, or -n 0 for all.")
 
 
-@verb("reflog")
+@verb("reflog", counts=True)
 @click.argument("ref", required=False)
 @click.option(
     "-n",

@@ -139,6 +139,9 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     session.output.show(data, "\n".join(lines))
 
 
+remotes.add_command(remove, "rm")
+
+
 def _given_remote(session: Session, name: str, uri: str) -> RemoteEntry:
     """The remote, with a path relative to the current directory rather than the workspace."""
     check_uri(uri)
@@ -280,25 +283,78 @@ def _check_counterpart(remote: Remote, branch: str) -> None:
 
 @verb("push")
 @click.argument("remote", required=False)
-@click.argument("branch", required=False)
+@click.argument("ref", metavar="[BRANCH|TAG]", required=False)
 @click.option("-m", "message", help="Message of the new version; by default that of the branch's newest.")
+@click.option("--tags", "all_tags", is_flag=True, help="Then all tags whose rows the remote has, too.")
+@click.option("-u", "--set-upstream", is_flag=True, hidden=True, help="As every push does.")
 @dry_run_option
 @click.pass_obj
-def push(session: Session, remote: str | None, branch: str | None, message: str | None, dry_run: bool) -> int:
-    """Send a branch to a remote.
+def push(session: Session, /, remote: str | None, ref: str | None, dry_run: bool, **given: Any) -> int:
+    """Send a branch or a tag to a remote.
 
     REMOTE is by default origin, or the only one; BRANCH is by default the current one. The branch's versions become one
     version there, and files that the remote lacks are copied. Refused if the remote has versions that the branch lacks:
     pull first. A missing branch or dataset is created at the remote. With --dry-run it fetches, and only shows what
-    would be pushed.
+    would be pushed. A TAG, also tags/NAME, is put on the version there that has the same rows; none is moved.
     """
     from lance_spark.remotes.push import PushOptions, push
 
-    pushed = session.branch if branch is None else branch_or_none(branch)
+    tag = None if ref is None else _tag_of(session, ref)
+    if tag is not None:
+        return _push_tag(session, find_remote(session, remote), tag, given["message"], dry_run)
+    pushed = session.branch if ref is None else branch_or_none(ref.removeprefix("heads/"))
     check_own(session.location, pushed)
-    result = push(session.location, find_remote(session, remote), pushed, session.engine, PushOptions(message, dry_run))
-    session.output.show(result.as_record(), painted(session.output, result.lines()))
+    place = find_remote(session, remote)
+    result = push(session.location, place, pushed, session.engine, PushOptions(given["message"], dry_run))
+    tags = _push_tags(session, place, dry_run) if given["all_tags"] else None
+    data = result.as_record() if tags is None else {**result.as_record(), "tags": tags[0]}
+    lines = painted(session.output, result.lines())
+    session.output.show(data, lines if tags is None else "\n".join([lines, *tags[1]]))
     return 0 if result.replayed is None else exit_code(result.replayed)
+
+
+def _tag_of(session: Session, ref: str) -> str | None:
+    """The name of the tag that a word means; None for a branch. Raises Refused if it is both."""
+    table = read_refs(session.location)
+    kind, _, name = ref.partition("/")
+    if kind == "tags" and name and ref not in table.branches:
+        return name
+    if ref not in table.tags or ref == MAIN:
+        return None
+    if ref in table.branches:
+        raise Refused(f"'{ref}' is both a branch and a tag.", hint=f"Write heads/{ref} or tags/{ref}.")
+    return ref
+
+
+def _push_tag(session: Session, remote: Remote, tag: str, message: str | None, dry_run: bool) -> int:
+    from lance_spark.remotes.tags import push_tag
+
+    if message is not None:
+        raise InvalidOption("-m is for branches: a tag has no message.", hint="Leave it out.")
+    done = push_tag(session.location, remote, tag, session.engine, dry_run)
+    session.output.show(done.as_record(), painted(session.output, done.lines()))
+    return 0
+
+
+def _push_tags(session: Session, remote: Remote, dry_run: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Push each tag whose rows the remote has; returns the results for JSON, and lines, also about those that stay."""
+    from lance_spark.errors import AlreadyExists
+    from lance_spark.refs.refs import find_tag, list_tags
+    from lance_spark.remotes.tags import push_tag
+
+    records, lines = [], []
+    for tag in list_tags(session.location):
+        try:
+            done = push_tag(session.location, remote, tag.name, session.engine, dry_run)
+        except (Refused, AlreadyExists, NotFound) as problem:
+            if isinstance(problem, Refused) and find_tag(remote.location, tag.name) is not None:
+                continue  # it was pushed when its version was the newest
+            records.append({"tag": tag.name, "created": False, "why": problem.message})
+            lines.append(f"Tag '{tag.name}' was not pushed: {problem.message}")
+            continue
+        records.append(done.as_record())
+        lines += [painted(session.output, done.lines())] if done.created else []
+    return records, lines
 
 
 _NOT_FOUND, _NO_ANSWER = 10, 20

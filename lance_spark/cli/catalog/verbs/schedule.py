@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from lance_spark import __file__ as package
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.core.workspace import check_uri
@@ -106,8 +105,9 @@ _PLACEHOLDER = re.compile(r"<[A-Z_]+>|my-bucket")
 
 def source() -> Path:
     """The directory that has ``conf/`` and ``jobs/``: of the wheel, or of the checkout."""
-    inside = Path(package).parent / "deploy"
-    return inside if inside.is_dir() else Path(package).parents[1]
+    package = Path(__file__).parents[3]
+    inside = package / "deploy"
+    return inside if inside.is_dir() else package.parent
 
 
 def _filled(name: str, root: str, target: str) -> str:
