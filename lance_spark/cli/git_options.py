@@ -14,7 +14,7 @@ _PULL_FIRST = (
 _WHICH = "which branches are merged is not listed by itself"
 _MERGED = "lance-git diff main..NAME shows what main lacks; lance-git log --graph --all draws where it was merged."
 _SIDE = "conflicts are told before anything is written, by rows and columns"
-_SETTLE = "lance-git merge --help shows how one side can be preferred; without it, settle the rows on one side first."
+_SETTLE = "lance-git merge REF --dry-run lists them; -X ours or -X theirs says which side wins."
 _NO_MESSAGE = "a tag is a name and nothing else"
 _TAG = "lance-git tag NAME REF; --owner says whom to ask. Messages are of versions: lance-git merge -m TEXT."
 _NO_AUTHOR = "versions have no authors"
@@ -27,7 +27,6 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "--abort": (_DONE, "After a conflict nothing has changed. To undo a finished merge: lance-git revert REF."),
         "--continue": (_DONE, _SETTLE),
         "--quit": (_DONE, "After a conflict nothing has changed."),
-        "-X": (_SIDE, _SETTLE),
         "--strategy-option": (_SIDE, _SETTLE),
         "-s": (_SIDE, _SETTLE),
         "--strategy": (_SIDE, _SETTLE),
@@ -37,13 +36,13 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "cherry-pick": {
         "--abort": (_DONE, "After a conflict nothing has changed."),
-        "--continue": (_DONE, "Type the cherry-pick again once the rows are settled."),
+        "--continue": (_DONE, "lance-git cherry-pick REF -X theirs takes its values; -X ours keeps yours."),
         "--no-commit": ("nothing is staged", "lance-git cherry-pick REF --dry-run shows what would happen."),
         "-x": ("the new version names its source anyway", "lance-git show REF shows it."),
     },
     "revert": {
         "--abort": (_DONE, "After a conflict nothing has changed."),
-        "--continue": (_DONE, "Type the revert again once the rows are settled."),
+        "--continue": (_DONE, "lance-git revert REF -X theirs takes its values; -X ours keeps yours."),
         "--no-commit": ("nothing is staged", "lance-git revert REF --dry-run shows what would happen."),
     },
     "push": {

@@ -25,7 +25,7 @@ WRONG = [
     (("branch", "--merged"), 2, "lance-git branch has no --merged: "),
     (("push", "--force-with-lease"), 2, "a push never takes away what the remote has"),
     (("merge", "--abort"), 2, "nothing is ever in progress"),
-    (("merge", "-X", "theirs", "exp"), 2, "conflicts are told before anything is written"),
+    (("merge", "--strategy", "ours", "exp"), 2, "conflicts are told before anything is written"),
     (("tag", "-m", "first", "v9"), 2, "a tag is a name and nothing else"),
     (("restore",), 2, "Missing argument 'REF'."),
     (("-C", "nowhere", "branch"), 2, "Directory 'nowhere' does not exist."),
