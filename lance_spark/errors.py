@@ -49,6 +49,10 @@ class LanceSparkError(Exception):
         return f"{self.message}\n  hint: {said(self.hint, language, catalog, table)}" if self.hint else self.message
 
 
+class LanceSparkWarning(UserWarning):
+    """The answer is right, but something about the data is worth knowing."""
+
+
 class InvalidOption(LanceSparkError, ValueError):
     """An option or argument is unknown, malformed or contradicts another one."""
 

@@ -306,6 +306,12 @@ def create_index(column: str | None = None, **arguments: object) -> Hint:
     return Hint(python, sql, f"{python} in Python")
 
 
+def as_vectors(column: str) -> Hint:
+    """Make vectors, which have a length, of lists of numbers that all have the same."""
+    new = f"{column.replace('.', '_')}_vector"
+    return python_only(f"t.add_columns({{{new!r}: {column!r}}}, vector={{{new!r}: 384}})")
+
+
 OPTIMIZE_INDEXES = python_only("t.indexes.optimize()")
 REPLACE = Hint("replace=True", "replace => true")
 

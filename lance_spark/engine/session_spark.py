@@ -380,8 +380,13 @@ def engine_for(
 def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataFrame:
     """A runner's frame, computed here or by Spark, as a DataFrame."""
     if isinstance(frame, pa.Table):
-        frame = spark.createDataFrame(frame, schema)
+        frame = from_arrow(spark, frame, schema)
     return with_metadata(frame, schema)
+
+
+def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """An Arrow table as a DataFrame; Spark cannot convert one without chunks if it has lists or structs."""
+    return spark.createDataFrame(table if table.num_rows else table.schema.empty_table(), schema)
 
 
 def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:

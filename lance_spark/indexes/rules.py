@@ -171,8 +171,17 @@ def check_type(kind: Kind, column: str, type: pa.DataType) -> None:
     if kind.fits(type):
         return
     fitting = fitting_kinds(type)
+    if kind.is_vector and is_number_list(type):
+        raise SchemaMismatch(
+            f"Column '{column}' is {type}: vectors need a length, which its lists do not have.", hint=lengthen(column)
+        )
     hint = f"These kinds fit: {', '.join(fitting)}." if fitting else "No kind of index fits this type."
     raise SchemaMismatch(f"An index of kind '{kind.name}' does not fit column '{column}', {type}.", hint=hint)
+
+
+def lengthen(column: str) -> hints.Hint:
+    """What makes vectors of lists of numbers."""
+    return hints.of("If all lists have the same length, such as 384: ", hints.as_vectors(column), ".")
 
 
 def fitting_kinds(type: pa.DataType) -> list[str]:
@@ -295,6 +304,11 @@ def _is_scalar(type: pa.DataType) -> bool:
 
 def _is_list(type: pa.DataType) -> bool:
     return (pt.is_list(type) or pt.is_large_list(type)) and _is_scalar(type.value_type)
+
+
+def is_number_list(type: pa.DataType) -> bool:
+    """Whether a column of that type holds lists of floats of any length, as Spark writes an array by default."""
+    return bool((pt.is_list(type) or pt.is_large_list(type)) and pt.is_floating(type.value_type))
 
 
 def is_text(type: pa.DataType) -> bool:

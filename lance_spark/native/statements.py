@@ -19,7 +19,7 @@ from lance_spark.columns.rules import quoted_name
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_moment, parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
 from lance_spark.engine.local import Engine
-from lance_spark.engine.session_spark import engine_of
+from lance_spark.engine.session_spark import engine_of, from_arrow
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
@@ -57,7 +57,7 @@ def look_after(room: Room, opening: rules.Opening, args: Args) -> DataFrame | No
     table = pa.Table.from_pylist(list(rows), schema=columns)
     if isinstance(statement, rules.Restore | rules.Optimize):
         refresh(room.bridge.spark, work.place.location)
-    return room.bridge.spark.createDataFrame(table)
+    return from_arrow(room.bridge.spark, table)
 
 
 def _table(room: Room, opening: rules.Opening) -> tuple[NativeCatalog, tuple[str, ...]] | None:

@@ -18,6 +18,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform_column
 from lance_spark.search import rules
+from lance_spark.search.incomplete_pylance import any_incomplete, incomplete_rows, without_rows
 from lance_spark.search.rules import FlatTask, SegmentTask, Task, TextGap, TextTask, WholeTask
 from lance_spark.search.text_pylance import with_complete_indexes
 from lance_spark.search.text_rules import BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
@@ -49,6 +50,8 @@ class Near:
     nprobes: int | None = None
     refine_factor: int | None = None
     ef: int | None = None
+    flat: tuple[int, ...] = ()
+    """Fragments whose vectors are compared one by one."""
 
     def inside(self) -> dict[str, Any]:
         """The argument that restricts pylance to the segments."""
@@ -223,13 +226,28 @@ def _by_vector(dataset: lance.LanceDataset, work: SearchWork, task: Task) -> pa.
         chosen = [fragment for fragment in map(dataset.get_fragment, task.fragments) if fragment is not None]
         scope = {"prefilter": True, "fragments": chosen}
 
+    near = work.near
+    flat = () if isinstance(task, SegmentTask) else task.fragments if isinstance(task, FlatTask) else near.flat
+
     def found(where: str | None) -> pa.Table:
-        return dataset.scanner(
-            columns=[rules.DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, filter=where, **scope
-        ).to_table()
+        shown = {"columns": [rules.DISTANCE], "with_row_id": True, "with_row_address": True}
+        told = {"nearest": asked, "filter": where, **scope}
+        return _complete(dataset, near, shown, told, flat)
 
     table = found(work.filter)
     return found(LIVE) if asked["use_index"] and work.lacks(table.num_rows, asked["k"]) else table
+
+
+def _complete(
+    dataset: lance.LanceDataset, near: Near, shown: dict[str, Any], told: dict[str, Any], flat: Sequence[int]
+) -> pa.Table:
+    """The answer of a scan, in which ``flat`` fragments are compared one by one, without incomplete vectors."""
+    table: pa.Table = dataset.scanner(**shown, **told).to_table()
+    if not flat or not any_incomplete(dataset, near.column, pc.unique(table[ROW_ID]).to_pylist()):
+        return table
+    left_out = incomplete_rows(dataset, near.column, flat)
+    found: pa.Table = dataset.scanner(**shown, **without_rows(told, left_out)).to_table()
+    return found
 
 
 def _by_text(dataset: lance.LanceDataset, work: SearchWork) -> pa.Table:
@@ -378,8 +396,10 @@ def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
 def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any], place: int = 0) -> pa.Table:
     """The rows found for several queries, or for the one at a place."""
     told = {"filter": work.search.filter, "prefilter": work.search.prefilter, **scope}
-    scanner = dataset.scanner(columns=[rules.DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, **told)
-    table = scanner.to_table()
+    shown = {"columns": [rules.DISTANCE], "with_row_id": True, "with_row_address": True}
+    flat = () if "index_segments" in scope else work.flat
+    assert work.search.near is not None
+    table = _complete(dataset, work.search.near, shown, {"nearest": asked, **told}, flat)
     if not table.num_rows:
         return _HITS.empty_table()
     if rules.QUERY_INDEX not in table.column_names:

@@ -179,10 +179,9 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
     near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
     every = [fragment for fragment, count in look.rows.items() if count]
     flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
-    rescored = (
-        index is not None and (bool(flat) or options.refine_factor is not None) and not vector_rules.has_several(field)
-    )
-    work = replace(prepared.work, near=near, rescored=rescored)
+    several = vector_rules.has_several(field)
+    rescored = index is not None and (bool(flat) or options.refine_factor is not None) and not several
+    work = replace(prepared.work, near=replace(near, flat=tuple(every) if several else flat), rescored=rescored)
     if request.vector.values is not None:
         values = vector_rules.as_vector(request.vector.values, field)
         vector_rules.check_direction(values, metric)

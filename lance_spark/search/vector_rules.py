@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.indexes.rules import HAMMING, find_column, is_byte_vector
+from lance_spark.indexes.rules import HAMMING, find_column, is_byte_vector, is_number_list, lengthen
 from lance_spark.search.rules import ColumnIndex, the_only, those
 
 Vectors = npt.NDArray[Any]
@@ -77,7 +77,15 @@ def has_several(field: pa.Field) -> bool:
 def vector_column(schema: pa.Schema, column: str | None) -> pa.Field:
     """The column to search for a vector. Raises NotFound, SchemaMismatch, InvalidOption."""
     vectors = [field.name for field in schema if shape_of(field.type) is not None]
+    lists = [field.name for field in schema if is_number_list(field.type)]
+    if column is None and not vectors and len(lists) == 1:
+        column = lists[0]
     field = find_column(schema, the_only(vectors, "vectors") if column is None else column)
+    if is_number_list(field.type):
+        raise SchemaMismatch(
+            f"Column '{column}' is {field.type}: vectors need a length, which its lists do not have.",
+            hint=lengthen(str(column)),
+        )
     if shape_of(field.type) is None:
         raise SchemaMismatch(
             f"Column '{column}' is {field.type} and cannot be searched for neighbors.",
@@ -145,6 +153,27 @@ def as_vectors(given: pa.Array, field: pa.Field) -> tuple[Vectors, Vectors]:
     if not np.isfinite(matrix).all():
         raise SchemaMismatch("A query holds a number that is not finite.", hint="Omit such queries.")
     return places, matrix
+
+
+def is_incomplete(vectors: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether each vector lacks a number, or has one that is not finite; a null is no vector at all, so it does not.
+
+    Of several vectors in a row one is enough.
+    """
+    found = np.zeros(len(vectors), bool)
+    places = np.flatnonzero(np.asarray(vectors.is_valid()))
+    inner = vectors.drop_null()
+    if not len(inner):
+        return found
+    numbers = inner.flatten()
+    if pt.is_fixed_size_list(inner.type):
+        # Arrow gives NaN for null.
+        bad = ~np.isfinite(numbers.to_numpy(zero_copy_only=False).astype(np.float64)).reshape(len(inner), -1)
+        found[places] = bad.any(axis=1)
+        return found
+    of_row = np.repeat(places, np.asarray(pc.list_value_length(inner)))
+    found[of_row[is_incomplete(numbers) | ~np.asarray(numbers.is_valid())]] = True
+    return found
 
 
 def effective_metric(metric: str | None, index: ColumnIndex | None, field: pa.Field) -> str:

@@ -16,7 +16,14 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Shown
 from lance_spark.disk_usage.disk_usage import storage
-from lance_spark.engine.session_spark import SPARK, Progressing, check_places, engine_of, session_or_none
+from lance_spark.engine.session_spark import (
+    SPARK,
+    Progressing,
+    check_places,
+    engine_of,
+    from_arrow,
+    session_or_none,
+)
 from lance_spark.engine.types_spark import to_spark
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
@@ -121,7 +128,7 @@ class UpkeepVerbs(RefVerbs):
 
 def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """The rows of a report."""
-    return spark.createDataFrame(rows, to_spark(rows.schema))
+    return from_arrow(spark, rows, to_spark(rows.schema))
 
 
 # --- Cleanup of a table: small ones on threads of this process, others on Spark

@@ -18,7 +18,9 @@ from lance_spark.search.vector_rules import (
     check_direction,
     check_refined,
     effective_metric,
+    is_incomplete,
     shape_of,
+    vector_column,
 )
 
 pytestmark = pytest.mark.pure
@@ -162,3 +164,33 @@ def test_an_index_of_several_vectors_a_row_answers_with_exact_distances_or_not_a
     with pytest.raises(InvalidOption, match="only approximates") as refused:
         check_refined(SEVERAL, index, None, True)
     assert "refine_factor=10" in refused.value.hint
+
+
+INCOMPLETE = [
+    (
+        pa.array([[1.0, 2.0], None, [None, 1.0], [float("nan"), 1.0], [1.0, float("-inf")]], pa.list_(pa.float32(), 2)),
+        [2, 3, 4],
+    ),
+    (pa.array([None, [None, None], [0.0, 0.0]], pa.list_(pa.float64(), 2)), [1]),
+    (pa.array([[1, 2], [None, 255], None], pa.list_(pa.uint8(), 2)), [1]),
+    (pa.array([[np.float16(1), None], [np.float16(1), np.float16(2)]], pa.list_(pa.float16(), 2)), [0]),
+    (
+        pa.array([[[1.0, 2.0], [None, 1.0]], [[1.0, 1.0]], [], None, [None]], pa.list_(pa.list_(pa.float32(), 2))),
+        [0, 4],
+    ),
+    (pa.array([[1.0, None], [1.0, 2.0], [None, 1.0]], pa.list_(pa.float32(), 2))[1:], [1]),
+    (pa.array([], pa.list_(pa.float32(), 2)), []),
+]
+
+
+@pytest.mark.parametrize(("vectors", "places"), INCOMPLETE, ids=lambda each: str(getattr(each, "type", "")))
+def test_a_vector_that_lacks_a_number_is_incomplete(vectors, places):
+    assert np.flatnonzero(is_incomplete(vectors)).tolist() == places
+
+
+@pytest.mark.parametrize("column", ["v", None])
+def test_lists_without_a_length_can_become_vectors(column):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.float32()))])
+    with pytest.raises(SchemaMismatch, match=r"Column 'v' is list.*: vectors need a length") as refused:
+        vector_column(schema, column)
+    assert "t.add_columns({'v_vector': 'v'}, vector={'v_vector': 384})" in refused.value.hint
