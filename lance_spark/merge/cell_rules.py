@@ -25,6 +25,7 @@ from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.versions import columns as files_of
 from lance_spark.merge.change_rules import Rows, Sides, trees
 from lance_spark.merge.option_rules import THEIRS, Side
+from lance_spark.merge.result_rules import lacking, paths
 
 Mask = npt.NDArray[np.bool_]
 NOWHERE = -1
@@ -49,6 +50,8 @@ class CellColumn(NamedTuple):
     """Whether its values cannot be compared: blobs, and structs whose fields changed."""
     fields: frozenset[int]
     """The ids of its fields in the base, or in the side that added it."""
+    strict: tuple[tuple[str, ...], ...] = ()
+    """What cannot be null in the result: names inside the column, none for the column itself."""
 
 
 def cell_columns(sides: Sides) -> tuple[CellColumn, ...]:
@@ -77,7 +80,22 @@ def _column(name: str, versions: Versions) -> CellColumn:
     nullable = all(tree[0].nullable for tree in versions[1:] if tree is not None)
     shapes = {(tree[0].type, *((entry.name, entry.type) for entry in tree[1:])) for tree in known}
     is_opaque = len(shapes) > 1 or any(_is_blob(entry) for tree in known for entry in tree)
-    return CellColumn(name, base, ours, theirs, nullable, is_opaque, frozenset(entry.id for entry in known[0]))
+    fields = frozenset(entry.id for entry in known[0])
+    return CellColumn(name, base, ours, theirs, nullable, is_opaque, fields, () if is_opaque else _strict(versions))
+
+
+def _strict(versions: Versions) -> tuple[tuple[str, ...], ...]:
+    """What cannot be null in the result: where only one side altered that, as it has it."""
+    base, ours, theirs = (
+        {path[1:]: entry.nullable for path, entry in zip(paths(tree).values(), tree, strict=True)} if tree else {}
+        for tree in versions
+    )
+    found = []
+    for path in {**ours, **theirs}:
+        mine, other = ours.get(path, theirs.get(path)), theirs.get(path, ours.get(path))
+        if not (other if mine == base.get(path, mine) else mine):
+            found.append(path)
+    return tuple(found)
 
 
 def _is_blob(entry: Field) -> bool:
@@ -99,6 +117,11 @@ _WRITES_COLUMNS = frozenset({"DataReplacement", "Merge", "Overwrite", "Project",
 """Operations that may write or rename columns. Unless they record it, nothing is known about any column."""
 
 
+def is_recorded(steps: Steps) -> bool:
+    """Whether each version that may have written columns records which ones, and what they were computed from."""
+    return steps.complete and not any(step.computed is None and step.operation in _WRITES_COLUMNS for step in steps.all)
+
+
 @dataclass(frozen=True)
 class Computed:
     """What a side computed, as its versions record it."""
@@ -111,8 +134,7 @@ class Computed:
     @classmethod
     def of(cls, steps: Steps) -> Computed:
         """The records of the versions since the base; nothing if one of them may have changed columns without one."""
-        silent = any(step.computed is None and step.operation in _WRITES_COLUMNS for step in steps.all)
-        if silent or not steps.complete:
+        if not is_recorded(steps):
             return cls()
         reads: dict[str, frozenset[str]] = {}
         unknown: set[str] = set()
@@ -256,6 +278,13 @@ class Decided(NamedTuple):
     emptied_ours: dict[int, Mask]
     """Where a value that ours computed is left out."""
     emptied_theirs: dict[int, Mask]
+
+    def lacking(self, columns: Sequence[CellColumn], at: int) -> Mask:
+        """Which rows have no value in a column, or inside it, that cannot be null. What is emptied does not count."""
+        found: Mask = np.zeros(len(self.values[at]), bool)
+        for path in columns[at].strict:
+            found |= lacking(self.values[at], path)
+        return found & ~self.emptied_ours[at] & ~self.emptied_theirs[at]
 
 
 def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: Cells, rule: CellRule) -> Decided:

@@ -44,6 +44,8 @@ OUTCOMES = pa.schema(
         ("clashes", pa.int64()),
         ("settled", pa.int64()),
         ("told", pa.list_(pa.string())),
+        ("nulls", pa.int64()),
+        ("lacking", pa.list_(pa.string())),
     ]
 )
 
@@ -72,8 +74,9 @@ def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
     outcomes: dict[int, dict[str, Any]] = {}
 
     def outcome(at: int) -> dict[str, Any]:
-        counts = {"emptied_ours": 0, "emptied_theirs": 0, "clashes": 0, "settled": 0}
-        return outcomes.setdefault(at, {"patch": item.number, "place": at, "differs": False, **counts, "told": []})
+        counts = {"emptied_ours": 0, "emptied_theirs": 0, "clashes": 0, "settled": 0, "nulls": 0}
+        blank = {"patch": item.number, "place": at, "differs": False, **counts, "told": [], "lacking": []}
+        return outcomes.setdefault(at, blank)
 
     for found, part in read_cells(item.place, columns, patch):
         decided = cell_rules.decide_cells(columns, patch.decided, found, item.rule)
@@ -85,6 +88,10 @@ def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
             known["differs"] |= changed if patch.in_place else cell_rules.differs(values, home.get(at))
             known["emptied_ours"] += int(decided.emptied_ours[at].sum())
             known["emptied_theirs"] += int(decided.emptied_theirs[at].sum())
+            nulls = np.flatnonzero(decided.lacking(columns, at))
+            known["nulls"] += len(nulls)
+            for row in nulls[: max(0, MOST - len(known["lacking"]))].tolist():
+                known["lacking"].append(told_row(columns, item.keys, found, part, row, [at]))
         outcome(ROW)["settled"] += cell_rules.settled_rows(decided, found.rows)
         for at, mask in cell_rules.clashing(decided, found, item.rule).items():
             known, rows = outcome(at), np.flatnonzero(mask)

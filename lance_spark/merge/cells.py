@@ -59,7 +59,7 @@ from lance_spark.merge.conflict_rules import (
 from lance_spark.merge.contested import by_fragment, compare_survivors, rows_of
 from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.option_rules import OURS, Prefer
-from lance_spark.merge.result_rules import SAME_KEY
+from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY
 from lance_spark.merge.row_conflicts import Locations, examples
 from lance_spark.scan.pylance import FragmentRows, stored_schema
 
@@ -121,6 +121,24 @@ class _Pair:
     def is_open(self) -> bool:
         """Whether any row must be found."""
         return bool(self.wanted(True).any() or self.wanted(False).any())
+
+    def wrote(self, of_ours: bool) -> bool:
+        """Whether a side wrote columns of rows that it still has."""
+        wrote, here = (self.pair.wrote_ours, self.pair.ours) if of_ours else (self.pair.wrote_theirs, self.pair.theirs)
+        return wrote and (here is not None or self.pair.traced is not None)
+
+    def there(self, of_ours: bool, rows: Rows) -> Rows:
+        """The addresses of rows that a side neither deleted nor rewrote."""
+        if self.pair.traced is not None:
+            return self.pair.traced.find(of_ours, rows)
+        here = self.pair.ours if of_ours else self.pair.theirs
+        return rows if here is None else (here.id << 32) + rows
+
+    def is_known(self, of_ours: bool) -> bool:
+        """Whether each row that a side no longer has here was deleted or rewritten, and not only moved."""
+        if self.pair.traced is not None:
+            return self.pair.traced.complete
+        return (self.pair.ours if of_ours else self.pair.theirs) is not None
 
     def wanted(self, of_ours: bool) -> npt.NDArray[np.bool_]:
         """Which of the rows that a side removed must be found: those that the other side also changed."""
@@ -312,6 +330,9 @@ class _CellSettling:
     def _pairs(self) -> list[_Pair]:
         found = []
         for pair in self.change.cells:
+            if pair.traced is not None:
+                found.append(_Pair(pair, pair.traced.gone(True), pair.traced.gone(False)))
+                continue
             ours, theirs = self.ours.removed(pair.base, pair.ours), self.theirs.removed(pair.before, pair.theirs)
             if ours is None or theirs is None:
                 self.conflicts.append(self.sides.conflict(pair.reason, [(pair.ours or pair.base).id]))
@@ -332,12 +353,8 @@ class _CellSettling:
         ]
         # Rows that left a fragment were deleted if no version rewrites rows. Those of a fragment that is gone may have
         # come into others by a merge, without any version of this side that moved them.
-        left = [
-            each.pair.ours if mine else each.pair.theirs
-            for each, chosen in zip(pairs, wanted, strict=True)
-            if chosen.any()
-        ]
-        stayed = (side.steps.moves_no_rows and None not in left) or (self.sides.settling and not side.rewrote)
+        known = [each.is_known(mine) for each, chosen in zip(pairs, wanted, strict=True) if chosen.any()]
+        stayed = (side.steps.moves_no_rows and all(known)) or (self.sides.settling and not side.rewrote)
         if stayed or not any(len(rows) for _, rows in removed):
             found = [np.full(len(rows), NOWHERE, np.int64) for _, rows in removed]
         else:
@@ -401,10 +418,7 @@ class _CellSettling:
         masks: defaultdict[int, list[Rows]] = defaultdict(list)
 
         def put(of_ours: bool, at: Rows, rows: Rows, other: Rows, each: _Pair, rewritten: bool) -> None:
-            pair = each.pair
-            side = (pair.before, pair.theirs) if of_ours else (pair.base, pair.ours)
-            wrote = side[1] is not None and (pair.wrote_theirs if of_ours else pair.wrote_ours)
-            written = cell_rules.written(side[0], side[1], self.columns) if wrote and side[1] else frozenset()
+            pair, written = each.pair, self._written(each.pair, not of_ours)
             for key in np.unique(at >> 32).tolist():
                 here = at >> 32 == key
                 home = homes.setdefault((of_ours, key), _Home([], [], [], set(), []))
@@ -422,20 +436,30 @@ class _CellSettling:
             for key in np.unique(at_theirs[merged] >> 32).tolist():
                 masks[key].append(at_theirs[merged][at_theirs[merged] >> 32 == key] & 0xFFFFFFFF)
             pair = each.pair
-            if pair.wrote_theirs and pair.theirs is not None:
+            if each.wrote(False):
                 only = ~np.isin(each.ours, each.theirs) & (each.at_ours != NOWHERE)
-                put(True, each.at_ours[only], each.ours[only], (pair.theirs.id << 32) + each.ours[only], each, False)
-            if pair.wrote_ours and pair.ours is not None:
+                rows = each.ours[only]
+                put(True, each.at_ours[only], rows, each.there(False, rows), each, False)
+                if pair.traced is not None:  # these rows are in fragments that ours compacted
+                    moved = (pair.traced.at_ours >= 0) & (pair.traced.at_theirs >= 0)
+                    rows = pair.traced.rows[moved]
+                    put(True, pair.traced.at_ours[moved], rows, pair.traced.at_theirs[moved], each, False)
+            if each.wrote(True):
                 only = ~np.isin(each.theirs, each.ours) & (each.at_theirs != NOWHERE)
-                put(
-                    False,
-                    each.at_theirs[only],
-                    each.theirs[only],
-                    (pair.ours.id << 32) + each.theirs[only],
-                    each,
-                    False,
-                )
+                rows = each.theirs[only]
+                put(False, each.at_theirs[only], rows, each.there(True, rows), each, False)
         return homes, masks
+
+    def _written(self, pair: CellPair, by_ours: bool) -> frozenset[int]:
+        """The columns of the base, by place, that a side wrote in place; all where it compacted them afterwards."""
+        wrote, before, here = (
+            (pair.wrote_ours, pair.base, pair.ours) if by_ours else (pair.wrote_theirs, pair.before, pair.theirs)
+        )
+        if not wrote or (here is None and pair.traced is None):
+            return frozenset()
+        if here is None or (pair.traced is not None and pair.traced.has_moved(by_ours, here.id)):
+            return frozenset(at for at, column in enumerate(self.columns) if column.base is not None)
+        return cell_rules.written(before, here, self.columns)
 
     def _check_deletions(self, pairs: Sequence[_Pair]) -> None:
         """A row that one side deleted and the other updated is a conflict."""
@@ -446,7 +470,7 @@ class _CellSettling:
             if len(clash):
                 rows = examples(self.locations[0], self.sides.base_ours, each.pair.base, clash[:_EXAMPLES].tolist())
                 # A side that only moved all rows of a fragment changed none: their values may tell.
-                moved = each.pair.ours is None or each.pair.theirs is None
+                moved = not (each.is_known(True) and each.is_known(False))
                 reason = each.pair.reason if moved else _DELETED
                 self.conflicts.append(self.sides.conflict(reason, [(each.pair.ours or each.pair.base).id], rows))
 
@@ -456,12 +480,14 @@ class _CellSettling:
         """What each side computed, and from which columns."""
         pairs = self.change.cells
         wrote_ours, wrote_theirs = set[int](), set[int]()
-        for pair in pairs:
-            if pair.wrote_ours and pair.ours is not None:
-                wrote_ours |= cell_rules.written(pair.base, pair.ours, self.columns)
-            if pair.wrote_theirs and pair.theirs is not None:
-                wrote_theirs |= cell_rules.written(pair.before, pair.theirs, self.columns)
         ours, theirs = Computed.of(self.sides.our_steps), cell_rules.computed_by_theirs(self.sides)
+        for pair in pairs:
+            for wrote, computed, by_ours in ((wrote_ours, ours, True), (wrote_theirs, theirs, False)):
+                if pair.traced is None:
+                    wrote |= self._written(pair, by_ours)
+                elif self._written(pair, by_ours):  # compacted since: only what the versions record was computed
+                    names = [column.ours if by_ours else column.theirs for column in self.columns]
+                    wrote |= {at for at, name in enumerate(names) if name in computed.record}
         names_ours = [column.ours for column in self.columns]
         names_theirs = [column.theirs for column in self.columns]
         prefer = self.sides.prefer if self.sides.settling else Prefer()
@@ -484,8 +510,7 @@ class _CellSettling:
 
     def _patches(self, homes: Mapping[tuple[bool, int], _Home], rule: CellRule) -> list[Patch]:
         patches = []
-        fragments = {(True, entry.id): entry for entry in self.ours.added}
-        fragments |= {(True, key): entry for key, (entry, _) in self.ours.back.items()}
+        fragments = {(True, entry.id): entry for entry in self.sides.ours.contents.fragments()} if homes else {}
         fragments |= {(False, entry.id): entry for entry in self.change.added}
         for (of_ours, key), home in homes.items():
             if (of_ours, key) not in fragments:
@@ -508,7 +533,7 @@ class _CellSettling:
         """Fragments in which both sides wrote columns, where one column is of both or was computed from the other."""
         for each in pairs:
             pair = each.pair
-            if not (pair.wrote_ours and pair.wrote_theirs) or pair.ours is None or pair.theirs is None:
+            if not (pair.wrote_ours and pair.wrote_theirs) or pair.ours is None or pair.theirs is None or pair.traced:
                 continue
             mine = cell_rules.written(pair.base, pair.ours, self.columns)
             other = cell_rules.written(pair.before, pair.theirs, self.columns)
@@ -569,12 +594,17 @@ class _CellSettling:
         fragments: defaultdict[str, set[int]] = defaultdict(set)
         counts: Counter[str] = Counter()
         for row in found:
-            if row["clashes"]:
+            if row["clashes"] or row["nulls"]:
                 patch = patches[row["patch"]]
-                reason = self._reason(row["place"], patch)
-                told[reason] += row["told"]
-                counts[reason] += row["clashes"]
-                fragments[reason] |= {patch.home.id} if patch.of_ours else set()
+                reasons = [(self._reason(row["place"], patch), "told", row["clashes"])] if row["clashes"] else []
+                if row["nulls"]:
+                    name = self.columns[row["place"]].name
+                    reason = f"column '{name}' {NO_NULLS}, and merged rows have no value in it"
+                    reasons.append((reason, "lacking", row["nulls"]))
+                for reason, name, count in reasons:
+                    told[reason] += row[name]
+                    counts[reason] += count
+                    fragments[reason] |= {patch.home.id} if patch.of_ours else set()
         for reason, rows in told.items():
             self.conflicts.append(self._contested(reason, fragments[reason], rows, counts[reason]))
 
@@ -632,7 +662,7 @@ class _CellSettling:
         deletions = {}
         for each in pairs:
             pair = each.pair
-            if pair.ours is None:
+            if pair.ours is None or pair.traced is not None:
                 continue  # also if its rows were moved: then the comparison knows already what becomes of it
             if pair.theirs is None:
                 removed.append((pair.before, pair.ours))

@@ -112,7 +112,7 @@ def _matrix(rows: Mapping[Kind, tuple[Decision, ...]]) -> Matrix[Kind]:
     return {(theirs, ours): cell for theirs, row in rows.items() for ours, cell in zip(rows, row, strict=True)}
 
 
-_MOVED, _LOST, _GONE = COMPACTED_OURS, GONE_OURS, GONE_THEIRS  # short, so that the table fits
+_MOVED, _LOST, _GONE = _cells(COMPACTED_OURS), GONE_OURS, GONE_THEIRS  # short, so that the table fits
 _SAME, _THEIR_ROWS, _OUR_ROWS = _cells(OTHER_ROWS), _cells(_THEIRS_UPDATED), _cells(_OURS_UPDATED)
 _IN_OURS, _IN_THEIRS = _cells(_LOST), _cells(_GONE)
 # fmt: off
@@ -555,6 +555,33 @@ Rows = npt.NDArray[np.int64]
 """Offsets in a fragment, or addresses: the fragment's id in the upper 32 bits, and the offset."""
 
 
+class TracedRows(NamedTuple):
+    """The rows of a fragment of the base in both sides, traced through compactions."""
+
+    rows: Rows
+    """Offsets in the base, ascending."""
+    at_ours: Rows
+    """Their addresses in ours; negative if ours has deleted or rewritten them."""
+    at_theirs: Rows
+    complete: bool
+    """Whether every compaction could be followed."""
+
+    def gone(self, of_ours: bool) -> Rows:
+        """The rows that a side deleted or rewrote."""
+        found: Rows = self.rows[(self.at_ours if of_ours else self.at_theirs) < 0]
+        return found
+
+    def has_moved(self, of_ours: bool, fragment: int) -> bool:
+        """Whether a side has any of the rows in another fragment."""
+        at = self.at_ours if of_ours else self.at_theirs
+        return bool(((at >= 0) & (at >> 32 != fragment)).any())
+
+    def find(self, of_ours: bool, rows: Rows) -> Rows:
+        """The addresses of some of the rows in a side."""
+        found: Rows = (self.at_ours if of_ours else self.at_theirs)[np.searchsorted(self.rows, rows)]
+        return found
+
+
 class CellPair(NamedTuple):
     """A fragment of the base whose rows both sides changed in ways that combine cell by cell."""
 
@@ -574,6 +601,8 @@ class CellPair(NamedTuple):
     """Whether either side moved its rows to other fragments. Only the rows that both sides changed are left open."""
     is_strict: bool = False
     """Whether rows that both sides deleted are a conflict."""
+    traced: TracedRows | None = None
+    """Where its rows are, if either side compacted them. What only one side changed is decided then."""
 
 
 @dataclass(frozen=True)

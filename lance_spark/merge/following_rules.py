@@ -21,6 +21,7 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
 from lance_spark.merge import change_rules
+from lance_spark.merge.cell_rules import is_recorded
 
 BITMAP = 1
 """Type of the deletion files that are written here."""
@@ -128,7 +129,13 @@ class _Settling:
         return of_runs.without(alive, self.traced.labels_of(fragment))
 
     def run(self) -> Settled:
-        clashes = [*self._clashes()]
+        clashes: list[Clash] = []
+        cells: dict[int, change_rules.CellPair] = {}
+        for found in self._clashes():
+            if isinstance(found, Clash):
+                clashes.append(found)
+            else:
+                cells[found[0]] = found[1]
         tied = set(self.contest.tied)
         added = [entry for entry in self.change.added if entry not in tied]
         coming = [entry for entry in self.change.added if entry in tied]
@@ -151,7 +158,8 @@ class _Settling:
             self.change,
             added=tuple(added),
             contest=None,
-            shared=self._left_open(),
+            cells=(*self.change.cells, *cells.values()),
+            shared=self._left_open(cells),
             followed=change_rules.Followed(deletions, masks, row_ids=row_ids),
         )
         return Settled(change, tuple(clashes), self.ours.live)
@@ -168,37 +176,92 @@ class _Settling:
         traced = trace(start, self.contest.rewrites, self.deleted)
         return bool(traced.doubtful) or bool(_Holding(traced, self.contest.ours, self.deleted).live)
 
-    def _clashes(self) -> Iterable[Clash]:
+    def _clashes(self) -> Iterable[Clash | tuple[int, change_rules.CellPair]]:
+        """What cannot be settled by rows: conflicts, and pairs that are left to be decided cell by cell."""
         sides = self.sides
         ours = self._written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
         theirs = self._written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
         our_kinds = _Kinds(self, self.ours, self.gone_ours, (), self.sides.our_steps, ours)
         their_kinds = _Kinds(self, self.theirs, self.gone_theirs, self.back, self.sides.their_steps, theirs)
         both = of_runs.within(self.gone_theirs, self.gone_ours)
-        wrote = {change_rules.FragmentChange.COLUMNS_WRITTEN}
         for at, pair in enumerate(self.contest.pairs):
             here, there = our_kinds.of(at, pair), their_kinds.of(at, pair)
-            for decision in change_rules.decide(change_rules.FRAGMENTS, there, here):
-                open_one = sides.settling and decision.reason in _OF_ROWS and not wrote & (here | there)
-                if decision.is_conflict and not open_one:
-                    yield Clash(decision.reason, pair)
+            rows_only = sides.settling and change_rules.FragmentChange.COLUMNS_WRITTEN not in here | there
+            decisions = change_rules.decide(change_rules.FRAGMENTS, there, here)
+            clashes = [
+                Clash(each.reason, pair)
+                for each in decisions
+                if each.is_conflict and not (rows_only and each.reason in _OF_ROWS)
+            ]
             if change_rules.FragmentChange.COLUMNS_WRITTEN in there:
-                yield Clash(COLUMNS_COMPACTED, pair)
+                clashes.append(Clash(COLUMNS_COMPACTED, pair))
             shared = self._shared(both, at)
             if len(shared) and not sides.settling and change_rules.FragmentChange.GONE not in here | there:
-                yield Clash(change_rules.OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
+                clashes.append(Clash(change_rules.OTHER_ROWS.reason, pair, tuple(shared[:5].tolist())))
+            cells = self._cells(at, (here, there), clashes[0].reason) if clashes else None
+            if cells is None:
+                yield from clashes
+            else:
+                yield at, cells
+
+    def _cells(
+        self, at: int, kinds: tuple[set[change_rules.FragmentChange], ...], reason: str
+    ) -> change_rules.CellPair | None:
+        """A pair that is decided cell by cell; None if it cannot be.
+
+        Which columns a side wrote before it compacted them, only its versions tell.
+        """
+        pair, (here, there) = self.contest.pairs[at], kinds
+        places = self._at(self.ours, at), self._at(self.theirs, at)
+        ours = self._in_place(self.ours, pair, places[0])
+        wrote = [change_rules.FragmentChange.COLUMNS_WRITTEN in each for each in kinds]
+        compacted = ours is None, pair.after is None or change_rules.FragmentChange.COMPACTED in there
+        lost = any(
+            wrote[at] and compacted[at] and not is_recorded(steps)
+            for at, steps in enumerate((self.sides.our_steps, self.sides.their_steps))
+        )
+        never = any(
+            not each.by_cells and (each.is_conflict or each.if_other_rows)
+            for each in change_rules.decide(change_rules.FRAGMENTS, there, here)
+            if each != change_rules.OTHER_COLUMNS
+        )
+        if not self.sides.by_cells or at in self.back or lost or never:
+            return None
+        rows = of_runs.rows_of(_of_pair(self.base, at)) - (at << 32)
+        traced = change_rules.TracedRows(
+            rows, _addresses(places[0], rows), _addresses(places[1], rows), self.traced.complete
+        )
+        return change_rules.CellPair(
+            pair.before, pair.base, ours, pair.after, reason, wrote[0], wrote[1], traced=traced
+        )
+
+    def _at(self, side: _Holding, at: int) -> dict[int, Runs]:
+        """Where a side has the rows of a pair: by fragment, its rows labeled with the offsets in the base."""
+        found = {}
+        for key, own in side.live.items():
+            mine = own[own[:, 2] >> 32 == at]
+            if len(mine):
+                found[key] = mine - np.array([0, 0, at << 32], np.int64)
+        return found
+
+    def _in_place(self, side: _Holding, pair: change_rules.BasePair, places: Mapping[int, Runs]) -> Fragment | None:
+        """The fragment of a side that still has the files of the base, if all its rows of the pair are there."""
+        own = [side.fragments[key] for key in places]
+        key = self.traced.files.key(pair.before)
+        return own[0] if len(own) == 1 and self.traced.files.key(own[0]) == key else None
 
     def _shared(self, both: Runs, at: int) -> Offsets:
         """The rows of a pair that both sides deleted or updated."""
         return of_runs.rows_of(_of_pair(both, at)) - (at << 32)
 
-    def _left_open(self) -> tuple[tuple[change_rules.BasePair, tuple[int, ...]], ...]:
-        """Rows that both sides deleted or updated, to be compared one by one."""
+    def _left_open(self, cells: Collection[int]) -> tuple[tuple[change_rules.BasePair, tuple[int, ...]], ...]:
+        """Rows that both sides deleted or updated, to be compared one by one, but for those of some pairs."""
         if not self.sides.settling:
             return ()
         both = of_runs.within(self.gone_theirs, self.gone_ours)
         found = ((pair, self._shared(both, at)) for at, pair in enumerate(self.contest.pairs))
-        return tuple((pair, tuple(rows.tolist())) for pair, rows in found if len(rows))
+        open_ones = (each for at, each in enumerate(found) if at not in cells)
+        return tuple((pair, tuple(rows.tolist())) for pair, rows in open_ones if len(rows))
 
     def _written(
         self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
@@ -287,6 +350,17 @@ class _Kinds:
         if at in self._written:
             kinds.add(change_rules.FragmentChange.COLUMNS_WRITTEN)
         return kinds or {change_rules.FragmentChange.UNCHANGED}
+
+
+def _addresses(places: Mapping[int, Runs], rows: Offsets) -> Offsets:
+    """The addresses of rows of the base; negative where a side does not have them."""
+    found = np.full(len(rows), -1, np.int64)
+    for key, runs in places.items():
+        turned = of_runs.by_label(runs)
+        found[np.searchsorted(rows, of_runs.rows_of(turned))] = (key << 32) + of_runs.rows_of(
+            np.column_stack([turned[:, 2], turned[:, 2] + turned[:, 1] - turned[:, 0], turned[:, 0]])
+        )
+    return found
 
 
 def known(deleted: Deleted, fragment: Fragment) -> Offsets:

@@ -243,7 +243,7 @@ BOTH = {
     "add, drop": Case([expand("w=v+1")], [drop("v")], result_of(ALL, v=None, w=plus(1))),
     "drop, add": Case([drop("v")], [expand("z=v+2")], result_of(ALL, v=None, z=plus(2))),
     "add, add and drop": Case([expand("w=v+1")], [expand("q=v+9"), drop("q")], result_of(ALL, w=plus(1))),
-    "add, compact": Case([expand("w=v+1")], [compact], None),
+    "add, compact": Case([expand("w=v+1")], [compact], result_of(ALL, w=plus(1))),
     "compact, add": Case([compact], [expand("w=v+1")], result_of(ALL, w=plus(1))),
     "drop, append": Case([drop("v")], [append(50, 60)], result_of(ALL, NEWER, v=None)),
     "append, drop": Case([append(50, 60)], [drop("v")], result_of(ALL, NEWER, v=None)),
