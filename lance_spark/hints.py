@@ -334,6 +334,12 @@ def write_new_branch(name: str) -> Hint:
     return Hint("option('create_branch', 'true')", made.sql, made.shell)
 
 
+def storage_option(key: str, value: str) -> Hint:
+    """Give one storage option: a key of ``storage_options`` has no prefix."""
+    python = f"storage_options={{{key!r}: {value!r}}}, or .option('storage.{key}', {value!r}) in Spark"
+    return Hint(python, f"register(..., storage_options={{{key!r}: {value!r}}})", f"--storage {key}={value}")
+
+
 STORAGE = Hint("option('storage.aws_access_key_id', ...)", "register(..., storage_options=...)", "--storage KEY=VALUE")
 
 

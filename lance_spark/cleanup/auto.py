@@ -50,7 +50,7 @@ def enable_auto_cleanup(
             f"Automatic cleanup would remove versions of the last {from_span(commit_window)}. A running job may need "
             "them: without them, it would silently undo concurrent changes.",
             hint=f"Give older_than, at least {from_span(commit_window)}, with or without retain_versions. Or "
-            "schedule jobs/cleanup.py.",
+            "schedule python -m lance_spark.jobs.cleanup.",
         )
     seen = survey(location)
     _check_safe(seen)
@@ -73,7 +73,7 @@ def _check_safe(seen: Survey) -> None:
         clone = next(iter(seen.recorded_clones.values()))
         raise Refused(
             f"Automatic cleanup does not know the clone at {clone}: its tag would make every run fail.",
-            hint="Schedule jobs/cleanup.py instead.",
+            hint="Schedule python -m lance_spark.jobs.cleanup instead.",
         )
     for _, chain in seen.owned():
         if chain.branch is not None and chain.versions:
@@ -88,5 +88,5 @@ def _check_spelling(seen: Survey, chain: Chain) -> None:
             raise Refused(
                 f"Branch '{chain.branch}' names its origin '{base.path}', not {seen.location.uri}: automatic cleanup "
                 "would delete files it needs.",
-                hint="Schedule jobs/cleanup.py instead, which handles all spellings.",
+                hint="Schedule python -m lance_spark.jobs.cleanup instead, which handles all spellings.",
             )

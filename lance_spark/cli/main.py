@@ -62,7 +62,10 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "lance-git gc lists what would be deleted; --execute deletes it.",
     ),
     "optimize": ("small files are compacted in Spark", "LanceTable.for_path(uri).optimize()"),
-    "maintain": ("it needs Spark", "LanceTable.for_path(uri).maintain(), or jobs/maintain.py for a whole catalog."),
+    "maintain": (
+        "it needs Spark",
+        "LanceTable.for_path(uri).maintain(), or python -m lance_spark.jobs.maintain ROOT for a catalog.",
+    ),
     "rev-parse": ("there are no hashes", "lance-git show REF shows the version of a ref."),
     "describe": ("there are no hashes", "lance-git show REF shows the version of a ref, and its tags."),
     "shortlog": ("versions have no authors", _LOG),

@@ -6,7 +6,9 @@ No slow imports here: ``--help`` should answer at once.
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -279,7 +281,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
         context = getattr(error, "ctx", None)
         path = context.command_path if context else name
         message, hint = _answered(program, error) or (error.format_message(), f"{path} --help shows the usage.")
-        output.error(message, hint, _USAGE)
+        output.error(message, _place_first(program, name, arguments, message) or hint, _USAGE)
         return _USAGE
     except OSError as problem:  # of this process: its directory was removed, it may open no more files
         output.error(str(problem), None, NOT_DONE)
@@ -300,6 +302,23 @@ def _check_text(arguments: Sequence[str]) -> None:
                 f"'{printable(argument)}' is not UTF-8. Nothing was done.",
                 hint="Names, messages and paths are kept as UTF-8: check the encoding of the terminal or the script.",
             )
+
+
+_TAKE_PLACES = frozenset({"clone", "fetch", "gc", "init", "pull", "push", "register", "relocate", "remote", "schedule"})
+"""Verbs that take places of their own."""
+
+
+def _place_first(program: click.Command, name: str, arguments: Sequence[str], message: str) -> str | None:
+    """A hint for the place of a dataset or a catalog that was typed behind the verb, as for a job."""
+    verbs = program.list_commands(click.Context(program)) if isinstance(program, Verbs) else []
+    at = next((at for at, word in enumerate(arguments) if word in verbs), len(arguments))
+    if at == len(arguments) or arguments[at] in _TAKE_PLACES:
+        return None
+    for word in arguments[at + 1 :]:
+        whole = "://" in word or ("unexpected extra argument" in message and os.path.isdir(word))
+        if whole and word in message:
+            return f"The place goes before the verb: {name} -C {shlex.quote(word)} {arguments[at]}"
+    return None
 
 
 def _answered(program: click.Command, error: click.ClickException) -> tuple[str, str] | None:

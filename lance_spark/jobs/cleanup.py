@@ -25,7 +25,6 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -42,7 +41,7 @@ from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, RunOn, engine_for
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import HOW, add, command_line, run, show, try_report
+from lance_spark.jobs.job import HOW, add, check_is_dataset, command_line, policy_text, run, show, try_report
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import dataset_at
 
@@ -85,6 +84,7 @@ def _dataset(arguments: argparse.Namespace, session: JobSession, engine: Engine)
         )
     _check_plain(arguments, ("catalog_mode",), "a single dataset")
     location = dataset_at(arguments.uri, storage_from(arguments.storage))
+    check_is_dataset("cleanup", location)
     if arguments.apply_plan:
         _check_alone(arguments)
         directory = locate(arguments.apply_plan, location.storage_options)
@@ -104,7 +104,8 @@ def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
 
 def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
     """The policy of the file; options on the command line replace its values."""
-    base = parse_policy(_text(arguments.policy)) if arguments.policy else CleanupPolicy()
+    text = policy_text(arguments.policy, storage_from(arguments.storage)) if arguments.policy else ""
+    base = parse_policy(text)
     return replace(base, **values(at(CleanupPolicy, "job"), vars(arguments), base))
 
 
@@ -122,13 +123,6 @@ def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: 
         if name in names and value != plain[name]:
             flag = flags.get(name, f"--{name.replace('_', '-')}")
             raise InvalidOption(f"{flag} cannot be combined with {beside}.", hint=hint)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as problem:
-        raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
 
 
 def _inventory(arguments: argparse.Namespace, session: JobSession) -> Any:
@@ -184,7 +178,9 @@ def parser() -> argparse.ArgumentParser:
     add(made, "uri", "--catalog", "--catalog-mode")
     which = made.add_argument_group("what is deleted; versions must meet all conditions that are given")
     add_arguments(which, at(CleanupPolicy, "job"))
-    which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
+    which.add_argument(
+        "--policy", metavar="FILE", help="a policy as TOML, its path or URI: defaults, rules by branch and by tag"
+    )
     how = made.add_argument_group("how")
     how.add_argument("--execute", action="store_true", help="delete; without it, only show what would be deleted")
     how.add_argument("--plan-dir", metavar="DIR", help="store the plan there")

@@ -35,7 +35,7 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_comb
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
 from lance_spark.fsck.undo import undo
-from lance_spark.jobs.job import HOW, add, command_line, run, say, show, try_report
+from lance_spark.jobs.job import HOW, add, check_is_dataset, command_line, run, say, show, try_report
 from lance_spark.storage.resolving import dataset_at
 
 PARTLY_REPAIRED = 6
@@ -63,6 +63,7 @@ def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogF
     if arguments.catalog:
         return fsck_catalog(open_catalog(arguments.catalog, storage), options, engine, datetime.now(timezone.utc))
     location = dataset_at(arguments.uri, storage)
+    check_is_dataset("fsck", location)
     if not arguments.repair:
         return fsck(location, options, engine, time.time_ns())
     repair = typed_at("job", RepairOptions, vars(arguments))

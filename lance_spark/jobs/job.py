@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, get_args
 
+from lance_spark.catalog.rules import MANIFEST
+from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import storage_from
 from lance_spark.engine.session_spark import LOG_LEVELS, RunOn
-from lance_spark.errors import InvalidOption, LanceSparkError, PermissionDenied, ReportFailure
-from lance_spark.storage.small_files import is_stream, write_report
+from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, PermissionDenied, ReportFailure
+from lance_spark.storage.files import entries
+from lance_spark.storage.small_files import is_stream, read_report, write_report
+from lance_spark.storage.versions import version_numbers
 
 
 def run(arguments: argparse.Namespace, work: Callable[[argparse.Namespace], int]) -> int:
@@ -22,6 +26,25 @@ def run(arguments: argparse.Namespace, work: Callable[[argparse.Namespace], int]
     except LanceSparkError as error:
         print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
+
+
+def check_is_dataset(name: str, location: DatasetLocation) -> None:
+    """Raise NotFound that names --catalog for the directory of a catalog, where a job was to get a dataset."""
+    if version_numbers(location, None):
+        return
+    inside = entries(location, "")
+    if any(each == MANIFEST or each.endswith(".lance") for each, is_directory in inside if is_directory):
+        raise NotFound(
+            f"{location.uri} is not a dataset; there are tables in it.", hint=f"{name}.py --catalog {location.uri}"
+        )
+
+
+def policy_text(path: str, storage: Mapping[str, str]) -> str:
+    """The text of a policy file, at a path or a URI. Raises InvalidOption if there is none."""
+    text = read_report(path, storage)
+    if text is None:
+        raise InvalidOption(f"There is no policy file {path}.", hint="Give its path or URI.")
+    return text
 
 
 def say(what: str) -> None:

@@ -32,13 +32,13 @@ from lance_spark.core.options import storage_from
 from lance_spark.core.show import masked, moment_at
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import HOW, add, check_distinct, command_line, delivered, first_try, run, say
+from lance_spark.jobs.job import HOW, add, check_distinct, command_line, delivered, first_try, policy_text, run, say
 from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
 from lance_spark.maintenance.report import MaintenanceReport, to_html, to_prometheus
 from lance_spark.maintenance.rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
 from lance_spark.maintenance.spark import clocks, shared_engine
 from lance_spark.storage.resolving import dataset_at
-from lance_spark.storage.small_files import is_stream, read_report, write_report
+from lance_spark.storage.small_files import is_stream, write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -138,9 +138,7 @@ def _progress(arguments: argparse.Namespace, report: MaintenanceReport) -> None:
 def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
     if not arguments.policy:
         return MaintenancePolicy()
-    text = read_report(arguments.policy, storage_from(arguments.storage))
-    if text is None:
-        raise InvalidOption(f"There is no policy file {arguments.policy}.", hint="Give its path or URI.")
+    text = policy_text(arguments.policy, storage_from(arguments.storage))
     return parse_maintenance(text)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lance_spark import hints
 from lance_spark.core.layout import versions_directory
 from lance_spark.core.location import DatasetLocation, canonical_uri, check_scheme, is_relative, refused_relative
-from lance_spark.core.options import settled_endpoint
+from lance_spark.core.options import PREFIX, settled_endpoint
 from lance_spark.core.refs import PinnedVersion, VersionInfo, missing_version
 from lance_spark.errors import Conflict, CorruptData, NotFound, PermissionDenied, StorageFailure
 from lance_spark.storage.failures import OPENING, translated
@@ -224,8 +224,12 @@ def locate_typed(uri: str, storage_options: Mapping[str, str] | None = None) -> 
 
 
 def locate(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
-    """The canonical location of a dataset; see :func:`lance_spark.core.location.canonical_uri`."""
-    canonical, options = canonical_uri(uri, os.path.realpath), storage_options or {}
+    """The canonical location of a dataset; see :func:`lance_spark.core.location.canonical_uri`.
+
+    A key may have the prefix that it has as an option of Spark: pylance would ignore ``storage.allow_http``.
+    """
+    canonical = canonical_uri(uri, os.path.realpath)
+    options = {key.removeprefix(PREFIX): value for key, value in (storage_options or {}).items()}
     return DatasetLocation.at(canonical, settled_endpoint(options) if canonical.startswith("s3://") else options)
 
 

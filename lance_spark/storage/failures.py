@@ -222,7 +222,9 @@ _CORRUPT = re.compile(
     re.I,
 )
 _ABSENT = re.compile(r"not found|no such file|does not exist", re.I)
-_ENDPOINT = "Check the endpoint, the region and, for plain HTTP, storage.allow_http=true."
+_ENDPOINT = hints.of(
+    "Check the endpoint, the region and, for plain HTTP, ", hints.storage_option("allow_http", "true"), "."
+)
 _UNSUPPORTED = re.compile(r"not supported|please upgrade|unsupported", re.I)
 
 
@@ -288,7 +290,11 @@ def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None
     if _NO_CREDENTIALS.search(told):
         return errors.StorageFailure(
             f"There are no credentials for {where}: {text}",
-            hint="Give storage.aws_access_key_id and storage.aws_secret_access_key, or set them in the environment.",
+            hint=hints.of(
+                "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or give both as in ",
+                hints.storage_option("aws_access_key_id", "..."),
+                ".",
+            ),
         )
     if _UNREACHABLE.search(told):
         return errors.StorageFailure(
@@ -307,8 +313,8 @@ def _denied(text: str, where: str, missing: Denial | None) -> errors.PermissionD
     said = text if missing is None else f"{missing} is missing.{f' It said: {missing.said}.' if missing.said else ''}"
     problem = errors.PermissionDenied(
         f"The store denied access to {where}: {said}",
-        hint="Check the credentials (storage.<key> options or the environment) and what they may read and write: see "
-        "docs/operations/permissions.md.",
+        hint="Check the credentials (storage options or the environment) and what they may read and write: the page "
+        "'Permissions' of the documentation has what each verb needs.",
     )
     if missing is not None:
         problem.missing, problem.before_commit = str(missing), missing.before_commit

@@ -50,7 +50,7 @@ WRONG = [
     (("remote", "ad", "x", "y"), 2, "'ad' is not a verb of lance-git remote. Did you mean 'add'?"),
     (("gc", "--older-than", "soon"), 2, "must be a span such as 14d"),
     (("gc", "--retain-versions", "0"), 2, "Invalid value for '--retain-versions'"),
-    (("gc", "--policy", "nowhere.toml"), 2, "No such file or directory"),
+    (("gc", "--policy", "nowhere.toml"), 2, "There is no policy file nowhere.toml."),
     (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run cannot be combined."),
     # names and refs
     (("branch", "a b"), 2, "'a b' is not a valid branch name"),
@@ -335,3 +335,9 @@ def test_no_near_name_is_what_deletes_for_good(flights, verb, option):
 @pytest.mark.parametrize("word", ["gcc", "gc-", "expire-ref", "prun", "vacum", "rmm", "clea"])
 def test_no_near_verb_is_what_deletes_for_good(flights, word):
     assert not re.search(r"'(gc|expire-refs|prune|vacuum|rm|clean)'", call(flights, word).error)
+
+
+@pytest.mark.parametrize("words", [("status", "s3://b/f.lance"), ("log", "s3://b/f.lance"), ("fsck", "tree")])
+def test_a_place_behind_the_verb_is_told_where_it_goes(flights, words):
+    (flights / "tree").mkdir(exist_ok=True)
+    assert f"hint: The place goes before the verb: lance-git -C {words[1]} {words[0]}\n" in call(flights, *words).error

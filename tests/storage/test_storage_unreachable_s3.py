@@ -61,7 +61,7 @@ def test_plain_http_that_was_not_allowed_is_told_with_the_way_out(table, storage
     del storage["allow_http"]
     (error,) = errors(table, storage, "read")
     assert type(error) is StorageFailure
-    assert "storage.allow_http=true" in error.hint
+    assert "storage_options={'allow_http': 'true'}" in error.hint
 
 
 def test_missing_credentials_are_told_as_that(table, storage):

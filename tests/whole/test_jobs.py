@@ -135,6 +135,19 @@ def test_a_report_to_a_pipe_is_written_once_and_the_pipe_stays(lake, tmp_path, c
     assert Path("/dev/stdout").is_symlink()
 
 
+@pytest.mark.parametrize("name", ["cleanup", "fsck"])
+def test_a_catalog_in_place_of_a_dataset_is_told_from_a_missing_one(lake, capsys, name):
+    assert job(name).main([str(lake), "--local"]) == 10
+    assert f"hint: {name}.py --catalog {lake}" in capsys.readouterr().err
+    assert job(name).main([str(lake / "ghost.lance"), "--local"]) == 10
+    assert "--catalog" not in capsys.readouterr().err
+
+
+def test_no_option_of_a_job_is_taken_for_one_that_it_begins_like(lake, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        job("cleanup").main([str(lake / "b.lance"), "--older-than", "0s", "--local", "--exec"])
+
+
 def test_migration_and_its_dry_run(lake, tmp_path, capsys):
     migrate, v2 = job("migrate_catalog"), open_catalog(str(lake), mode="v2")
     report = tmp_path / "report.json"

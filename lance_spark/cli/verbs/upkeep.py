@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @verb("gc")
 @options_of(CleanupPolicy)
-@click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
+@click.option("--policy", metavar="FILE", help="A policy as TOML: its path or URI.")
 @click.option("--execute", is_flag=True, help="Delete; without it, only show what would be deleted.")
 @dry_run_option
 @yes_option
@@ -44,7 +44,7 @@ def gc(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: An
 
     if execute and dry_run:
         raise InvalidOption("--execute and --dry-run cannot be combined.")
-    plan = plan_cleanup(session.location, _policy(**given), session.engine, time.time_ns())
+    plan = plan_cleanup(session.location, _policy(session, **given), session.engine, time.time_ns())
     planned = plan.report()
     if not execute:
         _show_cleanup(session.output, planned)
@@ -57,8 +57,13 @@ def gc(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: An
     return report.exit_code
 
 
-def _policy(policy: Any, **given: Any) -> CleanupPolicy:
-    base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
+def _policy(session: Session, policy: str | None, **given: Any) -> CleanupPolicy:
+    from lance_spark.storage.small_files import read_report
+
+    text = "" if policy is None else read_report(policy, session.storage)
+    if text is None:
+        raise InvalidOption(f"There is no policy file {policy}.", hint="Give its path or URI.")
+    base = parse_policy(text)
     return replace(base, **values(at(CleanupPolicy, "shell"), given, base))
 
 

@@ -29,7 +29,7 @@ def doctor(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> int
     """Find problems of the catalog, and mend them.
 
     Finds rows without files, directories and ids that are used twice, missing namespaces and indexes, marks that hide
-    tables, and directories that no row names. jobs/cleanup.py --catalog deletes such directories after a day.
+    tables, and directories that no row names. The job cleanup with --catalog deletes such directories after a day.
     """
     from lance_spark.catalog.doctor import examine
     from lance_spark.catalog.doctor import mend as mend_findings
@@ -90,7 +90,7 @@ def _lines(
     if plain:
         yield f"{counted(plain, 'table')} without a row: {session.typed} migrate gives every directory one."
     if any(finding.kind == ORPHAN for finding in wrong):
-        yield "jobs/cleanup.py --catalog deletes what interrupted jobs left behind."
+        yield "python -m lance_spark.jobs.cleanup --catalog deletes what interrupted jobs left behind."
     if not wrong:
         yield f"Nothing is wrong with {session.catalog.uri}."
     elif mended or would:
@@ -109,7 +109,7 @@ def fsck(session: CatalogSession, deep: bool) -> int:
 
     Checks all tables like lance-git fsck checks one, and the catalog like doctor. Changes nothing. Exit code 22 means
     that a table is damaged, 20 that something could not be reached, 6 that only the catalog has problems. On a cluster:
-    jobs/fsck.py --catalog ROOT.
+    spark-submit jobs/fsck.py --catalog ROOT.
     """
     from lance_spark.fsck.lake import fsck_catalog
 
