@@ -99,6 +99,9 @@ class Journal:
     """Distinguishes the branch of the lake from an earlier one of that name; empty for branches of tables only."""
     branch_version: int = 0
     """The version of its rows; the next publish begins with them."""
+    prefer: str = ""
+    """Whose value is taken where main and the branch changed the same row, as it is typed: whoever ends the publish
+    decides alike."""
     mode: Mode = "compatibility"
     """That of the catalog. It says, also to helpers of another mode, whether directories without a row are tables."""
 
@@ -125,7 +128,8 @@ class Journal:
     def encode(self) -> bytes:
         """The content of its file."""
         rows = [[None if row is None else asdict(row) for row in change] for change in self.rows]
-        return _encoded({**asdict(self), "rows": rows})
+        given = {name: value for name, value in asdict(self).items() if name != "prefer" or value}
+        return _encoded({**given, "rows": rows})  # without a preference, earlier releases read it, too
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def merged_lake(catalog: Catalog, journal: Journal, change: rules.PublishRows, e
         after = _edited(rows, change)
         pins: dict[str, Pin] = {}
         for table in journal.tables:
-            pin = _merged(catalog, ref, table, engine)
+            pin = _merged(catalog, ref, table, journal.prefer, engine)
             pins |= {entry.object_id: pin for entry in after.at(table.location)}
         fill(catalog, ref, after, pins, doing)
         done = complete(catalog, ref, len(pins))
@@ -62,14 +62,14 @@ def _edited(rows: Rows, change: rules.PublishRows) -> Rows:
     return Rows(kept if edit.add is None else pa.concat_tables([kept, edit.add]))
 
 
-def _merged(catalog: Catalog, ref: LakeRef, table: JournalTable, engine: Engine) -> Pin:
+def _merged(catalog: Catalog, ref: LakeRef, table: JournalTable, prefer: str, engine: Engine) -> Pin:
     """The version that has main's rows and those of the branch."""
     location = catalog.at(table.location)
     made, head = refs.read_branch(location, table.branch), pin_latest(location, None)
     if made is not None and made.fork == PinnedVersion(None, head.version):
         return Pin(table.version, table.branch)
     create_branch_at(location, ref.table_branch, head)
-    merge(location, table.source, ref.table_branch, MergeOptions(), engine)
+    merge(location, table.source, ref.table_branch, MergeOptions(prefer=prefer), engine)
     return Pin(pin_latest(location, ref.table_branch).version, ref.table_branch)
 
 

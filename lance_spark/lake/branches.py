@@ -6,7 +6,7 @@ In: a catalog, and what to do. Out: the branch, or a report.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from lance_spark.lake.clone import clone
 from lance_spark.lake.diff import diff
 from lance_spark.lake.report import UP_TO_DATE, Dropped, LakeDiff, Publish, report, report_plan
 from lance_spark.lake.rules import BranchRows
+from lance_spark.merge.option_rules import PublishOptions
 from lance_spark.refs.refs import alter_branch as alter_table_branch
 from lance_spark.refs.refs import check_settings
 from lance_spark.storage.commits import unchanged
@@ -91,14 +92,6 @@ def delete_branch(catalog: Catalog, name: str, engine: Engine, purge: bool = Fal
     lake.delete_ref(catalog, BRANCH, name, purge)
 
 
-@dataclass(frozen=True)
-class PublishOptions:
-    """How to publish."""
-
-    message: str | None = None
-    dry_run: bool = False
-
-
 class PublishReport(NamedTuple):
     """The report, and the directories of the tables that main has changes of."""
 
@@ -133,10 +126,10 @@ def publish(
 ) -> PublishReport:
     """Publish what ``look`` reads; ``execution`` has the engine and the audit. Raises Conflict, Refused, NotFound."""
     lake.check_whole(catalog, "publish a branch")
-    (engine, audit), message = execution, options.message or ""
+    engine, audit = execution
     if options.dry_run:
         publishing.end_unfinished(catalog, engine)  # as the run will: half of it looks like a conflict
-        plan = publishing.plan_publish(catalog, look(), engine, message, dry_run=True)
+        plan = publishing.plan_publish(catalog, look(), engine, options)
         return PublishReport(
             Publish(branch, UP_TO_DATE) if plan.is_empty else report_plan(plan.journal, plan.conflicts, plan.dropped)
         )
@@ -146,7 +139,7 @@ def publish(
         dropped.update(plan.dropped)
         return audit(plan.journal)
 
-    found = publishing.publish(catalog, look, engine, check, message)
+    found = publishing.publish(catalog, look, engine, check, options)
     return PublishReport(Publish(branch, UP_TO_DATE)) if found is None else finished(found, dropped)
 
 

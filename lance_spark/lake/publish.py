@@ -53,7 +53,7 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import PUBLISH_ID
 from lance_spark.lake import rules
 from lance_spark.merge.merge import PreparedReplay
-from lance_spark.merge.option_rules import check_audit
+from lance_spark.merge.option_rules import Prefer, PublishOptions, check_audit
 from lance_spark.merge.publish import (
     EvidenceGone,
     Published,
@@ -210,12 +210,13 @@ def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None 
 
 
 def plan_publish(
-    catalog: Catalog, branch: rules.BranchRows, engine: Engine, message: str = "", dry_run: bool = False
+    catalog: Catalog, branch: rules.BranchRows, engine: Engine, options: PublishOptions | None = None
 ) -> PublishPlan:
-    """Prepare every table, and find the conflicts of all; with ``dry_run`` nothing is written.
+    """Prepare every table, and find the conflicts of all; for a dry run nothing is written.
 
     Raises Refused, NotFound, CorruptData.
     """
+    options = options or PublishOptions()
     changes, publish_id = branch.changes, uuid4().hex[:8]
     head = find_latest(catalog.manifest, None)
     tables = written_tables(catalog, branch)
@@ -230,7 +231,8 @@ def plan_publish(
         rows=changes,
         dropped=_dropped(catalog, branch, changes),
         manifest_since=0 if head is None else head.version,
-        message=message,
+        message=options.message or "",
+        prefer=options.prefer.text,
         mode=catalog.mode,
     )
     rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
@@ -244,7 +246,7 @@ def plan_publish(
     def prepare(table: JournalTable) -> PreparedReplay | LakeConflict:
         given = _of_table(catalog, journal, table)
         try:
-            return look_at_publish(given) if dry_run else prepare_publish(given, engine)
+            return look_at_publish(given) if options.dry_run else prepare_publish(given, engine)
         except (Conflict, NotCommittable) as clash:
             return LakeConflict(table.name, rules.reason(clash))
 
@@ -301,7 +303,8 @@ def _written(catalog: Catalog, row: Entry) -> JournalTable | None:
 
 def _of_table(catalog: Catalog, journal: Journal, table: JournalTable) -> TablePublish:
     message = journal.message or f"Publish {journal.subject}"
-    return TablePublish(catalog.at(table.location), table.source, table.since, journal.id, message)
+    prefer = Prefer.of(journal.prefer)
+    return TablePublish(catalog.at(table.location), table.source, table.since, journal.id, message, prefer)
 
 
 def _dropped(catalog: Catalog, branch: rules.BranchRows, changes: Sequence[EntryChange]) -> dict[str, int]:
@@ -360,7 +363,7 @@ def publish(
     read_branch: Callable[[], rules.BranchRows],
     engine: Engine,
     audit: Callable[[PublishPlan], bool] | None = None,
-    message: str = "",
+    options: PublishOptions | None = None,
 ) -> Finished | None:
     """Publish the changes of a branch of the lake; None if main has them already.
 
@@ -372,8 +375,8 @@ def publish(
     for _ in attempts():
         recover(catalog, engine)
         last = max(journals.sequences(catalog.manifest), default=0)
-        plan = plan_publish(catalog, read_branch(), engine, message)
-        rules.check(plan.conflicts)
+        plan = plan_publish(catalog, read_branch(), engine, options)
+        rules.check(plan.conflicts, plan.journal.prefer)
         if plan.is_empty:
             return None
         if audit is not None and not _passes(catalog, partial(audit, plan), last):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.catalog.entry_rules import (
     METADATA,
     OBJECT_ID,
@@ -265,12 +266,18 @@ LEFT = "could not be taken back"
 """Begins the reason of a conflict that keeps a table as it was published."""
 
 
-def check(conflicts: Sequence[LakeConflict]) -> None:
-    """Raise Conflict if there are any."""
+def check(conflicts: Sequence[LakeConflict], prefer: str = "") -> None:
+    """Raise Conflict if there are any; ``prefer`` is the preference that left them."""
     if conflicts:
         raise Conflict(
             f"The branch cannot be combined with main; no table was published.{_listed(conflicts)}",
-            hint="Resolve each on the branch, or on main, and publish again.",
+            hint="Resolve each on the branch, or on main, and publish again."
+            if prefer
+            else hints.of(
+                "Where both sides changed a row, publish again and choose whose value counts: ",
+                hints.PREFER,
+                ". Resolve anything else on the branch, or on main.",
+            ),
         )
 
 

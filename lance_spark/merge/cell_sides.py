@@ -108,10 +108,10 @@ class CellSide:
         return np.asarray(deleted_offsets(self.location, snapshot, fragment).to_numpy(), np.int64)
 
     def removed(self, base: Fragment, now: Fragment | None) -> Rows | None:
-        """The rows of the base that a fragment lost; None if it has rows back."""
+        """The rows of the base that a fragment lost; None if it has rows back that do not count as changed ones."""
         before = self.dead(self.base, base)
         gone = np.arange(base.physical_rows, dtype=np.int64) if now is None else self.dead(self.now, now)
-        return np.setdiff1d(gone, before) if np.isin(before, gone).all() else None
+        return np.setdiff1d(gone, before) if self.has_back or np.isin(before, gone).all() else None
 
     def keys(self, snapshot: Snapshot, rows: Sequence[FragmentRows], names: Sequence[str]) -> pa.Table:
         """The keys of rows, with their addresses."""

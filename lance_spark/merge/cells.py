@@ -60,7 +60,7 @@ from lance_spark.merge.contested import by_fragment, compare_survivors, rows_of
 from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.option_rules import OURS, Prefer
 from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY
-from lance_spark.merge.row_conflicts import Locations, examples
+from lance_spark.merge.row_conflicts import Locations, dead_rows, examples
 from lance_spark.scan.pylance import FragmentRows, stored_schema
 
 _EXAMPLES = 5
@@ -671,9 +671,11 @@ class _CellSettling:
             both = bool(len(more) and len(each.ours))
             if both:
                 deletions[pair.ours.id] = tuple(more.tolist())
-            if pair.wrote_theirs or len(more):
+            if pair.wrote_theirs or len(more) or pair.theirs.id in self.theirs.back:
                 found = Replacement(pair.base, pair.ours, pair.theirs, pair.wrote_theirs, bool(len(more)), both)
                 replaced.append(found)
+        replaced, back = self._with_back(replaced, masks)
+        deletions = {key: rows for key, rows in deletions.items() if key not in back}
         added, hidden = self._masked(masks)
         kept = {entry.id for entry in added}
         before = self.change.followed
@@ -681,9 +683,7 @@ class _CellSettling:
             before,
             masks={**before.masks, **hidden},
             deletions={**before.deletions, **self._more_deletions(before.deletions)},
-            back={
-                key: self._not_back(entry, masks[key]) for key, (entry, _) in self.theirs.back.items() if key in masks
-            },
+            back=back,
         )
         merged = replace(
             self.change,
@@ -704,9 +704,28 @@ class _CellSettling:
             for key, rows in self.deleted.items()
         }
 
-    def _not_back(self, entry: Fragment, rows: Sequence[Rows]) -> tuple[int, ...]:
-        """The deleted rows of a fragment in which theirs has rows back, with those that ours does not take."""
-        return tuple(np.unique(np.concatenate([self.theirs.dead(self.sides.theirs, entry), *rows])).tolist())
+    def _with_back(
+        self, replaced: Iterable[Replacement], masks: Mapping[int, list[Rows]]
+    ) -> tuple[list[Replacement], dict[int, tuple[int, ...]]]:
+        """The fragments of ours that change, and all deleted rows of those in which theirs has rows back.
+
+        Rows that are merged into other fragments of ours do not come back.
+        """
+        left, back = [], {}
+        for each in replaced:
+            if each.theirs.id in self.theirs.back:
+                mine = self.ours.dead(self.sides.ours, each.ours)
+                kept = np.concatenate([_NONE, *masks.get(each.theirs.id, ())])
+                before = self.ours.dead(self.sides.base_ours, each.base)
+                dead = dead_rows(before, mine, self.theirs.dead(self.sides.theirs, each.theirs), kept)
+                if np.array_equal(dead, mine):
+                    if each.files:
+                        left.append(replace(each, deletion=False, both_deleted=False))
+                    continue
+                back[each.ours.id] = tuple(dead.tolist())
+                each = replace(each, deletion=True, both_deleted=False)
+            left.append(each)
+        return left, back
 
     def _masked(self, masks: Mapping[int, list[Rows]]) -> tuple[list[Fragment], dict[int, tuple[int, ...]]]:
         """New fragments of theirs without the rows that are merged into fragments of ours."""

@@ -8,7 +8,7 @@ a conflict. A change that both sides made counts for neither. docs/reference/mer
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -661,7 +661,7 @@ class Followed:
     masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows to leave out of new fragments, by their ids in theirs: ours already has them."""
     back: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """All deleted rows of fragments of ours in which theirs has rows back that ours does not take, by id."""
+    """All deleted rows of fragments of ours in which theirs has rows back and either side deleted others, by id."""
     row_ids: Mapping[int, int] = field(default_factory=dict)
     """Stable row ids in ours, by those in theirs."""
     dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -696,6 +696,14 @@ class MergeChange:
         """Whether ours would change."""
         rows = self.added or self.replaced or self.removed or self.followed.deletions or self.patches
         return bool(rows or self.columns or self.columns_of_theirs)
+
+
+def with_rows_back(change: MergeChange, back: Mapping[int, tuple[int, ...]]) -> MergeChange:
+    """The change with all deleted rows of fragments of ours in which theirs has rows back, by id."""
+    replaced = tuple(
+        replace(each, deletion=True, both_deleted=False) if each.ours.id in back else each for each in change.replaced
+    )
+    return replace(change, replaced=replaced, followed=replace(change.followed, back=back))
 
 
 # --- The pylance operation that commits a change

@@ -559,9 +559,16 @@ def may_settle(conflicts: Iterable[MergeConflict]) -> bool:
     return any(any(words in conflict.reason for words in _ABOUT_ROWS) for conflict in conflicts)
 
 
-def with_contested(conflicts: Sequence[MergeConflict], compared: Sequence[MergeConflict]) -> tuple[MergeConflict, ...]:
-    """The conflicts of a plan, of which those about rows name the rows, once these were compared one by one."""
+def with_contested(
+    conflicts: Sequence[MergeConflict], compared: Sequence[MergeConflict], rows: int = 0
+) -> tuple[MergeConflict, ...]:
+    """The conflicts of a plan, of which those about rows name the rows, once these were compared one by one.
+
+    ``rows`` is how many both sides changed: compared cell by cell, they may not conflict at all.
+    """
     named = [conflict for conflict in compared if conflict.count or conflict.on]
+    if not named and not may_settle(compared):
+        return tuple(replace(each, count=max(1, rows)) if may_settle([each]) else each for each in conflicts)
     if not named:
         return tuple(conflicts)
     others = [conflict for conflict in conflicts if not may_settle([conflict])]

@@ -62,7 +62,7 @@ _HINTS = {
 
 def hint_for(conflicts: Sequence[MergeConflict], again: Again | None = None, prefer: Prefer | None = None) -> str:
     """What to do about the first conflict that has a hint of its own: first about what no preference settles."""
-    rows = [conflict for conflict in conflicts if conflict.count]
+    rows = [conflict for conflict in conflicts if conflict.count and may_settle([conflict])]
     unmatched = [conflict for conflict in conflicts if not conflict.count and may_settle([conflict])]
     for conflict in conflicts:
         for words, hint in _HINTS.items():

@@ -153,6 +153,7 @@ def merge_requests(
             reader=graph.reader,
             one_version=options.ff_only,
             by_cells=options.conflicts == CELLS,
+            settles_cells=options.conflicts == CELLS,
             on=names_of(options.on),
             prefer=options.preferred,
             again=None if publish else partial(merge_again, source.branch, into),
@@ -237,7 +238,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     plan, _ = _planned(request, sides)
     if not may_settle(plan.conflicts):
         return plan
-    open_sides = replace(sides, settling=True, prefer=request.prefer)
+    open_sides = replace(sides, settling=True, prefer=request.prefer, by_cells=request.settles_cells)
     try:
         compared, twins = _planned(request, open_sides)
         if len(twins):
@@ -248,7 +249,8 @@ def plan_replay(request: Request) -> ReplayPlan:
         return plan
     if request.prefer:
         return compared
-    return replace(plan, conflicts=with_contested(plan.conflicts, compared.conflicts))
+    rows = 0 if compared.cells is None else compared.cells.rows
+    return replace(plan, conflicts=with_contested(plan.conflicts, compared.conflicts, rows))
 
 
 def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_TWINS) -> tuple[ReplayPlan, Addresses]:
@@ -258,10 +260,16 @@ def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_
     change = settled.change
     conflicts = [*change.conflicts, *followed.conflicts, *settled.conflicts]
     deletions: dict[int, tuple[int, ...]] = {**settled.deletions}
+    back = {**change.followed.back}
     for replacement in change.replaced:
         if replacement.both_deleted and replacement.ours.id not in deletions:
-            deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
-            conflicts += clashes
+            other = other_rows((request.location, there), sides, replacement)
+            conflicts += other.conflicts
+            if other.dead is None:
+                deletions[replacement.ours.id] = other.deletions
+            else:
+                back[replacement.ours.id] = other.dead
+    change = change_rules.with_rows_back(change, back)
     conflicts += blank_rows((request.location, there), sides, change.replaced)
     result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old)
     conflicts += result.conflicts()
@@ -274,6 +282,7 @@ def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_
         change = _with_dead_rows(there, sides, change, placed)
         emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
+        emptied = emptied or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
         change_rules.check_key(sides, change)
         rest = result_rules.without_nulls(change, nulls)
         if change_rules.operation_for(rest, sides.ours, emptied) == "Merge":
@@ -730,6 +739,7 @@ def pick_requests(
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
             by_cells=options.conflicts == CELLS and action == format_versions.CHERRY_PICK,
+            settles_cells=options.conflicts == CELLS,
             on=names_of(options.on),
             prefer=options.preferred,
             again=None if publish else partial(pick_again, pin, into, action),

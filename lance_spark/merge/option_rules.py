@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lance_spark.core.declared import Place, option
@@ -151,6 +151,26 @@ class MergeOptions:
 
 PREFERENCE = ("prefer", "ours", "theirs")
 """The names of the options that say whose value is taken."""
+
+
+@dataclass(frozen=True)
+class PublishOptions:
+    """How to publish a branch of many tables."""
+
+    message: str | None = None
+    dry_run: bool = False
+    prefer: Prefer = field(default_factory=Prefer)
+    """Whose value is taken where main and the branch changed the same row or cell, in every table."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidOption for a preference that the journal of the publish could not keep."""
+        if Prefer.of(self.prefer.text) != self.prefer:
+            raise InvalidOption("A preference for many tables cannot name a column with a comma in its name.")
+
+    @classmethod
+    def of(cls, options: MergeOptions) -> PublishOptions:
+        """Those of a merge that count."""
+        return cls(options.message, options.dry_run, options.preferred)
 
 
 def check_audit(answer: object) -> None:

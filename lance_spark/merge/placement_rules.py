@@ -66,7 +66,9 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
     """Decide where every file of a change goes. ``sidecars``: the table has blobs next to its data files."""
     with_files = [*change.added, *(replacement.theirs for replacement in change.replaced if replacement.files)]
     moved = [
-        replacement.theirs for replacement in change.replaced if replacement.deletion and not replacement.both_deleted
+        replacement.theirs
+        for replacement in change.replaced
+        if replacement.deletion and not replacement.both_deleted and replacement.ours.id not in change.followed.back
     ]
     roots = [theirs.root_of(file) for fragment in with_files for file in fragment.files]
     roots += [

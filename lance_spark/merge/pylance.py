@@ -275,7 +275,9 @@ def _changed(
         if mine is not None:
             mine = assembly.replaced(replacement, mine, from_theirs(replacement.theirs))
             if key in change.followed.back:
-                mine["deletion_file"] = write_mask(location, plan.ours.pin, key, change.followed.back[key])
+                dead = change.followed.back[key]
+                mine["deletion_file"] = write_mask(location, plan.ours.pin, key, dead) if dead else None
+                mine = mine if len(dead) < replacement.ours.physical_rows else None
         left[key] = mine
     removed = [key for key, entry in left.items() if entry is None]
     return _Fragments(added, [entry for entry in left.values() if entry is not None], removed)
@@ -340,7 +342,10 @@ def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLoc
     for replacement in plan.change.replaced:
         if replacement.deletion and not replacement.both_deleted and replacement.ours.deletion is not None:
             mine = deleted_offsets(location, plan.ours, replacement.ours).to_pylist()
-            if not {*deleted_offsets(theirs, plan.sides.theirs, replacement.theirs).to_pylist()}.issuperset(mine):
+            left = plan.change.followed.back.get(replacement.ours.id)
+            if left is None:
+                left = deleted_offsets(theirs, plan.sides.theirs, replacement.theirs).to_pylist()
+            if not {*left}.issuperset(mine):
                 return {*plan.ours.live}
     return set()
 

@@ -121,7 +121,11 @@ class ReplayPlan:
     def summary(self) -> Summary:
         """The plan in numbers."""
         change = self.change
-        whole = [each for each in change.replaced if each.deletion and each.ours.id not in self.deletions]
+        back = change.followed.back
+        alone = [each for each in change.replaced if each.deletion and each.ours.id not in self.deletions]
+        whole = [each for each in alone if each.ours.id not in back]
+        more = sum(each.ours.physical_rows - each.ours.rows - len(back.get(each.ours.id, ())) for each in alone)
+        more -= sum(each.ours.physical_rows - each.ours.rows for each in whole)
         deleted = sum(each.theirs.physical_rows - each.theirs.rows for each in whole)
         before = sum(each.base.physical_rows - each.base.rows for each in whole)
         added = sum(fragment.rows for fragment in change.added)
@@ -129,8 +133,8 @@ class ReplayPlan:
         removed += sum(len(rows) for rows in (*change.followed.deletions.values(), *self.deletions.values()))
         return Summary(
             versions=len(self.sides.their_steps.all),
-            rows_added=added + max(0, before - deleted),
-            rows_deleted=removed + max(0, deleted - before),
+            rows_added=added + max(0, before - deleted) + max(0, more),
+            rows_deleted=removed + max(0, deleted - before) + max(0, -more),
             fragments_changed=len(change.replaced) + len(change.followed.deletions),
             columns_added=self._new_columns(),
             columns_dropped=self._dropped_columns(),

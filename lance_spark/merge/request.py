@@ -58,6 +58,8 @@ class Request:
     """Where rows are compared by their values; None to refuse instead."""
     by_cells: bool = False
     """Whether rows that both sides changed combine where they changed different columns."""
+    settles_cells: bool = False
+    """Whether a preference settles single cells, and not whole rows."""
     on: tuple[str, ...] = ()
     """Columns by which such rows are matched if they have no stable ids; by default those of the table's key."""
     prefer: Prefer = field(default_factory=Prefer)

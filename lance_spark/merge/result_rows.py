@@ -153,7 +153,7 @@ class ResultRows:
                 self.deletions.get(fragment.id, ()),
             ]
             if each is not None and each.deletion and not each.both_deleted:
-                left.append(self._deleted(THEIRS, each.theirs))
+                left.append(change.followed.back.get(fragment.id, self._deleted(THEIRS, each.theirs)))
             yield _BroughtRows(fragment, _sorted(*left))
 
     def _leaving(self) -> Iterator[_BroughtRows]:

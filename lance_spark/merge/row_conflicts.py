@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
@@ -12,6 +13,7 @@ from lance_spark.format import versions as format_versions
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import key_columns
 from lance_spark.merge import change_rules
+from lance_spark.merge.change_rules import Rows
 from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
 
 _EXAMPLES = 5
@@ -19,21 +21,44 @@ Locations = tuple[DatasetLocation, DatasetLocation]
 """Where ours is, and where theirs is."""
 
 
-def other_rows(
-    locations: Locations, sides: change_rules.Sides, replacement: change_rules.Replacement
-) -> tuple[tuple[int, ...], list[change_rules.MergeConflict]]:
+def dead_rows(base: Rows, ours: Rows, theirs: Rows, kept: Rows | None = None) -> Rows:
+    """The deleted rows of a fragment that takes what theirs deleted, and the rows that theirs has back.
+
+    ``kept`` are those that are back in theirs, and nevertheless stay deleted.
+    """
+    back = np.setdiff1d(np.setdiff1d(base, theirs), _NONE if kept is None else kept)
+    return np.setdiff1d(np.union1d(ours, np.setdiff1d(theirs, base)), back)
+
+
+_NONE: Rows = np.zeros(0, np.int64)
+
+
+class OtherRows(NamedTuple):
+    """What becomes of a fragment in which both sides deleted rows, or have rows back."""
+
+    deletions: tuple[int, ...] = ()
+    """Rows to delete in ours."""
+    dead: tuple[int, ...] | None = None
+    """All deleted rows, if theirs has rows back; None if it has none."""
+    conflicts: tuple[change_rules.MergeConflict, ...] = ()
+
+
+def other_rows(locations: Locations, sides: change_rules.Sides, replacement: change_rules.Replacement) -> OtherRows:
     """The rows that theirs deleted in a fragment where ours deleted rows; a conflict if both deleted the same ones."""
     here, there = locations
     base = frozenset(deleted_offsets(here, _base(sides, replacement), replacement.base).to_pylist())
-    ours = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist()) - base
+    ours_now = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist())
+    ours = ours_now - base
     theirs_now = frozenset(deleted_offsets(there, sides.theirs, replacement.theirs).to_pylist())
     theirs = theirs_now - base
     both = sorted(ours & theirs)
-    if not both and base <= theirs_now:
-        return tuple(sorted(theirs)), []
-    reason = change_rules.OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
-    rows = examples(here, _base(sides, replacement), replacement.base, both[:_EXAMPLES])
-    return (), [sides.conflict(reason, [replacement.ours.id], rows)]
+    if both:
+        rows = examples(here, _base(sides, replacement), replacement.base, both[:_EXAMPLES])
+        return OtherRows(conflicts=(sides.conflict(change_rules.OTHER_ROWS.reason, [replacement.ours.id], rows),))
+    if base <= theirs_now:
+        return OtherRows(tuple(sorted(theirs)))
+    before, mine, other = (np.array(sorted(each), np.int64) for each in (base, ours_now, theirs_now))
+    return OtherRows(dead=tuple(dead_rows(before, mine, other).tolist()))
 
 
 def blank_rows(

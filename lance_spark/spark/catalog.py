@@ -45,6 +45,7 @@ from lance_spark.lake import publish as publishing
 from lance_spark.lake.reflog import lake_reflog
 from lance_spark.lake.report import Publish, report
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
+from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.refs import spec_of
@@ -324,7 +325,7 @@ class LanceCatalog(Shown, Hinting):
         self._check_whole("migrate the catalog")
         return migrate.migrate(self.catalog, dry_run)
 
-    def publish(
+    def publish(  # noqa: PLR0913 - most calls take one or two
         self,
         branch: str,
         tables: Sequence[Name] | None = None,
@@ -332,6 +333,8 @@ class LanceCatalog(Shown, Hinting):
         message: str | None = None,
         dry_run: bool = False,
         run_on: RunOn = "auto",
+        *,
+        prefer: str | Mapping[str, str] | None = None,
     ) -> Publish:
         """Merge the branches of one name of many tables into their mains: all of them, or none.
 
@@ -341,9 +344,9 @@ class LanceCatalog(Shown, Hinting):
         see some tables new and some old. If the process dies in between, the next ``publish``, or ``recover``, ends the
         work.
 
-        With ``dry_run`` nothing is written; the result names conflicts by table. Raises Conflict, which names them too,
-        and Refused for a failed audit; then no table has the changes. Raises NotFound for a missing branch. For a
-        branch of the whole lake, use ``branches.merge``.
+        ``prefer`` is that of a merge, for every table. With ``dry_run`` nothing is written; the result names conflicts
+        by table. Raises Conflict, which names them too, and Refused for a failed audit; then no table has the changes.
+        Raises NotFound for a missing branch. For a branch of the whole lake, use ``branches.merge``.
         """
         catalog = self.catalog
 
@@ -356,7 +359,7 @@ class LanceCatalog(Shown, Hinting):
                 }
             )
 
-        options = branches.PublishOptions(message, dry_run)
+        options = PublishOptions(message, dry_run, Prefer.of(prefer))
         execution = engine_of(self._spark, run_on), check
         look = partial(publishing.branch_in_tables, catalog, branch, tables)
         return published(self, branches.publish(catalog, branch, look, execution, options))

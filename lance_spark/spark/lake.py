@@ -15,6 +15,7 @@ from lance_spark.core.show import Card, Grid, Shown, counted, moment
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches
 from lance_spark.lake.report import LakeDiff, Publish
+from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.session.caches import refresh
 from lance_spark.spark.refs import Collection
 
@@ -128,6 +129,8 @@ class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
         message: str | None = None,
         dry_run: bool = False,
         run_on: RunOn = "auto",
+        *,
+        prefer: str | Mapping[str, str] | None = None,
     ) -> Publish:
         """Merge a branch into main: all its tables, or none; with new, dropped and renamed tables, and properties.
 
@@ -137,10 +140,12 @@ class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
         process dies in between, the next publish, or ``recover``, ends the work. The branch remains, and can be merged
         again with what is written to it later.
 
+        ``prefer`` is that of a merge, for every table: whose value is taken where main and the branch changed the same.
+
         With ``dry_run`` nothing is written; the result names conflicts by table. Raises Conflict, which names them too,
         Refused for a failed audit and for a new table without data; then no table has the changes. Raises NotFound.
         """
-        lake, options = self.lake, branches.PublishOptions(message, dry_run)
+        lake, options = self.lake, PublishOptions(message, dry_run, Prefer.of(prefer))
         check = None if audit is None else lambda merged: audit(lake._on(merged))
         return published(
             lake, branches.merge_branch(lake.catalog, name, engine_of(lake._spark, run_on), options, check)

@@ -13,10 +13,12 @@ from lance_spark.catalog.lake import check_whole, delete_ref, list_refs
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.rules import TABLE, Catalog
+from lance_spark.core.declared import typed_at
 from lance_spark.lake import branches, publish
 from lance_spark.lake.publish import branch_in_tables
 from lance_spark.lake.report import Publish, report
-from lance_spark.sql.declaring import Context, Parameter, Rows, procedure, table_of
+from lance_spark.merge.option_rules import MergeOptions, PublishOptions
+from lance_spark.sql.declaring import Context, Parameter, Rows, parameters_of, procedure, table_of
 
 _REF_COLUMNS = table_of("name STRING, tables BIGINT, created_at TIMESTAMP, ready BOOLEAN")
 _BRANCH_COLUMNS = pa.schema([*_REF_COLUMNS, *table_of("expire_after STRING, owner STRING, protected BOOLEAN")])
@@ -89,6 +91,8 @@ def _diff_lake(context: Context, given: Mapping[str, Any]) -> Rows:
 
 # --- Publishing
 
+(_PREFER,) = parameters_of(MergeOptions, "prefer")
+
 _PUBLISH_COLUMNS = table_of(
     "branch STRING, state STRING, table STRING, change STRING, version_before BIGINT, version_after BIGINT, "
     "conflict STRING, id STRING"
@@ -107,11 +111,11 @@ def _rows_of(done: Publish) -> Iterator[dict[str, Any]]:
     yield from ({**shared, **row} for row in rows or [{}])
 
 
-@procedure("merge_lake_branch", _PUBLISH_COLUMNS, _BRANCH_NAME, _MESSAGE, _DRY_RUN)
+@procedure("merge_lake_branch", _PUBLISH_COLUMNS, _BRANCH_NAME, _MESSAGE, _DRY_RUN, _PREFER)
 def _merge_lake_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     """Merge a branch of the whole lake into main: all its tables, or none. A dry run names conflicts by table."""
     catalog = context.need_catalog("merge a branch of the lake")
-    options = branches.PublishOptions(given["message"], given["dry_run"])
+    options = PublishOptions.of(typed_at("sql", MergeOptions, given))
     return _rows_of(branches.merge_branch(catalog, given["name"], context.engine, options).report)
 
 
@@ -122,12 +126,13 @@ def _merge_lake_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     Parameter("tables", "ARRAY<STRING>", "the tables that take part; by default all that have it"),
     _MESSAGE,
     _DRY_RUN,
+    _PREFER,
 )
 def _publish_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     """Merge the branches of one name of many tables into their mains: all of them, or none."""
     catalog, branch = context.need_catalog("publish branches of tables"), given["branch"]
     execution = context.engine, lambda _: True
-    options = branches.PublishOptions(given["message"], given["dry_run"])
+    options = PublishOptions.of(typed_at("sql", MergeOptions, given))
     look = lambda: branch_in_tables(catalog, branch, given["tables"])  # noqa: E731
     return _rows_of(branches.publish(catalog, branch, look, execution, options).report)
 

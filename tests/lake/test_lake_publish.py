@@ -20,6 +20,7 @@ from lance_spark.format.manifest import UnknownFormat
 from lance_spark.format.versions import PUBLISH_ID
 from lance_spark.lake import publish as publishing
 from lance_spark.lake import rules
+from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage import refs
 
@@ -66,7 +67,7 @@ def finish(lake, journal, prepared=None):
 
 
 def test_all_tables_are_published(lake):
-    outcome = publish(lake, message="nightly")
+    outcome = publish(lake, options=PublishOptions("nightly"))
     assert lake.state() == AFTER
     assert outcome.is_published
     assert outcome.conflicts == ()
@@ -118,6 +119,27 @@ def test_a_failed_audit_publishes_nothing(lake):
 
 def bool_of_nothing(_):
     return False
+
+
+@pytest.mark.when(day=0.5)
+@pytest.mark.parametrize("dies", [False, True], ids=["at once", "ended by another process"])
+def test_a_preference_settles_rows_of_all_tables(lake, dies):
+    for name in ("a", "c"):
+        lake.head(name, OWN).delete("id = 1")
+        lake.head(name).delete("id = 1")
+    options = PublishOptions(prefer=Prefer.of("theirs"))
+    with pytest.raises(Conflict) as refused:
+        publish(lake)
+    assert "prefer='theirs'" in refused.value.hint
+    if dies:
+        plan = publishing.plan_publish(lake.catalog, lake.branch, ENGINE, options)
+        assert journals.write_journal(lake.catalog.manifest, replace(plan.journal, sequence=1))
+        outcome = recover(lake)
+    else:
+        outcome = publish(lake, options=options)
+    assert outcome.is_published
+    assert [sorted(lake.head(name).to_table()["id"].to_pylist())[-1] for name in ("a", "c")] == [10, 11]
+    assert publish(lake) is None
 
 
 def test_conflicts_of_all_tables_are_told_before_anything(lake):

@@ -539,7 +539,7 @@ def test_a_reverted_fill_leaves_no_values_that_were_computed_from_it(uri):
 def test_a_reverted_fill_leaves_a_column_that_was_written_again_alone(uri):
     written = filled(uri, "x", 7)
     filled(uri, "x", 8)
-    with pytest.raises(Conflict, match="same column of the same rows"):
+    with pytest.raises(Conflict, match="both sides changed column 'x' of the same rows"):
         revert(locate(uri), written, None, LocalRunner())
 
 

@@ -281,3 +281,18 @@ def test_a_revert_settles_rows_that_changed_again(tmp_path, prefer, expected):
     assert f"t.revert({version}, prefer='theirs')" in refusal.value.hint
     t.revert(version, prefer=prefer)
     assert (content(uri)[3]["price"], head(uri).count_rows()) == (expected, 8)
+
+
+@pytest.mark.when(day=0.5)
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_version_is_reverted_beside_later_changes_of_the_same_fragment(tmp_path, stable):
+    uri = made(str(tmp_path / "t.lance"), Layout(stable, keyed=False))
+    delete("id in (1, 3)")(uri, None)
+    t, version = LanceTable.for_path(uri), head(uri).version
+    update("id = 2", price=99)(uri, None)
+    planned, done = t.revert(version, dry_run=True), t.revert(version)
+    assert planned.summary == done.summary
+    assert (done.summary.rows_added, done.summary.rows_deleted) == (2, 0)
+    assert [row["price"] for row in content(uri).values()].count(99) == 1
+    assert sorted(content(uri)) == [*range(8)]
+    assert t.fsck(deep=True).sound

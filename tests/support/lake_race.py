@@ -31,6 +31,7 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.rules import BranchRows
+from lance_spark.merge.option_rules import PublishOptions
 from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.resolving import resolve
 from support.lakes import pinned
@@ -189,7 +190,7 @@ def _publish_with_new(lake: LanceCatalog, names: list[str], first: int, new: str
         branch = publishing.branch_in_tables(catalog, branch_of(first), names)
         return replace(branch, rows=(*branch.rows, pinned(Row(new, "table", path), new=True)))
 
-    found = publishing.publish(catalog, look, ENGINE, message=str(first))
+    found = publishing.publish(catalog, look, ENGINE, options=PublishOptions(str(first)))
     return {} if found is None else {"id": found.journal.id, "state": found.outcome.outcome}
 
 

@@ -10,11 +10,13 @@ import click
 
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.output import CONFLICT, Output, age
-from lance_spark.cli.program import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, options_of, verb
+from lance_spark.core.declared import typed_at
 from lance_spark.core.reflog import said
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
+from lance_spark.merge.option_rules import PREFERENCE, MergeOptions, PublishOptions
 
 if TYPE_CHECKING:
     from lance_spark.lake.report import LakeChange, Publish
@@ -62,16 +64,17 @@ def _change_json(change: LakeChange) -> dict[str, Any]:
 @click.argument("name", metavar="BRANCH")
 @click.option("-m", "--message", metavar="TEXT", help="A message for the log.")
 @dry_run_option
+@options_of(MergeOptions, *PREFERENCE)
 @click.pass_obj
-def merge(session: CatalogSession, name: str, message: str | None, dry_run: bool) -> int:
+def merge(session: CatalogSession, /, name: str, message: str | None, dry_run: bool, **given: Any) -> int:
     """Merge a branch of the whole catalog into main.
 
     Main gets the changed rows, and the new, dropped and renamed tables: of all tables, or of none. If the process dies,
     recover ends the work. The branch stays. With --dry-run, shows conflicts by table.
     """
-    from lance_spark.lake.branches import PublishOptions, merge_branch
+    from lance_spark.lake.branches import merge_branch
 
-    options = PublishOptions(message, dry_run)
+    options = PublishOptions.of(typed_at("shell", MergeOptions, given, message=message, dry_run=dry_run))
     done = merge_branch(session.lake, name, session.engine, options).report
     said = {"ready": "would be merged", "up to date": "has nothing to merge"}.get(done.state, "was merged")
     if done.conflicts:
