@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -532,12 +532,19 @@ def common_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[tup
 
 
 def key_columns(fields: Sequence[Field]) -> tuple[str, ...]:
-    """Names of the columns in the table's key; empty if it has none."""
-    return tuple(
-        field.name
-        for field in fields
-        if field.parent_id == -1 and dict(field.metadata).get(PRIMARY_KEY, b"").lower() in (b"true", b"1", b"yes")
-    )
+    """Names of the columns in the table's key; empty if it has none, or one with fields inside columns."""
+    key = key_fields(fields)
+    return tuple(field.name for field in key) if all(field.parent_id == -1 for field in key) else ()
+
+
+def key_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The fields of the table's key, also those inside columns; pylance declares them by a word or by a position."""
+    return tuple(field for field in fields if _is_key(dict(field.metadata)))
+
+
+def _is_key(metadata: Mapping[str, bytes]) -> bool:
+    position = metadata.get(f"{PRIMARY_KEY}:position", b"")
+    return position.isdigit() or metadata.get(PRIMARY_KEY, b"").lower() in (b"true", b"1", b"yes")
 
 
 def top_level(fields: Sequence[Field], ids: Iterable[int]) -> frozenset[str]:

@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from lance_spark.core.refs import MAIN
 from lance_spark.engine.local import Engine, Work
 from lance_spark.format.contents import DeletionFile, Fragment
-from lance_spark.format.operations import key_columns
+from lance_spark.format.operations import key_columns, key_fields, top_level
 from lance_spark.format.versions import delta
 from lance_spark.merge import cell_rules
 from lance_spark.merge.cell_rules import (
@@ -624,7 +624,8 @@ class _CellSettling:
 
     def _check_keys(self, patches: Iterable[Patch]) -> None:
         """A merged row with another key may have that of a third row: whether keys are unique is decided elsewhere."""
-        keyed = {name for side in (self.sides.ours, self.sides.theirs) for name in key_columns(side.contents.fields)}
+        both = (self.sides.ours.contents.fields, self.sides.theirs.contents.fields)
+        keyed = {name for each in both for name in top_level(each, (entry.id for entry in key_fields(each)))}
         for column in (self.columns[at] for at in sorted({at for patch in patches for at in patch.columns})):
             if {column.ours, column.theirs} & keyed:
                 self.conflicts.append(self.sides.conflict(KEY_CHANGED.format(column.name)))

@@ -171,7 +171,7 @@ class ColumnChanges:
     add: tuple[str, ...] = ()
     """Columns of theirs."""
     comment: tuple[tuple[str, Metadata], ...] = ()
-    """(column, by new name; its metadata in theirs)."""
+    """(column or field inside one, by its new path with dots; its metadata in theirs)."""
     inner: tuple[InnerChange, ...] = ()
 
     def __bool__(self) -> bool:
@@ -239,10 +239,21 @@ def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnM
     changes = ColumnChanges(
         rename=((before.name, after.name),) if ours[0].name != after.name else (),
         nullable=_nullability(ours, theirs) if ColumnEdit.ALTERED in kinds else (),
-        comment=((after.name, theirs[0].metadata),) if ColumnEdit.COMMENTED in kinds else (),
+        comment=(
+            *(((after.name, theirs[0].metadata),) if ColumnEdit.COMMENTED in kinds else ()),
+            *(_comments_inside(base, theirs, after.name) if ColumnEdit.ALTERED in kinds else ()),
+        ),
         inner=(inner,) if inner is not None and any(inner[1:]) else (),
     )
     return ColumnMerge(changes)
+
+
+def _comments_inside(base: Tree, theirs: Tree, column: str) -> Iterator[tuple[str, Metadata]]:
+    """The fields inside a column whose metadata theirs changed, by their new paths."""
+    before = {entry.id: entry.metadata for entry in base[1:]}
+    for path, entry in _paths(theirs).items():
+        if before.get(entry.id, entry.metadata) != entry.metadata:
+            yield ".".join((column, *path[1:])), entry.metadata
 
 
 def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnEdit]:
@@ -755,10 +766,12 @@ def check_names(sides: Sides, change: MergeChange) -> None:
 
 def check_key(sides: Sides, change: MergeChange) -> None:
     """Raise NotCommittable for a change of a key that ours declares: pylance 14 allows it in no table."""
-    before = {entry.name: dict(entry.metadata) for entry in sides.ours.contents.fields if entry.parent_id < 0}
+    before = {".".join(path): dict(entry.metadata) for path, entry in _paths(sides.ours.contents.fields).items()}
     old = {new: name for name, new in change.columns.rename}
     for name, metadata in change.columns.comment:
-        declared, wanted = before[old.get(name, name)], dict(metadata)
+        column, dot, inside = name.partition(".")
+        declared = before.get(name) or before.get(f"{old.get(column, column)}{dot}{inside}", {})
+        wanted = dict(metadata)
         if any(key.startswith(PRIMARY_KEY) and wanted.get(key) != value for key, value in declared.items()):
             raise NotCommittable(
                 f"Column '{name}' is part of the table's key in {sides.ours.pin}; pylance cannot change a key that is "

@@ -16,7 +16,7 @@ from lance_spark.core import show
 from lance_spark.core.location import is_within
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexRecord
-from lance_spark.format.operations import key_columns
+from lance_spark.format.operations import key_fields
 from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.format.versions import (
     MERGE,
@@ -106,7 +106,7 @@ class ReplayPlan:
         change = self.change
         brings = bool(change.added) or any(each.deletion or each.files for each in change.replaced)
         fields = result_fields(self.sides, change) if brings else ()
-        return bool(self.nulls.fields) or bool(key_columns([entry.field for entry in fields]))
+        return bool(self.nulls.fields) or bool(key_fields([entry.field for entry in fields]))
 
     @property
     def copies(self) -> tuple[Copy, ...]:

@@ -241,9 +241,11 @@ class ResultRows:
         question = result_rules.key_question(self.fields, self.sides)
         if question is None:
             return None
-        kinds = [self._schema(OURS).field(name).type for name in question.names(OURS)]
-        here = _KeyRows(self, OURS, [*self._ours(question.ids(OURS), old=False)], question.names(OURS), kinds)
-        there = _KeyRows(self, THEIRS, [*self._theirs(question.ids(THEIRS))], question.names(THEIRS), kinds)
+        mine = question.paths(OURS, self.sides.ours.contents.fields)
+        other = question.paths(THEIRS, self.sides.theirs.contents.fields)
+        kinds = [result_rules.type_at(self._schema(OURS), path) for path in mine]
+        here = _KeyRows(self, OURS, [*self._ours(question.ids(OURS), old=False)], mine, kinds)
+        there = _KeyRows(self, THEIRS, [*self._theirs(question.ids(THEIRS))], other, kinds)
         return question, here, there
 
     def _keys(self) -> list[MergeConflict]:
@@ -352,14 +354,20 @@ class _KeyRows:
     result: ResultRows
     side: Side
     parts: list[_BroughtRows]
-    names: list[str]
+    paths: list[tuple[str, ...]]
+    """Of the key's fields, from the column down."""
     kinds: list[pa.DataType]
     """Types of the key in ours."""
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that have the key."""
+        return [*dict.fromkeys(path[0] for path in self.paths)]
 
     def hashes(self) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
         """The rows with a number for the key of each."""
         for batch in self.result.read(self.side, self.parts, self.names):
-            yield batch, result_rules.key_hashes(batch, self.names, self.kinds)
+            yield batch, result_rules.key_hashes(batch, self.paths, self.kinds)
 
     def addressed(self) -> tuple[Hashes, npt.NDArray[np.int64]]:
         """A number for the key of each row, and its address."""

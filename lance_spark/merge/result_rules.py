@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.format.contents import Field
-from lance_spark.format.operations import key_columns
+from lance_spark.format.operations import key_fields
 from lance_spark.format.row_values import Hashes, hash_rows
 from lance_spark.format.schema import is_list
 from lance_spark.merge.change_rules import MergeChange, Sides, trees
@@ -86,10 +86,11 @@ def _changed(ours: Sequence[Field], theirs: Sequence[Field], change: MergeChange
             tree = (tree[0], *other[key][1:])
         column = names.get(tree[0].name, tree[0].name)
         for entry, path in zip(tree, paths(tree).values(), strict=True):
-            changed = entry._replace(nullable=nullable.get(".".join((column, *path[1:])), entry.nullable))
-            if entry is tree[0]:
-                changed = changed._replace(name=column, metadata=comments.get(column, entry.metadata))
-            yield changed
+            where = ".".join((column, *path[1:]))
+            changed = entry._replace(
+                nullable=nullable.get(where, entry.nullable), metadata=comments.get(where, entry.metadata)
+            )
+            yield changed._replace(name=column) if entry is tree[0] else changed
 
 
 def _beside(fields: Sequence[Field], ours: Mapping[int, Field], theirs: Mapping[int, Field]) -> Iterator[ResultField]:
@@ -184,9 +185,10 @@ class KeyQuestion(NamedTuple):
     """Whether ours declares the key, or a part of it: then no two of its rows have the same one."""
     theirs_vouches: bool
 
-    def names(self, side: Side) -> list[str]:
-        """The columns of the key, as a side calls them."""
-        return [field.name for entry in self.columns if (field := entry.on(side)) is not None]
+    def paths(self, side: Side, fields: Sequence[Field]) -> list[tuple[str, ...]]:
+        """The fields of the key, from the column down, as a side calls them."""
+        known = paths(fields)
+        return [known[field.id] for entry in self.columns if (field := entry.on(side)) is not None]
 
     def ids(self, side: Side) -> list[int]:
         """Their ids on a side."""
@@ -195,28 +197,41 @@ class KeyQuestion(NamedTuple):
 
 def key_question(fields: Sequence[ResultField], sides: Sides) -> KeyQuestion | None:
     """The key of the result, and who vouches for it; None if the result has no key, or lacks it on a side."""
-    names = key_columns([entry.field for entry in fields])
-    columns = tuple(entry for entry in fields if len(entry.path) == 1 and entry.path[0] in names)
+    key = key_fields([entry.field for entry in fields])
+    columns = tuple(entry for entry in fields if entry.field in key)
     if not columns or any(entry.ours is None or entry.theirs is None for entry in columns):
         return None
     _, ours, theirs = sides.fields
     return KeyQuestion(
         columns,
-        _vouches(ours, {entry.ours.name for entry in columns if entry.ours}),
-        _vouches(theirs, {entry.theirs.name for entry in columns if entry.theirs}),
+        _vouches(ours, {entry.ours.id for entry in columns if entry.ours}),
+        _vouches(theirs, {entry.theirs.id for entry in columns if entry.theirs}),
     )
 
 
-def _vouches(fields: Sequence[Field], names: Collection[str]) -> bool:
-    own = key_columns(fields)
-    return bool(own) and set(own) <= set(names)
+def _vouches(fields: Sequence[Field], ids: Collection[int]) -> bool:
+    own = {field.id for field in key_fields(fields)}
+    return bool(own) and own <= set(ids)
 
 
-def key_hashes(batch: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.DataType]) -> Hashes:
-    """A number for the key of each row, the same on both sides."""
-    columns = [batch.column(batch.schema.get_field_index(name)) for name in names]
+def key_hashes(batch: pa.RecordBatch, names: Iterable[str | tuple[str, ...]], types: Sequence[pa.DataType]) -> Hashes:
+    """A number for the key of each row, the same on both sides; a part is a column, or a path from a column down."""
+    columns = [_at(batch, (name,) if isinstance(name, str) else name) for name in names]
     alike = [column.cast(kind) if column.type != kind else column for column, kind in zip(columns, types, strict=True)]
     return hash_rows(alike, batch.num_rows)
+
+
+def type_at(schema: pa.Schema, path: Sequence[str]) -> pa.DataType:
+    """The type of a field, given from its column down."""
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
+
+
+def _at(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
+    column = batch.column(batch.schema.get_field_index(path[0]))
+    return pc.struct_field(column, [*path[1:]]) if path[1:] else column
 
 
 class KeyCounts:
