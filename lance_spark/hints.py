@@ -396,6 +396,12 @@ def fetch_unrelated(remote: str) -> Hint:
     return Hint(python, f"{python} in Python", quoted("lance-git", "fetch", "--allow-unrelated-histories", remote))
 
 
+def fetch(remote: str, branch: str) -> Hint:
+    """Update what follows one branch of a remote."""
+    python = f"t.remotes.fetch({remote!r}, {branch!r})"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "fetch", remote, branch))
+
+
 def push(remote: str, branch: str) -> Hint:
     """Send a branch."""
     return Hint(

@@ -32,6 +32,7 @@ from lance_spark.storage.deleting import BATCH, delete_batch, deletion_failure
 from lance_spark.storage.failures import clean
 from lance_spark.storage.files import THREADS, bucket_and_prefix, entries, open_filesystem, reachable, whole_path
 from lance_spark.storage.listing import list_range
+from lance_spark.storage.spelling import found_as
 
 _FEW = 8
 """Number of directories that justifies another thread: each thread looks at them one after another."""
@@ -98,8 +99,8 @@ def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, Directo
 
 
 def look_at(root: DatasetLocation, directory: str) -> DirectoryState:
-    """The contents of one directory of the root."""
-    return look(root, [directory])[directory]
+    """The contents of one directory of the root; none of another table's whose name the disk takes for this one."""
+    return ABSENT if found_as(root, directory) is not None else look(root, [directory])[directory]
 
 
 def _look_on_disk(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:

@@ -77,7 +77,7 @@ def remove_leftover(catalog: Catalog, leftover: Leftover) -> bool:
     if not leftover.branch:
         files.delete(location, [leftover.path])
         return True
-    if refs.read_branch(location, leftover.branch) is not None:
+    if refs.is_taken(location, leftover.branch):
         return False
     refs.drop_files(location, leftover.branch)
     return True

@@ -62,6 +62,7 @@ from lance_spark.storage import files
 from lance_spark.storage.commits import change_table_metadata
 from lance_spark.storage.datasets import find_latest, locate, pin_version
 from lance_spark.storage.resolving import NamedTable, resolve
+from lance_spark.storage.spelling import found_as
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def _is_held(declaration: Declaration) -> bool:
 
 
 def _check_directory(catalog: Catalog, change: AddTable) -> None:
-    """Raise AlreadyExists if the directory cannot be used for a new table."""
+    """Raise AlreadyExists if the directory cannot be used for a new table, Refused if the disk takes it for another."""
+    _check_spelling(catalog, change.location, change.doing)
     state = look_at(catalog.root, change.location)
     if state.deregistered:
         raise refusal(
@@ -161,6 +163,17 @@ def _check_directory(catalog: Catalog, change: AddTable) -> None:
         )
     if state.has_files:
         raise refusal(errors.AlreadyExists, change.doing, "a table of that name already exists")
+
+
+def _check_spelling(catalog: Catalog, path: str, doing: str) -> None:
+    found = found_as(catalog.root, path)
+    if found is not None:
+        raise refusal(
+            errors.Refused,
+            doing,
+            f"this disk does not tell upper from lower case, and '{found}' would be its directory",
+            hint="Choose a name that differs in more than its case.",
+        )
 
 
 def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = False) -> None:
@@ -388,6 +401,7 @@ def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str 
 def _marked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
     """The directory of a table of V1 that is deregistered."""
     path = v1_directory(identifier)
+    _check_spelling(catalog, path, doing)
     if location is not None and _inside(catalog, location, doing) != path:
         raise refusal(errors.InvalidOption, doing, f"in a catalog of directories (V1) its directory must be '{path}'")
     state = look_at(catalog.root, path)
@@ -433,6 +447,7 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
 
 
 def _check_table(catalog: Catalog, path: str, doing: str) -> None:
+    _check_spelling(catalog, path, doing)
     names = files.list_names(catalog.at(path), "")
     if RESERVED not in names and VERSIONS not in names:
         raise refusal(

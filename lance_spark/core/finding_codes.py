@@ -41,6 +41,7 @@ REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE,
 )
 NO_REF, UNCOMMITTED, SECOND_MAIN = "directory-without-ref", "uncommitted-files", "second-main"
 CLONE_GONE, LINKED = "clone-gone", "directory-linked"
+CASE_CLASH = "branches-differ-in-case"
 MAIN_DAMAGED, REFLOG_DAMAGED, REFLOG_MISNAMED = "main-settings-damaged", "reflog-damaged", "reflog-misnamed"
 REPAIR_DAMAGED, REPAIR_COPY_GONE, RECORD_UNFINISHED = "repair-damaged", "repair-copy-gone", "record-unfinished"
 
@@ -127,6 +128,12 @@ MEANINGS = {
         WARNING,
         "A directory is a symbolic link: no cleanup runs, as what is behind it may belong to another dataset, too.",
         "Move the directory back, or mount it there: mount --bind.",
+    ),
+    CASE_CLASH: Meaning(
+        WARNING,
+        "The directory of a branch has another branch's spelling, as this disk does not tell upper from lower case: a "
+        "copy of the dataset on a disk or store that does would lose the branch.",
+        "Before you copy the dataset, merge the branch into one whose name differs in more than case.",
     ),
     CLONE_GONE: Meaning(NOTE, "A recorded clone does not exist.", "Delete its tag if it is gone for good."),
     MAIN_DAMAGED: Meaning(

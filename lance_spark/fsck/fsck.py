@@ -43,6 +43,7 @@ from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
+from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_explained
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
@@ -84,6 +85,7 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         findings += check.findings()
         linked = linked_directories(location, map(branch_root, survey.branches))
         findings += (rules.CheckFinding(finding_codes.LINKED, path) for path in linked)
+        findings += _spelled_otherwise(survey)
     finally:
         runner.release()
     report = FsckReport(
@@ -96,6 +98,13 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         complete=not any(each.branch is None and each.tag is None for each in damaged),
     )
     return Examined(report, survey, damaged)
+
+
+def _spelled_otherwise(survey: Survey) -> Iterator[rules.CheckFinding]:
+    """Branches that the disk finds under the spelling of another branch, and deleted ones that it would restore so."""
+    for on_disk, root in spelling_of(survey.location).branches.items():
+        if on_disk != root:
+            yield rules.CheckFinding(finding_codes.CASE_CLASH, on_disk, (root.removeprefix("tree/"),))
 
 
 class _Check:

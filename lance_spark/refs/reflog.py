@@ -252,7 +252,7 @@ def forget_branch(location: DatasetLocation, change: reflog.RefChange) -> bool:
     refs.write_change(location, replace(change, state=reflog.FORGOTTEN))
     if gone_already:
         return True  # nothing to delete: anything that appears there now belongs to a new branch
-    if refs.read_branch(location, change.name) is not None or not _is_as_left(location, change):
+    if refs.is_taken(location, change.name) or not _is_as_left(location, change):
         return False
     refs.drop_files(location, change.name)
     return True

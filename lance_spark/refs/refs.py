@@ -113,7 +113,7 @@ def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -
     If the ref file was denied, the first manifest was already written. It belongs to this process: pylance never
     overwrites a manifest, so no other process can have created the branch.
     """
-    if denied.before_commit or refs.read_branch(location, name) is not None:
+    if denied.before_commit or refs.is_taken(location, name):
         return UNCHANGED
     files_of = f"files in {location.branch_uri(name)}"
     return left_after(lambda: drop_files(location, name), files_of, f"creating '{name}' again removes them")
@@ -135,12 +135,13 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 
 
 def check_new(location: DatasetLocation, name: str) -> None:
-    """Raise InvalidName or AlreadyExists unless a branch of that name can be created.
+    """Raise InvalidName, AlreadyExists or Refused unless a branch of that name can be created.
 
     Asks for the ref file by its name: pylance finds a ref whose directory is lost only once it has filled that again.
     """
     branch = refs.read_branch(location, name)
     rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
+    refs.check_spelling(location, name)
 
 
 def _clear_remains(location: DatasetLocation, name: str) -> _Remains | None:
@@ -471,6 +472,7 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Bra
         raise Refused(problem.message.replace("cannot be deleted", "cannot be renamed"), hint=problem.hint) from None
     if new in table.branches:
         raise AlreadyExists(f"Branch '{new}' already exists.", hint="Choose another name, or delete it first.")
+    refs.check_spelling(location, new)
     branch = table.branches[old]
     if not core_refs.only_lifetime(branch.metadata):
         raise Refused(

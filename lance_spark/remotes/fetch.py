@@ -247,6 +247,7 @@ class _Fetch:
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
         begun = check_free(self.local, name)
+        self._check_spelling(name)
         parent = None if chain.fork is None else self.follows.get(chain.fork.branch)
         if chain.fork is not None and parent is not None:
             pair = self._fork_pair(parent, chain.fork)
@@ -261,6 +262,16 @@ class _Fetch:
             create_branch_at(self.local, name, pin_latest(self.local, None))
         write_down(self.local, follows, {ROOT: "true"})
         return self._plant(chain, follows, self._first(chain))
+
+    def _check_spelling(self, name: str) -> None:
+        """Raise Refused if another following branch differs only in case, where the disk cannot hold both."""
+        try:
+            refs.check_spelling(self.local, name)
+        except errors.Refused as problem:
+            one = hints.fetch(self.remote.name, MAIN)
+            raise errors.Refused(
+                problem.message, hint=hints.of("Fetch the branches that you need by their names, such as ", one, ".")
+            ) from None
 
     def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
         """The pair of the version that a branch was created from, if that version was fetched and still exists."""

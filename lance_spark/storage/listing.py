@@ -20,6 +20,7 @@ from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.format.schema import in_batches
 from lance_spark.storage.failures import clean
 from lance_spark.storage.files import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path
+from lance_spark.storage.spelling import spelling_of
 
 LISTING = pa.schema(
     [("path", pa.string()), ("size", pa.int64()), ("last_modified", pa.timestamp("us", "UTC"))],
@@ -114,14 +115,17 @@ def _page(location: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
 
 def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
     with reachable(location):
-        pending = _first_directories(location, part)
+        spelling = spelling_of(location)
+        # Where branches are spelled in another way than on disk, the range is one of their names, not of the disk's.
+        pending = [("", "")] if spelling.branches else [(one, one) for one in _first_directories(location, part)]
         while pending:
-            directory = pending.pop()
+            directory, spelled = pending.pop()
             for entry in _entries(os.path.join(location.uri, directory)):
-                path = f"{directory}{entry.name}"
+                on_disk, path = f"{directory}{entry.name}", f"{spelled}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    if part.meets(path):
-                        pending.append(f"{path}/")
+                    path = spelling.branches.get(on_disk, path)
+                    if part.meets(path) or spelling.leads(on_disk):
+                        pending.append((f"{on_disk}/", f"{path}/"))
                 elif part.holds(path) and (row := _row_of(entry, path)):
                     yield row
 

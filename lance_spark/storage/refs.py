@@ -17,6 +17,7 @@ from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_for_refs, open_latest
 from lance_spark.storage.failures import translated
+from lance_spark.storage.spelling import found_as, is_misspelled, same_on_disk, spelling_of
 from lance_spark.storage.versions import find_manifest, version_numbers
 
 if TYPE_CHECKING:
@@ -121,14 +122,20 @@ class BranchReader:
 
 def read_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
     """One branch; None if it does not exist."""
-    content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
+    content = _read_ref(location, core_refs.ref_file(core_refs.BRANCHES, name))
     return None if content is None else core_refs.parse_branch(name, content)
 
 
 def read_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
     """One tag; None if it does not exist."""
-    content = files.read(location, core_refs.ref_file(core_refs.TAGS, name))
+    content = _read_ref(location, core_refs.ref_file(core_refs.TAGS, name))
     return None if content is None else core_refs.parse_tag(name, content)
+
+
+def _read_ref(location: DatasetLocation, path: str) -> bytes | None:
+    """A ref file; None for that of a name in another case: a tag on ``EXP`` would name a branch that nobody lists."""
+    content = files.read(location, path)
+    return None if content is not None and is_misspelled(location, path) else content
 
 
 def create_branch(location: DatasetLocation, name: str, source: core_refs.PinnedVersion) -> None:
@@ -136,6 +143,30 @@ def create_branch(location: DatasetLocation, name: str, source: core_refs.Pinned
     dataset = open_for_refs(location)
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
+
+
+def is_taken(location: DatasetLocation, name: str) -> bool:
+    """Whether the files in the directory of a name are a branch's: of that name or, on some disks, in another case."""
+    if files.read(location, core_refs.ref_file(core_refs.BRANCHES, name)) is not None:
+        return True
+    root = branch_root(name).rstrip("/")
+    return any(root in pair and pair[1] != root for pair in spelling_of(location).branches.items())
+
+
+def check_spelling(location: DatasetLocation, name: str) -> None:
+    """Raise Refused if the disk takes the directory of a new branch, or one above it, for that of another branch.
+
+    ``exp`` would be ``Exp``, and ``feature/b`` would lie in ``tree/Feature``, where no listing shows it as its own.
+    """
+    root = branch_root(name).rstrip("/")
+    for path in (core_refs.ref_file(core_refs.BRANCHES, name), root):
+        found = found_as(location, path)
+        if found is not None:
+            there = core_refs.ref_name(found) or found + root[len(found) :]
+            raise same_on_disk("branch", name, there.removeprefix("tree/"))
+    other = spelling_of(location).of(root)  # the directory is spelled as this name, and is the other branch's
+    if other != root:
+        raise same_on_disk("branch", name, other.removeprefix("tree/"))
 
 
 def branch_starts(location: DatasetLocation, name: str) -> list[int]:
@@ -165,21 +196,30 @@ class TagWriter:
     def _dataset(self) -> lance.LanceDataset:
         return open_for_refs(self.location)
 
+    def _of(self, name: str) -> lance.LanceDataset:
+        """The dataset. Raises NotFound if the disk finds a tag of that name only in another case."""
+        if is_misspelled(self.location, core_refs.ref_file(core_refs.TAGS, name)):
+            raise core_refs.missing("tag", name, list_ref_names(self.location, core_refs.TAGS))
+        return self._dataset
+
     def create(self, name: str, target: core_refs.PinnedVersion) -> None:
-        """Create a tag at a version."""
+        """Create a tag at a version. Raises Refused if the disk takes its name for that of another tag."""
+        found = found_as(self.location, core_refs.ref_file(core_refs.TAGS, name))
+        if found is not None:
+            raise same_on_disk("tag", name, core_refs.ref_name(found) or found)
         dataset = self._dataset
         with translated(self.location, f"creating tag '{name}'"):
             dataset.tags.create(name, target.reference)
 
     def move(self, name: str, target: core_refs.PinnedVersion) -> None:
         """Point an existing tag at another version."""
-        dataset = self._dataset
+        dataset = self._of(name)
         with translated(self.location, f"moving tag '{name}'"):
             dataset.tags.update(name, target.reference)
 
     def delete(self, name: str) -> None:
         """Delete a tag."""
-        dataset = self._dataset
+        dataset = self._of(name)
         with translated(self.location, f"deleting tag '{name}'"):
             dataset.tags.delete(name)
 
@@ -266,6 +306,8 @@ def drop_files(location: DatasetLocation, name: str) -> None:
         remove_empty_directories,
     )
 
+    if is_misspelled(location, core_refs.ref_file(core_refs.BRANCHES, name)):
+        return  # the directory is that of a branch in another case
     # The listing is complete before the first deletion: files of a new branch of that name must stay.
     paths = iter(_own_files(location, name))
     directories: set[str] = set()
@@ -284,9 +326,11 @@ def drop_files(location: DatasetLocation, name: str) -> None:
 def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
     path = core_refs.ref_file(core_refs.BRANCHES, name)
-    content = files.read(location, path)
+    content = _read_ref(location, path)
+    if content is None:
+        return
     files.delete(location, [path])
-    if check is None or content is None:
+    if check is None:
         return
     try:
         check()
@@ -350,7 +394,7 @@ def clear_deleted(location: DatasetLocation, name: str) -> bool:
 
     Only for branches that nobody restores. Anything younger than :data:`GRACE` may belong to a branch of another job.
     """
-    if _old_files(location, name) is None or read_branch(location, name) is not None:
+    if _old_files(location, name) is None or is_taken(location, name):
         return False
     drop_files(location, name)
     return True

@@ -42,6 +42,7 @@ from lance_spark.storage.failures import translated
 from lance_spark.storage.files import each, entries
 from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import read_changes
+from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import contents_of, find_manifest, read_transactions
 from lance_spark.survey import rules
 
@@ -265,14 +266,14 @@ def _hint(repository: DatasetLocation, directory: str) -> int:
 
 def branch_directories(repository: DatasetLocation) -> list[str]:
     """Branches that have a directory with versions below ``tree/``, with or without a ref."""
-    branches = []
+    branches, spelling = [], spelling_of(repository)
     pending = ["tree"]
     while pending:
         listed = each(repository, partial(_directories, repository), pending)
         below = []
         for directory, names in zip(pending, listed, strict=True):
             if "_versions" in names and directory != "tree":
-                branches.append(directory.removeprefix("tree/"))
+                branches.append(spelling.of(directory).removeprefix("tree/"))
             below += [f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)]
         pending = below
     return branches

@@ -21,6 +21,7 @@ from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import change_workspace
+from lance_spark.storage.spelling import found_as, same_on_disk
 
 if TYPE_CHECKING:
     from lance_spark.clones.rules import Relocation
@@ -80,6 +81,9 @@ def show(session: Session, name: str) -> None:
 def add(session: Session, name: str, uri: str, dry_run: bool) -> None:
     """Add a remote. The first one is usually called origin."""
     remote = _given_remote(session, name, uri)
+    found = found_as(session.location, f"tree/{name}")
+    if found is not None:
+        raise same_on_disk("remote", name, found.removeprefix("tree/"))
     change_workspace(session.workspace.directory, partial(workspace.with_remote, remote=remote), dry_run)
     session.output.show(_data("add", remote, dry_run), f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
 
