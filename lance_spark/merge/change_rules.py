@@ -517,6 +517,8 @@ class Sides:
     """Whether the rows of fragments that conflict are compared one by one: to list them, and to settle what may be."""
     prefer: Prefer = field(default_factory=Prefer)
     """Whose value is taken where both sides changed the same cell, or with rows the same row."""
+    unshared: bool = False
+    """Whether certainly neither side has rows of the other that the base lacks."""
 
     @property
     def is_fast_forward(self) -> bool:

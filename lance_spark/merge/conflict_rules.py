@@ -512,6 +512,8 @@ def _paths(fragments: Iterable[Fragment]) -> set[str]:
 
 def _is_hidden(sides: Sides) -> bool:
     """Whether rows that one side got from a cherry-pick, revert or restore may be on both sides."""
+    if sides.unshared:
+        return False
     own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
     # A revert brings back rows that the base deleted. Ours can have them only if they were brought back before.
     own = own and (sides.our_steps.brings or not sides.our_steps.complete or not sides.is_backwards)

@@ -31,6 +31,7 @@ from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trac
 from lance_spark.merge.cell_work import write_patches
 from lance_spark.merge.cells import NO_TWINS, Addresses, Matching, SettledCells, settle_cells
 from lance_spark.merge.conflict_rules import (
+    TAKEN_BEFORE,
     compare,
     may_find_rows,
     may_settle,
@@ -51,6 +52,7 @@ from lance_spark.merge.result_rows import ResultRows
 from lance_spark.merge.result_rules import NullChange
 from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
 from lance_spark.merge.row_search import with_rows_found
+from lance_spark.merge.unshared import Unshared
 from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import files, refs, versions
@@ -159,6 +161,7 @@ def merge_requests(
             again=None if publish else partial(merge_again, source.branch, into),
             row_numbering=row_numbering(location, graph, ours, base),
             fork=graph.fork_of(ours, source),
+            unshared=Unshared(location, graph, ours, source, base),
         )
 
     return make
@@ -320,6 +323,11 @@ def _settled(
 
     first = settle_all(sides)
     _, followed, settled = first
+    reasons = {clash.reason for clash in (*followed.change.conflicts, *followed.conflicts)}
+    if TAKEN_BEFORE in reasons and engine and request.unshared and request.unshared.certainly(sides, places, engine):
+        sides = replace(sides, unshared=True)
+        first = settle_all(sides)
+        _, followed, settled = first
     if not may_find_rows([*followed.change.conflicts, *followed.conflicts, *settled.conflicts]):
         return first
     found = engine and with_rows_found(places, sides, engine)

@@ -17,6 +17,7 @@ from lance_spark.format.operations import VersionSpan
 from lance_spark.merge.hint_rules import Again
 from lance_spark.merge.option_rules import Prefer
 from lance_spark.merge.placement_rules import InPlacePolicy
+from lance_spark.merge.unshared import Unshared
 from lance_spark.storage import versions
 
 
@@ -70,6 +71,8 @@ class Request:
     """A version with rows of the base under their stable ids in ours; None if there is none."""
     fork: PinnedVersion | None = None
     """The version that both chains were forked from: rows have the ids of that version in both."""
+    unshared: Unshared | None = None
+    """Tells whether what ours got since the base certainly never left the dataset; None if it may have."""
     earlier_path: tuple[VersionSpan, ...] | None = ()
     """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
     unknown."""

@@ -65,6 +65,25 @@ def with_rows_found(locations: Locations, sides: Sides, engine: Engine) -> Sides
     )
 
 
+def have_equal_rows(locations: Locations, sides: Sides, engine: Engine) -> bool:
+    """Whether a new row of one side has the values of a new one of the other, or they cannot be compared."""
+    ours, theirs = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
+    names = [_columns(side) for side in (sides.base_ours, sides.ours, sides.theirs)]
+    common = [key for key in names[0] if key in names[1] and key in names[2]]
+    pins = sides.base_ours.pin, sides.ours.pin, sides.theirs.pin
+    places = locations[0], *locations
+    if not common or any(blob_columns(place, pin) for place, pin in zip(places, pins, strict=True)):
+        return True
+    # Both may have rewritten rows of the base.
+    before, mine, other = (
+        HashRows(place, tuple(known[key] for key in common)).table(engine, pin, fragments)["content"].to_numpy()
+        for place, pin, known, fragments in zip(
+            places, pins, names, (ours.removed, ours.added, theirs.added), strict=True
+        )
+    )
+    return bool(np.setdiff1d(np.intersect1d(mine, other), before).size)
+
+
 def _found(location: DatasetLocation, base: Snapshot, side: Snapshot, steps: Steps, engine: Engine) -> Rewrite | None:
     """Which rows of files that a side no longer has are in its new files."""
     change = delta(base, side)
