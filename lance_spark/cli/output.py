@@ -90,8 +90,9 @@ def put(text: str, color: bool | None = None) -> None:
         if isinstance(problem, BrokenPipeError):
             raise ReaderGone("The reader of the result is gone. The command itself is done.") from None
         began = click.unstyle(text).strip().partition("\n")[0]
+        said = "." if began.startswith("{") else f": {began}"
         raise Unprintable(
-            f"The result could not be printed: {problem.strerror}. The command itself is done: {began}"
+            f"The result could not be printed: {problem.strerror}. The command itself is done{said}"
         ) from None
 
 

@@ -106,6 +106,7 @@ def check_new_tag_name(name: str) -> None:
     every other tag unreadable.
     """
     check_tag_name(name)
+    _rule(name != "HEAD", "tag", name, "HEAD means the newest version of the current branch")
     _check_length("tag", name)
     _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
 

@@ -123,6 +123,12 @@ def test_a_tag_outside_ascii_may_be_read_but_not_made():
         check_new_tag_name("é")
 
 
+def test_a_tag_named_head_may_be_read_but_not_made():
+    check_tag_name("HEAD")
+    with pytest.raises(InvalidName, match="HEAD means the newest version"):
+        check_new_tag_name("HEAD")
+
+
 @pytest.mark.parametrize(("typed", "branch"), [(None, None), ("main", None), ("Main", "Main"), ("a/b", "a/b")])
 def test_main_is_no_branch_of_its_own(typed, branch):
     assert branch_or_none(typed) == branch
