@@ -281,6 +281,12 @@ def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | N
     return _no_answer(told, text, location.uri) or errors.StorageFailure(f"The store of {location.uri} failed: {text}")
 
 
+def of_local_file(problem: OSError, path: str, what: str) -> errors.LanceSparkError:
+    """The error for a local file or directory that cannot be read, written, made or removed; ``what`` says which."""
+    known = from_fsspec(problem, DatasetLocation.at(path))
+    return type(known)(f"{path} cannot be {what}: {problem.strerror}.", hint=known.hint)
+
+
 def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None:
     """The error if the store never answered; None if it did."""
     if _BAD_ENDPOINT.search(told):

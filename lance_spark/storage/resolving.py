@@ -36,6 +36,7 @@ from lance_spark.core.ref_expressions import (
 )
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
+from lance_spark.storage.failures import of_local_file
 from lance_spark.storage.files import entries
 
 _BRANCHES = "/tree/"
@@ -226,7 +227,7 @@ def alone_in(directory: str) -> Iterator[None]:
         os.makedirs(directory, exist_ok=True)
         held = os.open(directory, os.O_RDONLY)
     except OSError as problem:
-        raise _failure(problem, directory, "created") from None
+        raise of_local_file(problem, directory, "created") from None
     try:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -264,7 +265,7 @@ def is_free(directory: str) -> bool:
     except NotADirectoryError:
         return False
     except OSError as problem:
-        raise _failure(problem, directory, "read") from None
+        raise of_local_file(problem, directory, "read") from None
 
 
 def remove_with_content(directory: str) -> None:
@@ -283,7 +284,7 @@ def remove_with_content(directory: str) -> None:
     except FileNotFoundError:
         return
     except OSError as problem:
-        raise _failure(problem, directory, "removed") from None
+        raise of_local_file(problem, directory, "removed") from None
     remove_workspace(directory)
 
 
@@ -297,7 +298,7 @@ def _read(directory: str) -> str | None:
     except UnicodeDecodeError:
         raise errors.InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
     except OSError as problem:
-        raise _failure(problem, path, "read") from None
+        raise of_local_file(problem, path, "read") from None
 
 
 def _write(directory: str, text: str) -> None:
@@ -311,12 +312,9 @@ def _write(directory: str, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as problem:
-        raise _failure(problem, path, "written") from None
-
-
-def _failure(problem: OSError, path: str, what: str) -> errors.StorageFailure:
-    kind = errors.PermissionDenied if isinstance(problem, PermissionError) else errors.StorageFailure
-    return kind(f"{path} cannot be {what}: {problem.strerror}.")
+        with suppress(OSError):
+            os.unlink(temporary)  # a full disk needs its bytes
+        raise of_local_file(problem, path, "written") from None
 
 
 # --- The entry of every read and write: the dataset that the options name, by a path or by a catalog

@@ -24,7 +24,8 @@ from lance_spark.storage import files
 
 def folds_case(location: DatasetLocation) -> bool:
     """Whether a dataset is on a disk that does not tell upper from lower case; costs one look."""
-    return location.is_local and _is_same(f"{location.uri}/{VERSIONS}", f"{location.uri}/{VERSIONS.upper()}")
+    with files.reachable(location):
+        return location.is_local and _is_same(f"{location.uri}/{VERSIONS}", f"{location.uri}/{VERSIONS.upper()}")
 
 
 def is_misspelled(location: DatasetLocation, path: str) -> bool:
@@ -33,14 +34,16 @@ def is_misspelled(location: DatasetLocation, path: str) -> bool:
     if not location.is_local:
         return False
     above = f"{location.uri}/{directory}"
-    return _is_same(f"{above}/{name}", f"{above}/{name.swapcase()}") and name not in _names(above)
+    with files.reachable(location, path):
+        return _is_same(f"{above}/{name}", f"{above}/{name.swapcase()}") and name not in _names(above)
 
 
 def found_as(location: DatasetLocation, path: str) -> str | None:
     """The beginning of a path that exists under another spelling, as the disk has it; None if nothing does."""
     if not location.is_local:
         return None
-    found = _as_on_disk(location.uri, path, _names)
+    with files.reachable(location, path):
+        found = _as_on_disk(location.uri, path, _names)
     return "/".join(found) if found != path.split("/")[: len(found)] else None
 
 
@@ -69,7 +72,7 @@ def _as_on_disk(root: str, path: str, names_in: Callable[[str], Collection[str]]
 def _names(directory: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(directory))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return frozenset()
 
 
@@ -77,7 +80,7 @@ def _is_same(one: str, other: str) -> bool:
     """Whether two paths lead to one file; a symbolic link is not the file that it leads to."""
     try:
         return os.path.samestat(os.lstat(one), os.lstat(other))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -106,7 +109,8 @@ def spelling_of(location: DatasetLocation) -> SpelledRoots:
     # A branch that exists comes last: it wins over a deleted one in the same directory.
     roots = [branch_root(name).rstrip("/") for name in (*deleted, *there) if name is not None]
     names_in = cache(_names)  # by directory: there can be thousands of branches
-    found = {"/".join(_as_on_disk(location.uri, root, names_in)): root for root in roots}
+    with files.reachable(location):
+        found = {"/".join(_as_on_disk(location.uri, root, names_in)): root for root in roots}
     whole = {actual: root for actual, root in found.items() if actual.count("/") == root.count("/")}
     return SpelledRoots(whole if any(actual != root for actual, root in whole.items()) else {})
 

@@ -9,9 +9,11 @@ from support.local_datasets import make_dataset, numbers
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.workspace import Workspace
 from lance_spark.errors import InvalidName, PermissionDenied, Refused, StorageFailure, StorageFull
 from lance_spark.storage import small_files
-from lance_spark.storage.failures import from_fsspec, from_pylance
+from lance_spark.storage.failures import from_fsspec, from_pylance, of_local_file
+from lance_spark.storage.resolving import create_workspace
 
 HERE = DatasetLocation("/data/t.lance")
 IN_S3 = DatasetLocation("s3://bucket/t.lance")
@@ -46,6 +48,22 @@ def test_the_system_s_errors_have_their_own_words(number, kind, code, says, hint
         assert says in error.message
         assert hint in error.hint
         assert "endpoint" not in error.hint
+    error = of_local_file(OSError(number, told), "/data/.lance-git/config.toml", "written")
+    assert (type(error), error.exit_code) == (kind, code)
+    assert error.message == f"/data/.lance-git/config.toml cannot be written: {told}."
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_the_file_of_a_workspace_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, number):
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "replace", fails)
+    workspace = Workspace(str(tmp_path / "t.lance"))
+    with pytest.raises((StorageFull, PermissionDenied), match=r"config\.toml cannot be written"):
+        create_workspace(str(tmp_path), workspace)
+    assert not [file for _, _, names in os.walk(tmp_path) for file in names]
 
 
 @pytest.mark.pure

@@ -9,13 +9,15 @@ Without it, whoever works on a branch would name both with each verb, and change
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lance_spark.core.refs import MAIN, check_branch_name
 from lance_spark.core.workspace import check_uri
-from lance_spark.errors import InvalidOption, NotFound, PermissionDenied, StorageFailure
+from lance_spark.errors import InvalidOption, NotFound
+from lance_spark.storage.failures import of_local_file
 
 FILE = ".lance-catalog/config.toml"
 _HEADER = "lance-catalog's place. No secrets here: credentials come from the environment or --storage."
@@ -48,10 +50,8 @@ def read_checkout(start: str) -> Checkout | None:
             continue
         except UnicodeDecodeError:
             raise _bad(str(directory / FILE), "it is not text") from None
-        except PermissionError as problem:
-            raise PermissionDenied(f"{directory / FILE} cannot be read: {problem.strerror}.") from None
         except OSError as problem:
-            raise StorageFailure(f"{directory / FILE} cannot be read: {problem.strerror}.") from None
+            raise of_local_file(problem, str(directory / FILE), "read") from None
     return None
 
 
@@ -96,7 +96,7 @@ def write_checkout(directory: str, checkout: Checkout) -> None:
         file.parent.mkdir(exist_ok=True)
         draft.write_text(document.as_string(), encoding="utf-8")
         os.replace(draft, file)
-    except PermissionError as problem:
-        raise PermissionDenied(f"{file} cannot be written: {problem.strerror}.") from None
     except OSError as problem:
-        raise StorageFailure(f"{file} cannot be written: {problem.strerror}.") from None
+        with suppress(OSError):
+            draft.unlink()  # a full disk needs its bytes
+        raise of_local_file(problem, str(file), "written") from None
