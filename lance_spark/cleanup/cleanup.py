@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -491,7 +492,7 @@ def _manifests_to_read(survey: Survey, policy: CleanupPolicy, clock: RunClock) -
 
 # --- Marking: reading manifests into frames of marks
 
-_TIMES = ("chain", "first", "timestamp_ns")
+_TIMES, _READS_FROM = ("chain", "first", "timestamp_ns"), ["chain", "first", "last", "foreign"]
 
 
 class Marking:
@@ -504,6 +505,7 @@ class Marking:
         """Base paths that lead nowhere, and the reason."""
         self._frames: list[Frame] = []
         self._read: dict[int, set[int]] = {}
+        self._foreign: list[dict[str, Any]] = []  # which versions read from base paths outside of all repositories
         self.finishes: tuple[str, ...] = ()
         """Names of the unfinished plans whose evidence is among the marks."""
         self._known_bases = {locate(uri, survey.location.storage_options).uri for uri in policy.known_bases}
@@ -529,6 +531,7 @@ class Marking:
             if unread:
                 positions[index] = unread
         self._mark("mark files", positions)
+        self._check_bases(verdicts)
 
     def marks(self) -> Frame:
         """All marks, including the evidence of unfinished runs."""
@@ -552,7 +555,7 @@ class Marking:
             return {}
         frame = self._runner.keep(self._runner.flat_map(stage, spans, MarkSpan(self._survey), MARKS))
         about = self._runner.collect(stage, self._runner.map(stage, frame, _about_versions, MARKS))
-        self._check_bases(about)
+        self._foreign += about.filter(pc.is_valid(about["foreign"])).select(_READS_FROM).to_pylist()
         self._frames.append(frame)
         for chain, read in positions.items():
             self._read.setdefault(chain, set()).update(read)
@@ -573,11 +576,11 @@ class Marking:
         ]
         check_gone(self._survey, self._policy.clones, self._policy.clones_from, gone)
 
-    def _check_bases(self, marks: pa.Table) -> None:
-        """Raise Refused for a base path that leads nowhere: files without a mark may be needed."""
-        for base in sorted(pc.unique(pc.drop_null(marks["foreign"])).to_pylist()):
-            why = self._why_lost(base)
-            if why is None:
+    def _check_bases(self, verdicts: Sequence[rules.Verdict]) -> None:
+        """Raise Refused for a base path that leads nowhere if a kept version reads from it."""
+        reads = ((row["foreign"], verdicts[row["chain"]].kept[row["first"] : row["last"] + 1]) for row in self._foreign)
+        for base in sorted({base for base, kept in reads if any(kept)}):
+            if (why := self._why_lost(base)) is None:
                 continue
             if not self._lenient:
                 raise _unknown_base(base, why)

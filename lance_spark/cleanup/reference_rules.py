@@ -6,6 +6,7 @@ of their files, so one mark stands for thousands of versions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -152,7 +153,7 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     decoder = RunDecoder()
     since: dict[NamedFile, int] = {}
-    foreign: set[str] = set()
+    foreign = _ForeignBases(index, resolver)
     before = -1
     for position, content in contents:
         head, added, removed = _feed(decoder, chain, position, content)
@@ -160,12 +161,42 @@ def _rows(
             yield from _mark(chain, index, file, (since.pop(file), before), resolver)
         since.update(dict.fromkeys(added, position))
         yield index, None, None, position, position, head.timestamp_ns, None
-        new = {base.path for base in head.bases.values() if resolver.is_foreign(base)} - foreign
-        foreign |= new
-        yield from ((index, None, None, position, position, None, base) for base in new)
+        yield from foreign.after(position, before, added, removed)
         before = position
     for file, first in since.items():
         yield from _mark(chain, index, file, (first, before), resolver)
+    yield from foreign.rest(before)
+
+
+class _ForeignBases:
+    """The base paths outside of all repositories from which versions read files. Manifests also list former ones."""
+
+    def __init__(self, index: int, resolver: KeyResolver) -> None:
+        self._index, self._resolver = index, resolver
+        self._files: Counter[str] = Counter()
+        self._since: dict[str, int] = {}
+
+    def after(
+        self, position: int, before: int, added: Iterable[NamedFile], removed: Iterable[NamedFile]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows about the bases that a version no longer reads from, unlike those before it."""
+        self._files.update(base.path for base in self._of(added))
+        self._files.subtract(base.path for base in self._of(removed))
+        for base in [base for base in self._since if not self._files[base]]:
+            yield self._row(base, self._since.pop(base), before)
+        for base, files in self._files.items():
+            if files:
+                self._since.setdefault(base, position)
+
+    def rest(self, last: int) -> Iterator[tuple[Any, ...]]:
+        """Rows about the bases that the last version reads from."""
+        return (self._row(base, first, last) for base, first in self._since.items())
+
+    def _of(self, files: Iterable[NamedFile]) -> Iterator[BasePath]:
+        return (file.base for file in files if file.base is not None and self._resolver.is_foreign(file.base))
+
+    def _row(self, base: str, first: int, last: int) -> tuple[Any, ...]:
+        return self._index, None, None, first, last, None, base
 
 
 def _feed(

@@ -163,8 +163,8 @@ def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[r
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
-            f"The lists of base paths keep {', '.join(paths)} forever. Once that place is gone, tell cleanups that "
-            "it is known (known_bases, --known-base)."
+            f"Older versions still read from {', '.join(paths)}. If that place is gone, a cleanup that keeps one of "
+            "them has to know it (known_bases, --known-base)."
         )
     for old in sorted(former) if paths else ():
         for clone in sorted(set(recorded_clones(location).values())):

@@ -29,6 +29,7 @@ ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
 ROW_IDS_TWICE, ROW_IDS_IMPOSSIBLE = "row-ids-twice", "row-ids-impossible"
 NULLS_IMPOSSIBLE = "nulls-impossible"
 BASE_ABSENT, BASE_UNREACHABLE, FILE_UNREACHABLE = "base-absent", "base-unreachable", "file-unreachable"
+BASE_LEFT = "base-absent-for-old-versions"
 REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE, TAG_DANGLING, PARENT_GONE = (
     "ref-damaged",
     "ref-wrong",
@@ -95,6 +96,11 @@ MEANINGS = {
     ),
     BASE_ABSENT: Meaning(
         ERROR, "Files are read from a base path where nothing is.", "If the dataset was moved: lance-git relocate."
+    ),
+    BASE_LEFT: Meaning(
+        WARNING,
+        "Only old versions read files from a base path where nothing is: no branch, tag or clone needs it.",
+        "If the dataset was moved, a cleanup removes them in time; otherwise put the files back.",
     ),
     BASE_UNREACHABLE: Meaning(
         UNREACHABLE, "A base path could not be checked; its files may exist.", "Check network and credentials."

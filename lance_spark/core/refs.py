@@ -100,10 +100,9 @@ def check_tag_name(name: str) -> None:
 
 
 def check_new_tag_name(name: str) -> None:
-    """Like check_tag_name, but also refuse letters outside ASCII.
+    """Like check_tag_name, but also refuse ``HEAD``, and letters outside ASCII.
 
-    pylance 14.0.2 escapes such a name twice and then cannot list any tag of the dataset: one tag 'é' makes
-    every other tag unreadable.
+    pylance 14.0.2 escapes such a name twice, and then cannot list any tag: one tag 'é' makes all others unreadable.
     """
     check_tag_name(name)
     _rule(name != "HEAD", "tag", name, "HEAD means the newest version of the current branch")

@@ -248,8 +248,16 @@ class _Check:
         self, bases: Iterable[Mapping[str, Any]], lost: Mapping[str, tuple[str, str]]
     ) -> Iterator[rules.CheckFinding]:
         for base, (code, detail) in lost.items():
-            refs = {ref for row in bases if row["base"] == base for ref in self._refs(row)}
+            rows = [row for row in bases if row["base"] == base]
+            refs = {ref for row in rows for ref in self._refs(row)}
+            if code == finding_codes.BASE_ABSENT and not any(self._is_held(row) for row in rows):
+                code = finding_codes.BASE_LEFT
             yield rules.CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
+
+    def _is_held(self, row: Mapping[str, Any]) -> bool:
+        """Whether a branch, a tag or a clone has one of a row's versions."""
+        held = self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
+        return any(self._holders.all[one].kind in (BRANCH, TAG, CLONE) for one in held)
 
 
 def _name(holder: Holder) -> str:

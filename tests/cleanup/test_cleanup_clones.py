@@ -183,13 +183,24 @@ def test_nothing_in_another_base_is_deleted_and_what_is_in_the_root_is(many_base
 
 
 def test_a_base_that_leads_nowhere_stops_the_run_unless_it_is_named_as_known(many_bases, tmp_path):
-    shutil.rmtree(tmp_path / "rooted")
+    flat, away = tmp_path / "flat", tmp_path / "away"
+    before = {(None, 4): lance.dataset(many_bases).to_table().to_pylist()}
+    flat.rename(away)
     there = files(many_bases)
-    with pytest.raises(Refused, match=r"files in the base path '.*rooted'"):
+    with pytest.raises(Refused, match=r"files in the base path '.*flat'"):
         plan(many_bases)
     assert files(many_bases) == there
+    clean(many_bases, older_than=NOW, known_bases=(str(flat),))
+    away.rename(flat)
+    assert reads(many_bases) == before
+
+
+def test_a_base_that_only_removed_versions_read_from_may_lead_nowhere(many_bases, tmp_path):
     before = {(None, 4): lance.dataset(many_bases).to_table().to_pylist()}
-    clean(many_bases, older_than=NOW, known_bases=(str(tmp_path / "rooted"),))
+    shutil.rmtree(tmp_path / "rooted")
+    with pytest.raises(Refused, match=r"files in the base path '.*rooted'"):
+        clean(many_bases, retain_versions=3)
+    clean(many_bases, older_than=NOW)
     assert reads(many_bases) == before
 
 

@@ -63,10 +63,26 @@ def test_everything_a_version_names_is_marked():
 def test_a_span_tells_the_time_of_each_version_and_each_unknown_base_once():
     three = chain(versions=(1, 2, 3))
     bases = {1: BasePath("/old", True), 2: BasePath(f"{CLONE}/tree/a", True), 5: BasePath(ROOT, True)}
-    contents = [(0, content(1, [])), (1, content(2, [], bases=bases)), (2, content(3, [], bases=bases))]
+    files = [("x.lance", 1), ("y.lance", 2), ("z.lance", 5)]
+    contents = [(0, content(1, [])), (1, content(2, files, bases=bases)), (2, content(3, files, bases=bases))]
     rows = marked(three, 0, contents, resolver(three, chain(repository=1)))
     assert [(row["first"], row["last"]) for row in rows if row["timestamp_ns"]] == [(0, 0), (1, 1), (2, 2)]
-    assert [(row["foreign"], row["first"]) for row in rows if row["foreign"]] == [("/old", 1)]
+    assert [(row["foreign"], row["first"], row["last"]) for row in rows if row["foreign"]] == [("/old", 1, 2)]
+
+
+def test_a_base_that_is_only_listed_is_nobodys_need():
+    three = chain(versions=(1, 2, 3, 4))
+    bases = {1: BasePath("/old", True), 2: BasePath("/new", True)}
+    old, new = [("x.lance", 1), ("y.lance", 1)], [("x.lance", 2)]
+    contents = [
+        (at, content(at + 1, files, bases=bases)) for at, files in enumerate([old, old[:1], new, [*new, old[0]]])
+    ]
+    rows = marked(three, 0, contents, resolver(three))
+    assert sorted((row["foreign"], row["first"], row["last"]) for row in rows if row["foreign"]) == [
+        ("/new", 2, 3),
+        ("/old", 0, 1),
+        ("/old", 3, 3),
+    ]
 
 
 def test_files_of_a_clone_are_marked_only_where_they_are_the_datasets():

@@ -33,8 +33,8 @@ def test_a_day_after_a_move(flights, moved):
         "both: 3 files would be read from the new place; 1 older version can only be read with the old place.\n"
         "exp: 2 files would be read from the new place; 3 older versions can only be read with the old place.\n"
         "idle: 3 files would be read from the new place; 1 older version can only be read with the old place.\n"
-        f"  note: The lists of base paths keep {old} forever. Once that place is gone, tell cleanups that it is "
-        "known (known_bases, --known-base).\n"
+        f"  note: Older versions still read from {old}. If that place is gone, a cleanup that keeps one of them has to "
+        "know it (known_bases, --known-base).\n"
     )
     refused = call(moved, "relocate")
     assert refused.code == 3
@@ -48,6 +48,24 @@ def test_a_day_after_a_move(flights, moved):
     assert ids(moved, "exp") == [10, 20, 31, 32]
     assert call(moved, "relocate").out.endswith("\nNothing to do.\n")
     assert call(moved, "status", "--json").json["version"] == 4
+
+
+def test_after_a_move_nothing_is_in_the_way_of_a_cleanup_for_good(moved):
+    call(moved, "relocate", "--yes")
+    report = call(moved, "fsck", "--json")
+    assert report.code == 0
+    assert {(each["code"], each["severity"]) for each in report.json["findings"]} == {
+        ("base-absent-for-old-versions", "warning")
+    }
+    for tag in lance.dataset(str(moved)).tags.list():
+        lance.dataset(str(moved)).tags.delete(tag)
+    now = ("--commit-window", "0s", "--execute", "--yes")
+    kept = call(moved, "gc", "--retain-versions", "10", *now)
+    assert (kept.code, "--known-base" in kept.err) == (3, True)
+    done = call(moved, "gc", "--retain-versions", "1", *now)
+    assert done.code == 0, done.err
+    assert call(moved, "fsck", "--json").json["findings"] == []
+    assert ids(moved, "exp") == [10, 20, 31, 32]
 
 
 def test_json(flights, moved):
