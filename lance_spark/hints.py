@@ -312,6 +312,7 @@ def as_vectors(column: str) -> Hint:
     return python_only(f"t.add_columns({{{new!r}: {column!r}}}, vector={{{new!r}: 384}})")
 
 
+COMPACT_WAL = python_only("t.compact_wal()")
 OPTIMIZE_INDEXES = python_only("t.indexes.optimize()")
 REPLACE = Hint("replace=True", "replace => true")
 

@@ -12,7 +12,10 @@ from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest
+from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.survey import identity, survey
+
+_WITHOUT = "the clone would be without them"
 
 
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
@@ -32,6 +35,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
             hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
         )
     _check_free(target)
+    check_nothing_waits(source, pin, _WITHOUT)
     own = identity.new_identity(target)
     with unchanged():
         if not record:
@@ -61,6 +65,7 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
     pylance copies without reporting progress: ``tell`` receives the amount to copy at the start and at the end.
     """
     _check_free(target)
+    check_nothing_waits(source, pin, _WITHOUT)
     fragments = versions.read_contents(source, pin).fragment_count
     stage = f"copy {counted(fragments, 'fragment')}"
     tell(WorkProgress(stage, 0, fragments))

@@ -41,6 +41,7 @@ REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE,
     "parent-gone",
 )
 NO_REF, UNCOMMITTED, SECOND_MAIN = "directory-without-ref", "uncommitted-files", "second-main"
+ROWS_WAIT = "rows-wait"
 CLONE_GONE, LINKED = "clone-gone", "directory-linked"
 CASE_CLASH = "branches-differ-in-case"
 MAIN_DAMAGED, REFLOG_DAMAGED, REFLOG_MISNAMED = "main-settings-damaged", "reflog-damaged", "reflog-misnamed"
@@ -128,6 +129,11 @@ MEANINGS = {
         ERROR,
         "A dataset was written to tree/main: no reader of main sees its rows, as main is the root.",
         "Append its rows to main with pylance or Spark, which read it by that path; then remove the directory.",
+    ),
+    ROWS_WAIT: Meaning(
+        WARNING,
+        "Rows wait in pylance's write-ahead log (MemWAL), in no version: no reader of the table sees them.",
+        "t.compact_wal() brings them into the table.",
     ),
     UNCOMMITTED: Meaning(NOTE, "Files that no version names have been there for a long time.", "Run a cleanup."),
     LINKED: Meaning(

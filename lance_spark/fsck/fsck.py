@@ -30,6 +30,7 @@ from lance_spark.disk_usage.rules import BRANCH, CLONE, TAG, Holder, Holders, ho
 from lance_spark.engine.local import Engine, Frame, Runner
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, StorageFailure
 from lance_spark.format.contents import Contents, DataFile, Fragment
+from lance_spark.format.mem_wal import DIRECTORY
 from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
@@ -43,6 +44,7 @@ from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
+from lance_spark.storage.mem_wal import waiting_beside
 from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_explained
@@ -86,6 +88,7 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         linked = linked_directories(location, map(branch_root, survey.branches))
         findings += (rules.CheckFinding(finding_codes.LINKED, path) for path in linked)
         findings += _spelled_otherwise(survey)
+        findings += _waiting(survey)
     finally:
         runner.release()
     report = FsckReport(
@@ -105,6 +108,24 @@ def _spelled_otherwise(survey: Survey) -> Iterator[rules.CheckFinding]:
     for on_disk, root in spelling_of(survey.location).branches.items():
         if on_disk != root:
             yield rules.CheckFinding(finding_codes.CASE_CLASH, on_disk, (root.removeprefix("tree/"),))
+
+
+def _waiting(survey: Survey) -> Iterator[rules.CheckFinding]:
+    """Branches beside which rows wait in a write-ahead log."""
+    for _, chain in survey.owned():
+        newest = PinnedVersion(chain.branch, chain.versions[-1].version) if chain.versions else None
+        try:
+            found, known = waiting_beside(survey.location, chain.branch, newest)
+        except CorruptData:
+            continue  # the manifest is a finding of its own
+        if found:
+            path = f"{chain.root}/{DIRECTORY}" if chain.root else DIRECTORY
+            told = f"There are {found}."
+            if not known:
+                told += (
+                    " The newest version has no such log, as after an overwrite: restore a version from before first."
+                )
+            yield rules.CheckFinding(finding_codes.ROWS_WAIT, path, (chain.name,), found.rows or None, told)
 
 
 class _Check:

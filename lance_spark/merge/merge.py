@@ -66,6 +66,7 @@ from lance_spark.storage.commits import (
     unchanged,
 )
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
+from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.resolving import check_branch
 
 
@@ -82,6 +83,7 @@ def merge(
     top of them. Raises Conflict, which names what clashes, Refused or NotFound, and then leaves the branch unchanged.
     """
     make = merge_requests(location, source, into, options)
+    check_nothing_waits(location, source, "the merge would pass them over")
     if options.reference and not options.dry_run:
         check_branch(location, source.branch)  # before the tag: a deleted branch must not get one
         with unchanged():

@@ -29,7 +29,8 @@ from lance_spark.refs import rules
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
-from lance_spark.storage.datasets import locate, open_latest
+from lance_spark.storage.datasets import find_latest, locate, open_latest
+from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.refs import clear_unfinished, drop_attempt, drop_branch, drop_files, drop_ref
 from lance_spark.storage.resolving import check_branch, resolve
 
@@ -204,6 +205,9 @@ def remove_branch(location: DatasetLocation, name: str, purge: bool = False, for
     """
     core_refs.check_branch_name(name)
     ref = refs.read_branch(location, name)
+    newest = None if ref is None or force else find_latest(location, name)
+    if newest is not None:
+        check_nothing_waits(location, newest, "whoever deletes the branch deletes them")
     keeps = not purge and (ref is None or read_follows(ref) is None)
     (set_aside_branch if keeps else delete_branch)(location, name, force)
 

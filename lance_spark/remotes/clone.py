@@ -22,6 +22,7 @@ from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import find_latest, locate, pin_latest, pin_version
+from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.versions import VersionCache
 
 
@@ -64,6 +65,7 @@ def clone(
     options = options or CloneOptions()
     main = pin if pin.branch is None else pin_latest(source.location, None)
     _check_target(source, target)
+    check_nothing_waits(source.location, pin, "the clone would be without them")
     reader = VersionCache()
     fetched: FetchResult | None = None
     notes: tuple[str, ...] = ()

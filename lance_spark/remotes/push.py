@@ -39,6 +39,7 @@ from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.commits import check_mergeable, check_writable
 from lance_spark.storage.datasets import find_latest, pin_latest, pin_version
+from lance_spark.storage.mem_wal import check_nothing_waits
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def push(
     """
     options = options or PushOptions()
     check_mergeable(local, branch)
+    check_nothing_waits(local, pin_latest(local, branch), "the remote would not get them")
     known = None if options.dry_run else _look_up(local, remote, branch)
     if known is not None:
         with suppress(Refused, NotCommittable, NotFound):  # a full look comes next: then it succeeds, or says why not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import CorruptData, NotFound
+from lance_spark.errors import CorruptData, LanceSparkWarning, NotFound
 from lance_spark.format.contents import Fragment
 from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
@@ -24,6 +25,7 @@ from lance_spark.scan.rules import FragmentSize, IndexMatches, ScanPartition
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
+from lance_spark.storage.mem_wal import waiting_rows
 
 if TYPE_CHECKING:
     import lance
@@ -247,10 +249,23 @@ def fragment_sizes(location: DatasetLocation, pin: PinnedVersion) -> tuple[Fragm
 def _list_fragments(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
     dataset = open_pinned(location, pin)
     with translated(location, "listing fragments"):
+        if dataset.mem_wal_index_details() is not None:
+            _warn_of_waiting(location, pin)
         # The public get_fragments() creates objects for every file: with 100,000 fragments that takes a second.
         message = dataset._ds.serialized_manifest()
         recorded = dataset.data_storage_version != OLDEST_FORMAT
         return tuple([_size(dataset, size, recorded) for size in recorded_sizes(message)])
+
+
+def _warn_of_waiting(location: DatasetLocation, pin: PinnedVersion) -> None:
+    found = waiting_rows(location, pin)
+    if found:
+        warnings.warn(
+            f"{str(found).capitalize()} of {location.uri} wait in pylance's write-ahead log (MemWAL), in no version "
+            "and not read: t.compact_wal() brings them into the table.",
+            LanceSparkWarning,
+            stacklevel=2,
+        )
 
 
 _kept_fragments = lru_cache(maxsize=8)(_list_fragments)

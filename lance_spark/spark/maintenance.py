@@ -33,8 +33,10 @@ from lance_spark.indexes import indexes
 from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats
 from lance_spark.maintenance.spark import plan_of_table
 from lance_spark.optimize.flatten import flatten
+from lance_spark.optimize.mem_wal_pylance import WalResult, compact_wal
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.session.caches import refresh
 from lance_spark.spark.refs import Collection, Handle, RefVerbs
 from lance_spark.storage.datasets import locate
 
@@ -175,6 +177,17 @@ def _shown(spark: SparkSession | None, run_on: RunOn, plan: CleanupPlan) -> Clea
 
 class OptimizeVerb(Handle):
     """Compaction of the handle's branch."""
+
+    def compact_wal(self) -> WalResult:
+        """Bring the rows that wait in pylance's write-ahead log (MemWAL) into the branch, by the table's primary key.
+
+        Each SSTable of the log is one version, or two if it deletes rows; a killed call can be repeated. What a writer
+        has not yet moved from its log to an SSTable stays, and the result says so: close the writer first. Raises
+        Refused for a table without a primary key, NotFound, Conflict and StorageFailure.
+        """
+        result = compact_wal(self.location, self._moving_branch("compact the write-ahead log of"))
+        refresh(session_or_none(self.spark), self.location)
+        return result
 
     def optimize(  # noqa: PLR0913 - nine words of which most calls take one
         self,

@@ -25,6 +25,7 @@ from lance_spark.format.storable import check_new_types, check_types
 from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest, pin_version
+from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, settle, take_target
 from lance_spark.write import isolation, pylance, rules
@@ -83,6 +84,8 @@ def _plan(
     rules.check_replaces(target, options)
     since, reads = _statement(location, options, start)
     mode: Mode = "overwrite" if overwrite else "append"
+    if overwrite:
+        check_nothing_waits(location, start, "after an overwrite nothing would find them")
     if overwrite and since is not None:
         isolation.check_columns(location, since, start)
     evolution = None

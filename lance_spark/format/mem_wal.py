@@ -1,0 +1,93 @@
+"""pylance's write-ahead log (MemWAL): rows that wait beside a table, in no version of it.
+
+A writer of a shard logs rows below ``_mem_wal/<shard>/wal/``, and moves them, sorted by key, to small datasets, its
+SSTables, which the newest manifest of the shard names. A version's index ``__lance_mem_wal`` records up to
+which generation those of each shard were compacted into the table. Later ones, and what was logged since, wait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from lance_spark.core.show import counted
+from lance_spark.errors import CorruptData
+from lance_spark.format.contents import IndexRecord
+from lance_spark.format.manifest import parse, text
+
+INDEX = "__lance_mem_wal"
+DIRECTORY = "_mem_wal"
+TOMBSTONE = "_tombstone"
+"""The column of an SSTable that says which rows delete."""
+_ENTRY = re.compile(r"([01]{64})\.\w+", re.ASCII)
+
+
+class SsTable(NamedTuple):
+    """A small dataset of rows that wait."""
+
+    shard: str
+    generation: int
+    path: str
+    """Relative to the root of the branch."""
+    rows: int
+    """Rows that were put and deleted; of several with one key, only the last one is in it."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits beside a branch."""
+
+    tables: tuple[SsTable, ...] = ()
+    """By shard, then in the order in which they were written."""
+    logged: tuple[str, ...] = ()
+    """Shards with entries of the log that no SSTable has: their writer is at work, or was killed."""
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.logged)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all SSTables."""
+        return sum(table.rows for table in self.tables)
+
+    def __str__(self) -> str:
+        told = [counted(self.rows, "row")] if self.tables else []
+        return " and ".join([*told, *([f"the log of {counted(len(self.logged), 'shard')}"] if self.logged else [])])
+
+
+def entry_number(name: str) -> int | None:
+    """The number of a manifest or an entry of the log, whose name has its bits, the lowest first; None for others."""
+    found = _ENTRY.fullmatch(name)
+    return int(found.group(1)[::-1], 2) if found else None
+
+
+def compacted(indexes: Iterable[IndexRecord]) -> dict[str, int] | None:
+    """The last generation of each shard that a version has; None for a version without the index."""
+    for index in indexes:
+        if index.name == INDEX:
+            entries = parse("MemWalDetails", index.details[1]).compacted if index.details else ()
+            return {_shard(each.shard.uuid): each.generation for each in entries}
+    return None
+
+
+def waiting_of(shard: str, manifest: bytes, entries: Iterable[int], done: Mapping[str, int]) -> Waiting:
+    """What waits in one shard, by its newest manifest and the numbers of its log's entries. Raises CorruptData."""
+    parsed = parse("MemWalShard", manifest)
+    tables = sorted((each.generation, text(each.path), each.rows) for each in parsed.tables)
+    return Waiting(
+        tuple(
+            SsTable(shard, generation, f"{DIRECTORY}/{shard}/{path}", rows)
+            for generation, path, rows in tables
+            if generation > done.get(shard, 0)
+        ),
+        (shard,) if any(entry > parsed.replayed for entry in entries) else (),
+    )
+
+
+def _shard(content: bytes) -> str:
+    if len(content) != 16:
+        raise CorruptData("The index of the write-ahead log is damaged: a shard has no id.")
+    return str(UUID(bytes=content))

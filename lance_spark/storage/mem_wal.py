@@ -1,0 +1,59 @@
+"""Rows that wait in pylance's write-ahead log, beside a branch, and the refusal of verbs that would pass them over."""
+
+from __future__ import annotations
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.errors import Refused
+from lance_spark.format.contents import decode_indexes
+from lance_spark.format.mem_wal import DIRECTORY, Waiting, compacted, entry_number, waiting_of
+from lance_spark.storage import files
+from lance_spark.storage.versions import find_manifest
+
+
+def waiting_rows(location: DatasetLocation, pin: PinnedVersion) -> Waiting:
+    """What waits beside a branch, as of one of its versions; nothing if that has no write-ahead log.
+
+    Raises StorageFailure, CorruptData.
+    """
+    manifest = find_manifest(location, pin)
+    done = None if manifest is None else compacted(decode_indexes(manifest))
+    return Waiting() if done is None else _waiting(location, pin.branch, done)
+
+
+def waiting_beside(location: DatasetLocation, branch: str | None, pin: PinnedVersion | None) -> tuple[Waiting, bool]:
+    """The same even if the version has no write-ahead log any more, as after an overwrite, and whether it has one."""
+    root = DatasetLocation(location.branch_uri(branch), location.options)
+    if not files.entries(root, DIRECTORY):
+        return Waiting(), True
+    manifest = None if pin is None else find_manifest(location, pin)
+    done = None if manifest is None else compacted(decode_indexes(manifest))
+    return _waiting(location, branch, done or {}), done is not None
+
+
+def check_nothing_waits(location: DatasetLocation, pin: PinnedVersion, what: str) -> None:
+    """Raise Refused if rows wait beside the branch of a version; ``what`` says what would be without them."""
+    found = waiting_rows(location, pin)
+    if found:
+        raise Refused(
+            f"{str(found).capitalize()} of '{pin.branch or MAIN}' wait in pylance's write-ahead log (MemWAL), in no "
+            f"version: {what}. Nothing was changed.",
+            hint=hints.of(hints.COMPACT_WAL, " brings them into the table."),
+        )
+
+
+def _waiting(location: DatasetLocation, branch: str | None, done: dict[str, int]) -> Waiting:
+    root = DatasetLocation(location.branch_uri(branch), location.options)
+    found = Waiting()
+    for shard, is_directory in sorted(files.entries(root, DIRECTORY)):
+        if not is_directory:
+            continue
+        at = f"{DIRECTORY}/{shard}"
+        numbers = {entry_number(name): name for name, _ in files.entries(root, f"{at}/manifest")}
+        newest = max((number for number in numbers if number is not None), default=None)
+        content = None if newest is None else files.read(root, f"{at}/manifest/{numbers[newest]}")
+        logged = [entry_number(name) for name, _ in files.entries(root, f"{at}/wal")]
+        one = waiting_of(shard, content or b"", [each for each in logged if each is not None], done)
+        found = Waiting(found.tables + one.tables, found.logged + one.logged)
+    return found
