@@ -22,7 +22,7 @@ from lance_spark.cli.output import BAR, INTERRUPTED, NOT_DONE, Output, ReaderGon
 from lance_spark.core.declared import at
 from lance_spark.core.irreversible import proposable
 from lance_spark.core.location import is_not_text, printable
-from lance_spark.errors import Conflict, InvalidOption, LanceSparkError
+from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, NotFound
 from lance_spark.hints import said
 
 if TYPE_CHECKING:
@@ -275,7 +275,10 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
         return gone.exit_code
     except LanceSparkError as error:
         conflicts = error.conflicts if isinstance(error, Conflict) else ()
-        output.error(error.message, said(error.hint, "shell") if error.hint else None, error.exit_code, conflicts)
+        hint = said(error.hint, "shell") if error.hint else None
+        if isinstance(error, NotFound | InvalidOption):
+            hint = _place_first(program, name, arguments, error.message) or hint
+        output.error(error.message, hint, error.exit_code, conflicts)
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)

@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import count as counting
 from itertools import islice, takewhile
@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from lance_spark.changes.diff_rules import Diff
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import (
     BRANCHES,
@@ -318,6 +319,11 @@ def log(
     walk, first = _begin(branch, start, context, scope)
     entries = list(islice(walk.entries(first), count))
     return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in entries)
+
+
+def shown_diff(found: Diff) -> rules.TableDiff:
+    """A diff that prints as ``lance-git diff`` does."""
+    return rules.TableDiff(**{each.name: getattr(found, each.name) for each in fields(found)})
 
 
 HISTORY = pa.schema(

@@ -337,6 +337,21 @@ def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[show.Line]:
         yield from ([(show.PLAIN, f"  {line}")] for line in show.aligned(rows))
 
 
+@dataclass(frozen=True, repr=False)
+class TableDiff(Diff, show.ShownInLines):
+    """The differences from one version to another, as ``lance-git diff`` shows them."""
+
+    __repr__ = show.Shown.__repr__
+
+    def lines(self) -> Iterator[show.Line]:
+        """What changed."""
+        return diff_lines(self)
+
+    def _card(self) -> show.Card:
+        notes = tuple("".join(text for _, text in line) for line in self.lines())
+        return show.Card(type(self).__name__, f"{self.before}..{self.after}", notes=notes[1:])
+
+
 def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[show.Line]:
     """A diff; with ``stat_only`` only its last lines, the summary."""
     if not stat_only:

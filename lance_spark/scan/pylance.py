@@ -99,6 +99,13 @@ def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None
         return int(dataset.count_rows(filter))
 
 
+def head(location: DatasetLocation, pin: PinnedVersion, count: int, columns: Sequence[str] | None) -> pa.Table:
+    """The first rows. Raises InvalidOption, NotFound for a column."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading rows"):
+        return dataset.to_table(columns=None if columns is None else list(columns), limit=count)
+
+
 def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:
     """Whether a filtered scan can be limited to row addresses: not with stable row ids or in the oldest format."""
     dataset = open_pinned(location, pin)

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from lance_spark.catalog import lookup, migrate, removing, tables
 from lance_spark.catalog.lake import at_ref, check_whole
@@ -31,8 +31,8 @@ from lance_spark.catalog.rules import (
     quoted_view,
     view_names,
 )
-from lance_spark.core.options import OWN_NAME, PREFIX, check_frame
-from lance_spark.core.refs import MAIN, RefSpec
+from lance_spark.core.options import OWN_NAME, PREFIX, is_frame
+from lance_spark.core.refs import MAIN, RefSpec, branch_or_none
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.words import OF_CATALOGS, Hinting
 from lance_spark.disk_usage.disk_usage import catalog_storage
@@ -50,6 +50,7 @@ from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.refs import spec_of
 from lance_spark.spark.table import LanceTable
+from lance_spark.tables.local_write import write_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,18 +221,16 @@ class LanceCatalog(Shown, Hinting):
             return handle
         return handle if typed == (None,) * 4 else handle.checkout(*typed)
 
-    def write_table(self, frame: DataFrame, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:
+    def write_table(self, frame: object, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:
         """Write a DataFrame as one version; executors write, the driver commits.
+
+        Also a DataFrame of pandas, or a table, batches or a reader of pyarrow: this process writes those.
 
         ``mode`` is errorifexists, ignore, append or overwrite; ``options`` are those of the data source, such as branch
         and create_branch. A new table is declared, written and committed; a failure releases its name. If several jobs
         create it at once, one succeeds. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
         namespace.
         """
-        from lance_spark.datasource.datasource import register
-        from lance_spark.datasource.reading import overwriting
-
-        check_frame("write_table", frame)
         catalog, table = self.catalog, identify_table(name)
         if mode not in get_args(SaveMode):
             raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
@@ -242,14 +241,30 @@ class LanceCatalog(Shown, Hinting):
         settings |= {key: str(value) for key, value in options.items()}
         settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
         settings |= {} if catalog.ref is None else catalog.ref.option
-        register(frame.sparkSession, OWN_NAME)
-        if mode == "overwrite":
-            settings |= overwriting(frame, {**settings, "path": str(table)})
-        writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
+        if is_frame(frame):
+            self._write_frame(cast("DataFrame", frame), str(table), mode, settings)
+            return
+        there = not new and mode == "append" and table_exists(catalog, table)
+        place = describe_table(catalog, table).location if there and catalog.ref is None else None
+        branch = branch_or_none(settings.get("branch"))
+        try:
+            write_arrow({**settings, "path": str(table)}, frame, mode == "overwrite", place, branch)
+        except AlreadyExists:
+            if mode != "ignore":
+                raise
+
+    def _write_frame(self, frame: DataFrame, table: str, mode: SaveMode, settings: dict[str, str]) -> None:
         from pyspark.errors import PySparkException
 
+        from lance_spark.datasource.datasource import register
+        from lance_spark.datasource.reading import overwriting
+
+        register(frame.sparkSession, OWN_NAME)
+        if mode == "overwrite":
+            settings |= overwriting(frame, {**settings, "path": table})
+        writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
         try:
-            writer.options(**settings).save(str(table))
+            writer.options(**settings).save(table)
         except PySparkException as problem:
             known = own_error(str(problem))
             if mode == "ignore" and isinstance(known, AlreadyExists):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
 from lance_spark.changes.rules import FeedOptions, Images
@@ -17,6 +17,7 @@ from lance_spark.errors import InvalidOption
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
+from lance_spark.tables.local_write import write_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -92,22 +93,31 @@ class RowVerbs(Handle):
         return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
 
     @refreshing
-    def write(self, df: DataFrame, mode: str = "append", **options: object) -> None:
+    def write(self, df: object, mode: str = "append", **options: object) -> None:
         """Write a DataFrame to this handle's branch; options are those of the data source. Refused at a tag or version.
 
+        Also a DataFrame of pandas, or a table, batches or a reader of pyarrow: this process writes those, in the types
+        of the table and without a session.
         ``mode`` is "append", or "overwrite" for all rows; :meth:`overwrite` replaces the rows of a condition.
         """
-        from lance_spark.datasource.datasource import register
-        from lance_spark.datasource.reading import overwriting
-
-        check_frame("t.write", df)
         answer_replace_where(options)
         branch = self._moving_branch("write to")
-        register(df.sparkSession, OWN_NAME)
-        writer = df.write.format(OWN_NAME).mode(mode)
         settings = {PREFIX + key: value for key, value in self.location.options}
         settings |= {key: str(value) for key, value in options.items()}
         settings["branch"] = branch or MAIN
+        if not is_frame(df):
+            if mode not in ("append", "overwrite"):
+                raise InvalidOption(f"'{mode}' is not a mode of t.write.", hint="Choose append or overwrite.")
+            write_arrow({**settings, "path": self.location.uri}, df, mode == "overwrite", self.location, branch)
+            return
+        self._write_frame(cast("DataFrame", df), mode, settings)
+
+    def _write_frame(self, df: DataFrame, mode: str, settings: dict[str, str]) -> None:
+        from lance_spark.datasource.datasource import register
+        from lance_spark.datasource.reading import overwriting
+
+        register(df.sparkSession, OWN_NAME)
+        writer = df.write.format(OWN_NAME).mode(mode)
         if mode == "overwrite":
             settings |= overwriting(df, {**settings, "path": self.location.uri})
         writer.options(**settings).save(self.location.uri)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_spark.changes.diff import diff
 from lance_spark.cleanup import auto
 from lance_spark.cleanup.rules import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.clones import clone
 from lance_spark.clones.relocate import relocate
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX, names_of
-from lance_spark.core.ref_expressions import from_handle
+from lance_spark.core.ref_expressions import from_handle, is_range
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
@@ -36,9 +37,9 @@ from lance_spark.engine.session_spark import (
     session_or_none,
 )
 from lance_spark.engine.types_spark import to_spark
-from lance_spark.errors import Refused
+from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.schema import ROW_ID
-from lance_spark.log.log import HISTORY, history, look_at_table, recent
+from lance_spark.log.log import HISTORY, history, look_at_table, recent, shown_diff
 from lance_spark.merge import merge
 from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.restore import restore
@@ -60,7 +61,7 @@ from lance_spark.spark.search import Columns, Searching
 from lance_spark.spark.streams import Streams
 from lance_spark.storage import datasets
 from lance_spark.storage.commits import ORIGIN
-from lance_spark.storage.resolving import resolve
+from lance_spark.storage.resolving import resolve, resolve_range
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from lance_spark.cleanup.rules import CleanupPolicy
     from lance_spark.clones.rules import Relocation
     from lance_spark.engine.session_spark import RunOn
-    from lance_spark.log.rules import History
+    from lance_spark.log.rules import History, TableDiff
     from lance_spark.merge.report import MergeResult
     from lance_spark.session.narrow_query import Query
 
@@ -224,6 +225,26 @@ class LanceTable(
         if filter is None or session_or_none(self.spark) is None:
             return pylance.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
+
+    def head(self, count: int = 5, columns: Columns = None) -> pa.Table:
+        """The first rows as a pyarrow table, read by this process: ``t.head().to_pandas()`` shows them in a notebook.
+
+        Rows have no order of their own. Raises NotFound for a column that does not exist.
+        """
+        if count < 0:
+            raise InvalidOption(f"{count} rows cannot be read.", hint="Give 0 or more.")
+        names = None if columns is None else names_of(columns)
+        return pylance.head(self.location, self._pin(), count, names)
+
+    def diff(self, ref: str, rows: bool = False, limit: int = 20) -> TableDiff:
+        """The differences from another ref to this handle, or of a range ``A..B``, as ``lance-git diff`` shows them.
+
+        ``ref`` is ``main``, ``exp@7``, ``main~2`` or a tag. With ``rows``, compares rows by the table's key where files
+        differ, and has ``limit`` examples of each kind. Raises NotFound, InvalidOption.
+        """
+        pin = self._pin()
+        before, after = resolve_range(self.location, ref if is_range(ref) else f"{ref}..{pin}", pin.branch)
+        return shown_diff(diff(self.location, before, after, rows, limit))
 
     def log(self, count: int | None = 30, stat: bool = False, all: bool = False) -> History:
         """The newest versions, as ``lance-git log --graph`` shows them; in a notebook the graph is drawn.

@@ -6,6 +6,7 @@ GROUPS = {
     "Start a working area": {
         "init": "init.command",
         "clone": "clone.command",
+        "import": "importing.command",
     },
     "Examine the history and state": {
         "status": "history.status",
