@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,10 +23,12 @@ def read_rows(source: DatasetLocation, schema: pa.Schema) -> tuple[pa.Schema, It
     The file is read while the rows are taken. Raises NotFound, StorageFailure, and InvalidOption for anything else.
     """
     path = whole_path(source, "")
+    if source.is_local and os.path.isdir(path):
+        raise InvalidOption(f"{path} is a directory.", hint=_KNOWN)
     try:
         with reachable(source):
             file = open_filesystem(source).open(path, "rb")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"There is no file {source.uri}.", hint=_KNOWN) from None
     try:
         found, rows = _opened(file, path, schema)
