@@ -20,6 +20,7 @@ from lance_spark.cleanup.report import (
     catalog_policy,
     failed,
     shared_warnings,
+    why_nothing,
     without,
 )
 from lance_spark.cleanup.rules import nanoseconds
@@ -63,7 +64,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in rows if row["state"] != "empty"]
     if problem is not None:
         upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]
-    notes = [*lake.notes, *shared_warnings(report)]
+    notes = [*lake.notes, *shared_warnings(report), *why_nothing(report)]
     if report.rows and all(row["state"] == "failed" for row in report.rows):
         notes.append("directories that no row names were left alone, because the tables could not be cleaned")
     elif catalog.reads_manifest:

@@ -7,6 +7,7 @@ print themselves.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -406,6 +407,19 @@ def shared_warnings(report: FleetReport) -> list[str]:
     """The warnings that every table has: they are about the policy, such as a rule for a branch that no table has."""
     each = [json.loads(row["report"])["warnings"] for row in report.rows if row["report"]]
     return [text for text in each[0] if all(text in others for others in each)] if each else []
+
+
+def why_nothing(report: FleetReport) -> list[str]:
+    """Why no version of any table goes, as a note: how many stay, and for which reasons; empty if one goes."""
+    told = [json.loads(row["report"])["versions"] for row in report.rows if row["report"]]
+    if any(row["versions"] or row["files"] for row in report.rows) or not told:
+        return []
+    stay: Counter[str] = Counter()
+    for branches in told:
+        for counts in branches.values():
+            stay.update({reason: count for reason, count in counts.items() if reason != "removed"})
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in stay.most_common())
+    return [f"nothing to delete: of all tables, {counted(sum(stay.values()), 'version')} stay: {reasons}"]
 
 
 def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -288,3 +288,20 @@ def test_diff_shows_the_branch_that_is_checked_out(lake, typed):
     change(lake, "air.flights", 10)
     assert typed("diff").out == typed("diff", "etl").out != ""
     assert typed("diff", "main").code == 2
+
+
+def test_a_branch_is_made_and_checked_out_at_once_and_status_shows_it(lake, typed):
+    assert typed("status", root=True).out.startswith(f"On main of {lake}, which is named here.")
+    assert (
+        typed("checkout", "-b", "new", root=True).out
+        == f"Branch 'new' of {lake} was created, and is checked out here.\n"
+    )
+    assert typed("status").out == f"On branch 'new' of {lake}: 0 changes that main lacks.\n"
+    assert typed("create", "ns9").code == 0
+    assert typed("status", "--json").json["changes"] == 1
+    assert "lance-catalog merge new" in typed("status").out
+    assert typed("switch", "main").code == 0
+    assert "checked out here" in typed("status").out
+    assert typed("checkout", "-b", "new").code == 11
+    for words in (("checkout",), ("checkout", "new", "-b", "other")):
+        assert typed(*words).code == 2

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lance_spark.cleanup.report import CleanupReport, FleetReport, LakeReport, Upkeep, empty, failed
+from lance_spark.cleanup.report import CleanupReport, FleetReport, LakeReport, Upkeep, empty, failed, why_nothing
 
 pytestmark = pytest.mark.pure
 
@@ -131,3 +131,14 @@ def test_json_has_everything_and_totals_only_of_what_was_done():
     assert (done["versions"], done["planned"], done["outcomes"]) == (VERSIONS, [*PLANNED], [*OUTCOME_ROWS])
     dry = json.loads(report(executed=False).to_json())
     assert (dry["totals"], dry["outcomes"], dry["executed"]) == ({}, [], False)
+
+
+def test_a_catalog_of_which_nothing_goes_says_how_many_versions_stay_and_why():
+    def row(name, **more):
+        return {**empty(name, ""), "state": "would", "report": report(False).to_json(), **more}
+
+    assert why_nothing(FleetReport([row("a"), row("b")], False)) == [
+        "nothing to delete: of all tables, 22 versions stay: 18 by the policy, 4 latest"
+    ]
+    assert not why_nothing(FleetReport([row("a"), row("b", versions=1)], False))
+    assert not why_nothing(FleetReport([empty("a", "")], False))

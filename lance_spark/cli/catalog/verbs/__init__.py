@@ -7,6 +7,7 @@ GROUPS = {
         "ls": "listing.ls",
         "tree": "listing.tree",
         "describe": "listing.describe",
+        "status": "branch.status",
     },
     "Change namespaces and tables": {
         "create": "changing.create",
@@ -22,6 +23,7 @@ GROUPS = {
     "Branch the whole catalog, and keep states of it": {
         "branch": "branch.branch",
         "checkout": "branch.checkout",
+        "switch": "branch.checkout",
         "diff": "publishing.diff",
         "merge": "publishing.merge",
         "log": "publishing.log",

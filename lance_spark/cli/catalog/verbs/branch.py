@@ -15,6 +15,7 @@ from lance_spark.cli.output import age, confirm, stamp
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
+from lance_spark.errors import InvalidOption
 
 if TYPE_CHECKING:
     from lance_spark.catalog.lake_rules import LakeRef
@@ -185,9 +186,10 @@ def branch(  # noqa: PLR0913 - the options of the verb
 
 
 @verb("checkout")
-@click.argument("name", metavar="BRANCH")
+@click.argument("name", metavar="BRANCH", required=False)
+@click.option("-b", "-c", "--create", "new", metavar="NAME", help="Create the branch first, of every table.")
 @click.pass_obj
-def checkout(session: CatalogSession, name: str) -> None:
+def checkout(session: CatalogSession, name: str | None, new: str | None) -> None:
     """Make a branch of the whole catalog the current one here.
 
     Remembers the catalog and BRANCH in .lance-catalog of this directory: ls, tree, describe, create, alter, rename and
@@ -195,10 +197,41 @@ def checkout(session: CatalogSession, name: str) -> None:
     """
     from lance_spark.catalog.lake import at_ref
     from lance_spark.cli.catalog.checkout import Checkout, write_checkout
+    from lance_spark.lake.branches import create_branch
 
-    catalog = session.lake
-    if name != MAIN:
-        at_ref(catalog, "branch", name)
-    write_checkout(os.curdir, Checkout(catalog.uri, name))
-    where = "Main" if name == MAIN else f"Branch '{name}'"
-    session.show({"action": "checkout", "name": name}, f"{where} of {catalog.uri} is checked out here.")
+    if (name is None) == (new is None):
+        raise InvalidOption("Name one branch.", hint=f"{session.typed} checkout BRANCH, or checkout -b NAME.")
+    catalog, chosen = session.lake, name or new or MAIN
+    if new is not None:
+        create_branch(catalog, new, session.engine, None, {})
+    elif chosen != MAIN:
+        at_ref(catalog, "branch", chosen)
+    write_checkout(os.curdir, Checkout(catalog.uri, chosen))
+    where = "Main" if chosen == MAIN else f"Branch '{chosen}'"
+    made = " was created, and" if new is not None else ""
+    data = {"action": "checkout", "name": chosen, "created": new is not None}
+    session.show(data, f"{where} of {catalog.uri}{made} is checked out here.")
+
+
+@verb("status")
+@click.pass_obj
+def status(session: CatalogSession) -> None:
+    """Show the branch that is checked out here.
+
+    Also which catalog that is, and how many changes of the branch main lacks.
+    """
+    from lance_spark.lake.diff import diff
+
+    current = _current(session)
+    data: dict[str, Any] = {"branch": current, "changes": None}
+    if current == MAIN:
+        place = "checked out" if session.remembered is not None else "named"
+        lines = [f"On main of {session.lake.uri}, which is {place} here."]
+    else:
+        changes = diff(session.lake, current).changes
+        data["changes"] = len(changes)
+        lines = [f"On branch '{current}' of {session.lake.uri}: {counted(len(changes), 'change')} that main lacks."]
+        if changes:
+            lines.append(f"  {session.typed} diff {current}    shows them")
+            lines.append(f"  {session.typed} merge {current}   publishes them")
+    session.show(data, "\n".join(lines))

@@ -73,7 +73,7 @@ PLATFORMS: Mapping[str, Platform] = {
 @dry_run_option
 @click.pass_obj
 def schedule(session: CatalogSession, platform: str, directory: str, dry_run: bool) -> None:
-    """Write the files that run the maintenance of a catalog every night.
+    """Write files that run the maintenance every night.
 
     They are in DIR/conf and DIR/jobs, and name the catalog of -C, whose policy is conf/maintenance-policy.toml. Nothing
     is sent anywhere: read them, replace what is in <...>, and type the last lines. Existing files stay.
