@@ -292,7 +292,7 @@ def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_
         rest = result_rules.without_nulls(change, nulls)
         if change_rules.operation_for(rest, sides.ours, emptied) == "Merge":
             change_rules.check_names(sides, rest)
-        Assembly.of(sides, change, placed, {}).check_row_ids(rest)
+        Assembly.of(sides, change, placed, {}).check_row_ids(rest, sides.their_steps)
     plan = ReplayPlan(
         sides=sides,
         change=change,

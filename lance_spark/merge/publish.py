@@ -9,6 +9,7 @@ until :func:`remember_publish` records it. Otherwise a branch whose publish was 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from lance_spark.core.tracking import merged_notes
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.format.versions import ACTION, PUBLISH, PUBLISH_ID, TAKE_BACK
+from lance_spark.format.versions import ACTION, NULLS_OF, PUBLISH, PUBLISH_ID, TAKE_BACK
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import (
     PreparedReplay,
@@ -29,6 +30,7 @@ from lance_spark.merge.merge import (
     plan_replay,
     prepare,
     remember,
+    replay,
 )
 from lance_spark.merge.option_rules import MergeOptions, Prefer
 from lance_spark.merge.pylance import commit_unchanged
@@ -175,6 +177,7 @@ def take_back_table(publish: TablePublish, engine: Engine) -> Published:
     for left in attempts():
         marks = find_marks(publish)
         if marks.taken_back is not None:
+            _take_back_nulls(publish, engine)
             return Published(marks.taken_back - 1, marks.taken_back)
         head, reverted = pin_latest(publish.location, None), None
         if marks.published is not None:
@@ -190,8 +193,38 @@ def take_back_table(publish: TablePublish, engine: Engine) -> Published:
             if not left:
                 raise
             continue
+        _take_back_nulls(publish, engine)
         return Published(version - 1, version)
     raise overtaken(None)
+
+
+def _take_back_nulls(publish: TablePublish, engine: Engine) -> None:
+    """Undo which columns may be null, where a publish has changed that in a version of its own; once.
+
+    It comes last: the published rows may be the ones without values. If rows of others are too, it stays as it is.
+    """
+    location = publish.location
+    versions = [version for version, _ in newest_first(location, None, above=publish.since)]
+    known = read_transactions(location, None, versions)
+    found = {version: made.properties for version, made in known.items() if made is not None}
+    changed = [version for version, told in found.items() if told.get(NULLS_OF) == publish.publish_id]
+    backs = [
+        version
+        for version, told in found.items()
+        if told.get(PUBLISH_ID) == publish.publish_id and told.get(ACTION) == TAKE_BACK
+    ]
+    if not changed or len(backs) > 1:
+        return
+    make = pick_requests(
+        location,
+        PinnedVersion(None, changed[0]),
+        None,
+        TAKE_BACK,
+        MergeOptions(message=_message(publish)),
+        publish.publish_id,
+    )
+    with suppress(Conflict, Refused):
+        replay(make, engine)
 
 
 def _reverted(publish: TablePublish, published: int, engine: Engine) -> PreparedReplay | None:

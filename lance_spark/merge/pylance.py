@@ -27,6 +27,7 @@ from lance_spark.format.versions import (
     BRINGING,
     BRINGS,
     MOVED,
+    NULLS_OF,
     REORDERED,
     REPLACES,
     Copy,
@@ -108,6 +109,8 @@ def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:
     # Without a source it is no trace of a merge; the action alone lets it pass where only merges may.
     message = f"Columns that may be null, for: {plan.message}"
     properties = {ACTION: plan.trace.action, MESSAGE: message, **write_computed({})}
+    if plan.trace.publish:
+        properties[NULLS_OF] = plan.trace.publish
     commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), properties, newest=newest)
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from lance_spark import hints
 from lance_spark.core import show
 from lance_spark.core.location import is_within
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexRecord
-from lance_spark.format.operations import key_fields
+from lance_spark.format.operations import Steps, key_fields
 from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.format.versions import (
     MERGE,
@@ -226,8 +228,8 @@ class Assembly:
             if fragment.deletion is not None and fragment.id not in self.masks and self._kept(fragment) is None
         ]
 
-    def check_row_ids(self, change: MergeChange) -> None:
-        """Raise NotCommittable for rows that cannot keep their stable ids."""
+    def check_row_ids(self, change: MergeChange, steps: Steps) -> None:
+        """Raise NotCommittable for rows that cannot keep their stable ids. ``steps``: those of theirs."""
         moved = [fragment for fragment in change.added if self._kept_rows(fragment)]
         if moved and not self.has_rows:
             raise NotCommittable(
@@ -238,7 +240,7 @@ class Assembly:
             raise NotCommittable(
                 "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
                 "at once.",
-                hint=f"Merge the versions before the columns changed first: merge {self.theirs.pin.branch}@VERSION.",
+                hint=_in_steps(self.theirs.pin, steps),
             )
 
     def added(self, fragment: Fragment, metadata: Json) -> Json:
@@ -327,6 +329,23 @@ class Assembly:
         kept = kept_row_ids(ids, self.row_ids.known, dead)
         # Between new rows, old ones whose place in ours is unknown get new ids, like them.
         return kept_row_ids(ids, replace(self.row_ids, forked_below=0).known, dead) if kept is None else kept
+
+
+_OF_COLUMNS = frozenset({"Merge", "Project"})
+_OF_ROWS = frozenset({"Append", "Update", "Delete", "Rewrite"})
+
+
+def _in_steps(pin: PinnedVersion, steps: Steps) -> str:
+    """How to merge versions that change rows and columns in turns, so that no step changes both."""
+    name = pin.branch or MAIN
+    kinds = [
+        (each.version, each.operation in _OF_COLUMNS) for each in steps.all if each.operation in _OF_COLUMNS | _OF_ROWS
+    ]
+    turns = [version for (version, kind), (_, following) in pairwise(kinds) if kind != following]
+    if not turns or not steps.complete or any(each.branch != pin.branch for each in steps.all):
+        return f"Merge the versions of '{name}' one by one: {name}@VERSION, from the oldest on, and '{name}' at last."
+    several = ", then ".join(f"{name}@{version}" for version in turns)
+    return f"Merge in steps, of which none changes both: first {several}, then '{name}'."
 
 
 def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) -> Json:

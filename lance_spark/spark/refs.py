@@ -165,6 +165,8 @@ class Branches(Shown, Collection[Branch]):
     ) -> MergeResult:
         """Merge a branch into the handle's, or into another one, as one version; executors copy many files.
 
+        ``name`` may also name a version of it: ``"exp@7"`` merges what the branch had then.
+
         Rows that both sides changed are merged cell by cell, if they can be matched: by stable row ids, by the table's
         key, or by the columns ``on``. With ``conflicts="rows"`` they are a conflict.
 
@@ -176,7 +178,9 @@ class Branches(Shown, Collection[Branch]):
         parts, Refused and NotFound; then nothing was changed.
         """
         options = MergeOptions(ff_only, reference, message, dry_run, conflicts, names_of(on), prefer)
-        source = resolve(self.location, spec_of(branch=name))
+        branch, at, version = name.rpartition("@")
+        spec = spec_of(branch=branch, version=int(version)) if at and version.isdecimal() else spec_of(branch=name)
+        source = resolve(self.location, spec)
         engine = engine_of(self.spark, progress=progress)
         target = changing_branch(self.location, self.ref, "merge into") if into is None else branch_or_none(into)
         return merge(self.location, source, target, options, engine)

@@ -138,14 +138,15 @@ def _row(result: MergeResult, table: str) -> dict[str, Any]:
     "merge_branch",
     _COLUMNS,
     TABLE,
-    Parameter("branch", "STRING", "the branch to merge", required=True),
+    Parameter("branch", "STRING", "the branch to merge, or a version of it, such as 'exp@7'", required=True),
     _INTO,
     *parameters_of(MergeOptions),
 )
 def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
     """Merge a branch into another one, as one version."""
     location, into = context.to_change(given["table"], given["into"])
-    source = resolve(location, RefSpec(branch=branch_or_none(given["branch"])))
+    name = given["branch"]
+    source = pin_of(location, name) if "@" in name else resolve(location, RefSpec(branch=branch_or_none(name)))
     yield _row(
         merge.merge(location, source, into, typed_at("sql", MergeOptions, given), context.engine), given["table"]
     )

@@ -6,6 +6,7 @@ import pytest
 from support.merge_values import FIELDS, HERE, THERE, VALUE, data_file, deletion, fragment, sides, steps, version
 
 from lance_spark.errors import NotCommittable
+from lance_spark.format.operations import Step, Steps
 from lance_spark.format.row_ids import read_row_ids, write_row_ids
 from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replacement
 from lance_spark.merge.placement_rules import Placed
@@ -165,12 +166,17 @@ def test_rows_that_cannot_keep_their_stable_ids_are_refused():
     with pytest.raises(NotCommittable, match="Fragment 9 of exp@2 mixes rows"):
         assembly.added(numbered(9, 50, 3), as_json(numbered(9, 50, 3)))
     moved = MergeChange(added=(numbered(9, 3),), columns=ColumnChanges(drop=("v",)))
-    with pytest.raises(NotCommittable, match="merge exp@VERSION"):
-        assembly.check_row_ids(moved)
+    unknown = Steps("exp", complete=False)
+    with pytest.raises(NotCommittable, match="one by one: exp@VERSION"):
+        assembly.check_row_ids(moved, unknown)
+    known = [(3, "Update"), (4, "CreateIndex"), (5, "Append"), (6, "Merge"), (7, "Project"), (8, "Update")]
+    in_turns = Steps("exp", tuple(Step(version, operation, branch="exp") for version, operation in known))
+    with pytest.raises(NotCommittable, match="first exp@5, then exp@7, then 'exp'"):
+        assembly.check_row_ids(moved, in_turns)
     with pytest.raises(NotCommittable, match=r"\.restore\(\)"):
-        replace(assembly, has_rows=False).check_row_ids(MergeChange(added=(numbered(9, 3),)))
-    assembly.check_row_ids(MergeChange(added=(numbered(9, 50),), columns=ColumnChanges(drop=("v",))))
-    assembly.check_row_ids(MergeChange(added=(numbered(9, 3),)))
+        replace(assembly, has_rows=False).check_row_ids(MergeChange(added=(numbered(9, 3),)), unknown)
+    assembly.check_row_ids(MergeChange(added=(numbered(9, 50),), columns=ColumnChanges(drop=("v",))), unknown)
+    assembly.check_row_ids(MergeChange(added=(numbered(9, 3),)), unknown)
 
 
 def compared(base, ours, theirs):

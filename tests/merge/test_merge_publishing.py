@@ -265,3 +265,42 @@ def test_the_log_names_a_publish_and_its_end(uri):
     take_back(given)
     shown = [(entry.action, entry.source) for entry in log(locate(uri), None)[:2]]
     assert shown == [("take-back", f"main@{given.since + 1}"), ("publish", str(given.source))]
+
+
+@pytest.mark.parametrize("nullable", [False, True], ids=["a column required", "a column no longer required"])
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed in between"])
+def test_which_columns_may_be_null_is_taken_back_too(uri, monkeypatch, nullable, killed):
+    if nullable:
+        head(uri).alter_columns({"path": "v", "nullable": False})
+        run(uri, None, "exp")
+    exp(uri).alter_columns({"path": "v", "nullable": nullable})
+    new = pa.table({"id": [77], "v": pa.array([None if nullable else 1], pa.int64())}, schema=exp(uri).schema)
+    lance.write_dataset(new, exp(uri).uri, mode="append")
+    add(uri, 40, 42)
+    before, schema, given = rows(head(uri)), head(uri).schema, start(uri)
+    publish(given)
+    assert head(uri).schema.field("v").nullable is nullable
+    assert 77 in ids(head(uri))
+    if killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(publishing, "_take_back_nulls", lambda *_: None)
+            take_back(given)
+    back = take_back(given)
+    assert (rows(head(uri)), head(uri).schema) == (before, schema)
+    assert take_back(given) == back
+    assert_sound(head(uri))
+
+
+def test_a_required_column_stays_optional_for_rows_of_others_when_a_publish_is_taken_back(uri):
+    head(uri).alter_columns({"path": "v", "nullable": False})
+    run(uri, None, "exp")
+    exp(uri).alter_columns({"path": "v", "nullable": True})
+    add(uri, 40, 42, "exp")
+    add(uri, 50, 52)
+    given = start(uri)
+    publish(given)
+    new = pa.table({"id": [77], "v": pa.array([None], pa.int64())}, schema=head(uri).schema)
+    lance.write_dataset(new, uri, mode="append")
+    take_back(given)
+    assert ids(head(uri)) == [*range(30), 50, 51, 77]
+    assert_sound(head(uri))

@@ -84,6 +84,9 @@ def row_of(number: int, **others: Value) -> dict[str, Value]:
     return {**cells, "s.x": number, "s.y": -number, "s.k": 7, **others}
 
 
+BEGUN = {number: row_of(number) for number in (*FIRST, *SECOND)}
+
+
 def begun(keyed: bool) -> State:
     """What both sides begin with."""
     columns = {name: Column(name, nullable=name not in ("id", "r", "q")) for name in PLAIN}
@@ -421,6 +424,10 @@ def _row(
     columns: Mapping[str, Column], sides: tuple[State, State, State], key: object, prefer: str = ""
 ) -> Cells | None:
     base, ours, theirs = (side.rows.get(key) for side in sides)
+    if base is None and ours is not None and theirs is not None:
+        base = (
+            BEGUN.get(key) if isinstance(key, int) else None
+        )  # a pick of what brought a row back: both sides have it from the beginning
     if ours is None or theirs is None:
         there, side = (theirs, sides[2]) if ours is None else (ours, sides[1])
         if base is None:
