@@ -189,7 +189,11 @@ def _optimization(look: Look, name: str) -> _Decision:
     there = look.indexes[rules.find_index(look.indexes, name)]
     kind, column = rules.described_kind(there[0].index_type), ", ".join(there[0].columns)
     if kind is None or len(there[0].columns) != 1:
-        left = "this package does not build this kind: use pylance's optimize_indices()"
+        missing = sum(look.rows.values()) - sum(look.rows.get(each, 0) for each in rules.covered(there))
+        left = (
+            f"{missing:,} rows are not covered, as this package cannot extend this kind: pylance's optimize_indices()"
+        )
+        left = left if missing else ""
         return _Decision(name, there[0].index_type, column, BuildPlan(frozenset()), {}, left=left)
     return _extended(look, _Decision(name, kind.name, column, rules.plan_optimize(there, look.rows), {}), kind)
 

@@ -125,6 +125,8 @@ _KINDS = (
 )
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
 _ALIASES = {"fts": "inverted"}
+_OF_PYLANCE = ("rtree", "minhashlsh", "json", "fm")
+"""Kinds that only pylance builds."""
 _DESCRIBED: Mapping[str, Kind] = {name.replace("_", ""): kind for name, kind in KINDS.items()}
 
 
@@ -139,6 +141,11 @@ def find_kind(name: str) -> Kind:
     """The kind of that name, in any case. Raises InvalidOption with similar names."""
     wanted = name.lower()
     kind = KINDS.get(_ALIASES.get(wanted, wanted))
+    if kind is None and wanted.replace("_", "") in _OF_PYLANCE:
+        raise InvalidOption(
+            f"This package cannot build or extend an index of kind '{name}'.",
+            hint=f"pylance can: dataset.create_scalar_index(column, '{name.upper()}'). It is kept, and queries use it.",
+        )
     if kind is None:
         raise InvalidOption(f"There is no kind of index '{name}'.", hint=meant(name, KINDS))
     return kind
@@ -478,7 +485,7 @@ class IndexResult(ShownInOneLine):
 
     def __str__(self) -> str:
         """``exp@7: id_idx (btree), 1,000 rows in 2 segments, 12.0 KiB, built on spark``."""
-        told = "nothing to index"
+        told = "nothing was built" if self.left else "nothing to index"
         if self.segments:
             told = f"{counted(self.rows, 'row')} in {counted(self.segments, 'segment')}, {readable(self.bytes)}"
             told += f", built on {self.ran_on}"

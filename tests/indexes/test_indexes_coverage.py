@@ -140,4 +140,4 @@ def test_results_in_one_line():
     assert str(built) == "exp@7: id_idx (btree), 1,000 rows in 2 segments, 2.0 KiB, built on spark"
     assert str(IndexResult(at, "id_idx", "btree")) == "exp@7: id_idx (btree), nothing to index"
     assert str(IndexResult(at, "i", "btree", replaced=1)) == "exp@7: i (btree), 1 segment dropped"
-    assert str(IndexResult(at, "i", "ivf_pq", left="too few rows")).endswith("nothing to index; too few rows")
+    assert str(IndexResult(at, "i", "ivf_pq", left="too few rows")).endswith("nothing was built; too few rows")
