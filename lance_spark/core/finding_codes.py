@@ -57,7 +57,10 @@ class Meaning(NamedTuple):
 
 
 _RESTORE = "Restore the file from a backup or from the store's versions of objects."
-_DROP_VERSION = "Restore the file; if it is lost, let the version go: restore an older one, then clean up."
+_DROP_ROWS = (
+    "Restore the file. If it is lost, lance-git fsck --repair makes a branch without its rows: merge that, delete it "
+    "with --purge, and clean up."
+)
 MEANINGS = {
     MANIFEST_DAMAGED: Meaning(ERROR, "A manifest cannot be understood: the version is lost.", _RESTORE),
     MANIFEST_GONE: Meaning(ERROR, "A manifest was listed and cannot be read.", _RESTORE),
@@ -66,10 +69,10 @@ MEANINGS = {
     ),
     MANIFEST_WRONG: Meaning(ERROR, "A manifest holds another version than its name says.", _RESTORE),
     ROWS_IMPOSSIBLE: Meaning(ERROR, "A version contradicts itself about its rows.", "Restore an older version."),
-    DATA_MISSING: Meaning(ERROR, "A data file is missing: its rows are lost.", _DROP_VERSION),
+    DATA_MISSING: Meaning(ERROR, "A data file is missing: its rows are lost.", _DROP_ROWS),
     BLOB_MISSING: Meaning(ERROR, "A file with blobs is missing: large values of its rows are lost.", _RESTORE),
     BLOB_SIZE_WRONG: Meaning(ERROR, "A file with blobs is not as long as its rows say.", _RESTORE),
-    DELETION_MISSING: Meaning(ERROR, "A deletion file is missing: no reader can read its fragment.", _DROP_VERSION),
+    DELETION_MISSING: Meaning(ERROR, "A deletion file is missing: no reader can read its fragment.", _DROP_ROWS),
     INDEX_MISSING: Meaning(ERROR, "A file of an index is missing: queries that use it fail.", "Drop and create it."),
     TRANSACTION_MISSING: Meaning(
         WARNING,
@@ -77,15 +80,15 @@ MEANINGS = {
         "Leave it, or restore it.",
     ),
     OTHER_MISSING: Meaning(ERROR, "A file that a version names is missing.", _RESTORE),
-    SIZE_WRONG: Meaning(ERROR, "A file has another size than its version recorded.", _DROP_VERSION),
+    SIZE_WRONG: Meaning(ERROR, "A file has another size than its version recorded.", _DROP_ROWS),
     INDEX_SIZE_WRONG: Meaning(
         ERROR, "A file of an index has another size than recorded.", "Drop and create the index."
     ),
-    DATA_DAMAGED: Meaning(ERROR, "A data file cannot be opened: its rows are lost.", _DROP_VERSION),
-    DELETION_DAMAGED: Meaning(ERROR, "A deletion file cannot be understood.", _DROP_VERSION),
+    DATA_DAMAGED: Meaning(ERROR, "A data file cannot be opened: its rows are lost.", _DROP_ROWS),
+    DELETION_DAMAGED: Meaning(ERROR, "A deletion file cannot be understood.", _DROP_ROWS),
     INDEX_DAMAGED: Meaning(ERROR, "A file of an index cannot be opened.", "Drop and create the index."),
-    ROW_COUNT: Meaning(ERROR, "A data file has another number of rows than its version says.", _DROP_VERSION),
-    DELETION_COUNT: Meaning(ERROR, "A deletion file deletes other rows than its version says.", _DROP_VERSION),
+    ROW_COUNT: Meaning(ERROR, "A data file has another number of rows than its version says.", _DROP_ROWS),
+    DELETION_COUNT: Meaning(ERROR, "A deletion file deletes other rows than its version says.", _DROP_ROWS),
     ROW_IDS_TWICE: Meaning(
         ERROR, "Two rows have one stable row id: an index may return the wrong one.", "Restore an older version."
     ),

@@ -15,13 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
-from lance_spark.core import finding_codes, layout
+from lance_spark.core import finding_codes, layout, repair_record
 from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
 from lance_spark.format.schema import in_batches
 from lance_spark.survey.rules import Chain
+
+_LEFT_OUT = finding_codes.MEANINGS[finding_codes.DATA_MISSING].do
+"""What to do about damage that a repair leaves out."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,13 @@ class CheckFinding:
     @property
     def do(self) -> str:
         """What to do about it."""
-        return finding_codes.MEANINGS[self.code].do
+        general = finding_codes.MEANINGS[self.code].do
+        held = [ref for ref in self.refs if not ref.startswith("old versions of ")]
+        if general != _LEFT_OUT or not all(ref.startswith(repair_record.PREFIX) for ref in held):
+            return general
+        if not held:
+            return "Restore the file; or clean up, which removes these versions in time."
+        return f"Merge '{held[0]}' if you have not, delete it (lance-git branch -d --purge {held[0]}), and clean up."
 
 
 # --- Needs of versions against existing files

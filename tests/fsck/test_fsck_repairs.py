@@ -15,6 +15,7 @@ from support import broken_datasets as broken
 from support import shaped_datasets
 from support.broken_datasets import check, children, data, deletions, index, readable, ref, rich, state
 from support.cleanup_datasets import BLOB_DIGITS, UUID, age, clean, manifest, place, put
+from support.command_line import call
 from support.local_datasets import numbers
 
 from lance_spark import LanceTable
@@ -467,7 +468,40 @@ def test_a_repaired_branch_can_be_merged_and_main_is_sound_then(uri):
     check(uri, execute=True)
     run(uri, source="repair/main-4")
     assert readable(uri, None) == sorted(chain(*(ids for one, ids in rows.items() if one != max(rows))))
-    assert "main" not in {ref for finding in check(uri).findings for ref in finding.refs}
+    found = check(uri).findings
+    assert "main" not in {ref for finding in found for ref in finding.refs}
+    assert {finding.do for finding in found if "repair/main-4" in finding.refs} == {
+        "Merge 'repair/main-4' if you have not, delete it (lance-git branch -d --purge repair/main-4), and clean up."
+    }
+
+
+def test_the_advice_about_a_lost_file_leads_to_a_sound_dataset(uri):
+    lance.write_dataset(numbers(6), uri, max_rows_per_file=2)
+    data(uri, number=-1).unlink()
+    (finding,) = check(uri).findings
+    assert "lance-git fsck --repair" in finding.do
+    check(uri, execute=True)
+    assert call(uri, "merge", "repair/main-1").code == 0
+    assert len(readable(uri, None)) == 4
+    clean(uri, retain_versions=1)
+    (finding,) = check(uri).findings
+    assert finding.refs == ("repair/main-1",)
+    assert call(uri, *finding.do.partition("(lance-git ")[2].partition(")")[0].split(), "--yes").code == 0
+    clean(uri, retain_versions=1)
+    assert check(uri).findings == ()
+
+
+def test_damage_that_only_old_versions_have_goes_with_a_cleanup(uri):
+    for start in (0, 10):
+        lance.write_dataset(numbers(2, start), uri, mode="overwrite")
+    data(uri, number=0).unlink()
+    (finding,) = check(uri).findings
+    assert (finding.refs, finding.do) == (
+        ("old versions of main",),
+        "Restore the file; or clean up, which removes these versions in time.",
+    )
+    clean(uri, retain_versions=1)
+    assert check(uri).findings == ()
 
 
 def test_a_cleanup_leaves_the_quarantine_alone(uri):

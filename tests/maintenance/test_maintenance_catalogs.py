@@ -253,10 +253,11 @@ def test_a_known_base_path_that_leads_nowhere_is_no_damage(catalog, tmp_path):
     lance.write_dataset(numbers(3), source)
     lance.dataset(source).shallow_clone(uri, ("main", 1))
     lance.write_dataset(numbers(3), uri, mode="overwrite")
+    lance.dataset(uri).tags.create("kept", 1)
     shutil.rmtree(source)
     chosen = Selection(tables=("c",))
     assert states(run(catalog, days=1, selection=chosen), "c")["cleanup"] == "stopped"
-    policy = {"cleanup": {**AT_ONCE, "known_bases": [source]}}
+    policy = {"cleanup": {**AT_ONCE, "known_bases": [source], "on_tagged": "keep"}}
     report = run(catalog, policy, days=1, selection=chosen)
     assert (states(report, "c")["fsck"], report.exit_code) == ("done", 0)
 
