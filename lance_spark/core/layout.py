@@ -131,6 +131,10 @@ class BroughtName(NamedTuple):
     call: str
     """Identifies the commit."""
 
+    def covers(self, version: int) -> bool:
+        """Whether it is, or may be, about a version."""
+        return self.first <= version and (self.last is None or version <= self.last)
+
 
 def brought_path(branch: str | None, name: BroughtName) -> str:
     """The path of a record of versions that brought rows, relative to the dataset."""
@@ -148,16 +152,15 @@ def read_brought_name(name: str) -> BroughtName | None:
 
 def brought_versions(names: Iterable[str], mark: str, gone: Collection[int]) -> tuple[int, ...]:
     """The versions among those that are gone that brought rows, or may have, by the names of the records. Ascending."""
+    records = brought_records(names, mark)
+    return tuple(sorted(version for version in gone if any(record.covers(version) for record in records)))
+
+
+def brought_records(names: Iterable[str], mark: str) -> list[BroughtName]:
+    """The records of a branch that count, by their names: of a call that is done, not the one that it began with."""
     known = [found for name in names if (found := read_brought_name(name)) is not None and found.mark == mark]
     done = {found.call for found in known if found.last is not None}
-    ranges = [(found.first, found.last) for found in known if found.last is not None or found.call not in done]
-    return tuple(
-        sorted(
-            version
-            for version in gone
-            if any(first <= version and (last is None or version <= last) for first, last in ranges)
-        )
-    )
+    return [found for found in known if found.last is not None or found.call not in done]
 
 
 def is_generated(name: str) -> bool:

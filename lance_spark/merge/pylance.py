@@ -97,7 +97,9 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
         with translate_id_conflict():
             return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
 
-    return recorded(location, plan.ours.pin, plan.trace.action, make) if properties[BRINGS] == "true" else make()
+    if properties[BRINGS] != "true":
+        return make()
+    return recorded(location, plan.ours.pin, plan.trace.action, make, plan.trace.properties(None))
 
 
 def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:

@@ -21,7 +21,7 @@ from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.change_rules import Sides
 from lance_spark.merge.row_search import Locations, have_equal_rows
 from lance_spark.storage import refs
-from lance_spark.storage.brought import brought_versions
+from lance_spark.storage.brought import brought_traces
 from lance_spark.storage.datasets import pin_latest
 
 
@@ -90,11 +90,12 @@ class Unshared:
         fork = None if branch is None else graph.branch(branch).parent_version
         numbers = range(max(after, fork or 0) + 1, until + 1)
         found = graph.reader.transactions(self.location, branch, numbers)
-        if brought_versions(self.location, branch, set(numbers) - found.keys()):
-            return None
+        lost = brought_traces(self.location, branch, set(numbers) - found.keys())
+        told = [None if each is None else (each.operation, each.properties) for each in found.values()]
+        told += [("", {**trace, BRINGS: "true"}) for trace in lost]
         sources: list[PinnedVersion] = []
-        for transaction in found.values():
-            picked = None if transaction is None else self._picked(transaction.operation, transaction.properties)
+        for version in told:
+            picked = None if version is None else self._picked(*version)
             if picked is None:
                 return None
             sources += picked

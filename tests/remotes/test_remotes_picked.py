@@ -4,7 +4,9 @@ Nobody else can have such rows, so that nothing is in the way. Rows that came fr
 conflict: they may be on both sides under other names.
 """
 
+import time
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 
 import lance
@@ -13,6 +15,8 @@ import pytest
 from support.cleanup_datasets import RUNNER
 from support.remote_datasets import tell_steps
 
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import Conflict
 from lance_spark.merge.merge import cherry_pick, merge, revert
 from lance_spark.merge.option_rules import MergeOptions
@@ -24,6 +28,10 @@ from lance_spark.remotes.fetch import Remote, fetch
 from lance_spark.remotes.pull import pull
 from lance_spark.remotes.push import push
 from lance_spark.storage.datasets import find_latest, locate, pin_latest
+
+ALL = CleanupPolicy(
+    older_than=timedelta(0), commit_window=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+)
 
 
 class Clones:
@@ -126,6 +134,26 @@ def test_rows_that_a_clone_picked_from_its_own_branch_are_in_nobodys_way(tmp_pat
         assert found(uri) == sorted(clones.rows.items())
 
 
+def clean(clones):
+    time.sleep(0.002)
+    plan_cleanup(clones.here, ALL, RUNNER, time.time_ns()).apply()
+
+
+@pytest.mark.parametrize("ours", ["update", "compact"])
+def test_a_cleanup_of_the_pick_keeps_what_it_took(tmp_path, ours):
+    clones = Clones(tmp_path, stable=False)
+    clones.append(f"{clones.own}/tree/side", 100)
+    clones.pick()
+    clones.append(clones.own, 101)
+    rewrite(clones, ours)
+    clean(clones)
+    change_remote(clones, "update")
+    clones.pull()
+    clones.push()
+    for uri in (clones.own, clones.source):
+        assert found(uri) == sorted(clones.rows.items())
+
+
 def pushed(clones):
     clones.append(f"{clones.own}/tree/side", 100)
     clones.pick()
@@ -200,6 +228,7 @@ def brought_back(clones):
     clones.update(clones.source, 3, 8)
 
 
+@pytest.mark.parametrize("cleaned", [False, True])
 @pytest.mark.parametrize(
     "case",
     [
@@ -212,9 +241,11 @@ def brought_back(clones):
         brought_back,
     ],
 )
-def test_rows_that_others_may_have_stay_a_conflict(clones, case):
+def test_rows_that_others_may_have_stay_a_conflict(clones, case, cleaned):
     case(clones)
     clones.update(clones.own, 100, 7)
+    if cleaned:
+        clean(clones)
     before = found(clones.own)
     with pytest.raises(Conflict) as problem:
         clones.pull()
