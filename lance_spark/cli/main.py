@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from lance_spark.cli.completion import with_names
 from lance_spark.cli.git_options import OPTIONS
 from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
@@ -106,6 +108,7 @@ class _Place(click.Path):
     groups=GROUPS,
     words=WORDS,
     options=OPTIONS,
+    prepare=partial(with_names, NAME),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME are explicit.\n\n"

@@ -18,10 +18,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from lance_spark.cli.modes import Mode, Records, write_sections, write_usage
-from lance_spark.cli.output import BAR, INTERRUPTED, NOT_DONE, Output, ReaderGone, prepare_streams, put, wants_color
+from lance_spark.cli.output import (
+    BAR,
+    INTERRUPTED,
+    NOT_DONE,
+    Output,
+    ReaderGone,
+    prepare_streams,
+    put,
+    terminal_width,
+    wants_color,
+)
 from lance_spark.core.declared import at
 from lance_spark.core.irreversible import proposable
 from lance_spark.core.location import is_not_text, printable
+from lance_spark.core.show import WIDTH
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, NotFound
 from lance_spark.hints import said
 
@@ -198,14 +209,17 @@ class Verbs(VerbGroup):
         package: str,
         groups: Mapping[str, Mapping[str, str]],
         options: Options | None = None,
+        prepare: Callable[[click.Command], click.Command] | None = None,
         **kwargs: Any,
     ) -> None:
         """``groups`` gives, by title and name, the module in ``package`` and the function in it.
 
         ``options`` are options that people type but that verbs lack: by verb and option, the reason, and what to type.
+        ``prepare`` gets each verb when it is loaded.
         """
         super().__init__(*args, **kwargs)
         self.options = options or {}
+        self._prepare = prepare
         self._package = package
         self._groups = groups
         self._verbs = {name: place for group in groups.values() for name, place in group.items()}
@@ -233,7 +247,7 @@ class Verbs(VerbGroup):
             return None
         module, _, function = self._verbs[cmd_name].rpartition(".")
         command: click.Command = getattr(import_module(f"{self._package}.{module}"), function)
-        return command
+        return command if self._prepare is None else self._prepare(command)
 
 
 def help_verb(program: VerbGroup) -> click.Command:
@@ -268,6 +282,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     prepare_streams()
     BAR.hushed = "--json" in arguments
     output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))
+    before = WIDTH.set(terminal_width())
     try:
         _check_text(arguments)
         code = program.main(arguments, name, standalone_mode=False, obj=CommandCall(Output()))
@@ -294,6 +309,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
         return INTERRUPTED
     finally:
         BAR.wipe()
+        WIDTH.reset(before)
     return code if isinstance(code, int) else 0
 
 

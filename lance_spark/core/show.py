@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -168,10 +170,55 @@ def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[s
     ]
 
 
+WIDTH: ContextVar[int | None] = ContextVar("WIDTH", default=None)
+"""Columns of the terminal that text is for; None if it goes elsewhere. Whoever prints to a terminal sets it."""
+_NARROWEST = 8
+"""Columns that a value of a stacked table has at least."""
+
+
+def is_too_wide(lines: Iterable[str]) -> bool:
+    """Whether lines would wrap on the terminal."""
+    width = WIDTH.get()
+    return width is not None and any(len(line) > width for line in lines)
+
+
+def stacked(header: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> list[list[str]]:
+    """Rows below each other for a narrow terminal: of each row, a line for each cell, or several for a long one."""
+    names = max(map(len, header), default=0)
+    made = []
+    for row in rows:
+        lines: list[str] = []
+        for name, cell in zip(header, row, strict=True):
+            lead = f"{name.ljust(names)}  " if names else ""
+            parts = textwrap.wrap(cell.strip(), max(_NARROWEST, width - len(lead)), break_on_hyphens=False)
+            for at, part in enumerate(parts):
+                lines.append(f"{' ' * len(lead) if at else lead}{part}")
+        made.append(lines)
+    return made
+
+
+def cut(line: Line) -> Line:
+    """A styled line that does not wrap on the terminal."""
+    width = WIDTH.get()
+    if width is None or sum(len(text) for _, text in line) <= width:
+        return line
+    shown: list[tuple[str, str]] = []
+    left = width - 1
+    for style, text in line:
+        shown.append((style, text[:left]))
+        left -= len(shown[-1][1])
+        if left <= 0:
+            break
+    return [*shown, (PLAIN, "…")]
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
     """A header and rows, the columns in ``right`` aligned to the right; "" if there are no rows."""
     cells = [tuple(str(cell) for cell in row) for row in rows]
-    return "\n".join(aligned([tuple(header), *cells], right)) if cells else ""
+    lines = aligned([tuple(header), *cells], right) if cells else []
+    if is_too_wide(lines):
+        return "\n\n".join("\n".join(row) for row in stacked(header, cells, WIDTH.get() or 0))
+    return "\n".join(lines)
 
 
 def table_lines(
@@ -181,8 +228,14 @@ def table_lines(
     bright: Iterable[int] = (),
 ) -> list[Line]:
     """A header and rows as lines with styles; the rows in ``bright`` stand out."""
-    head, *body = aligned([tuple(header), *(tuple(row) for row in rows)], right)
-    shining = set(bright)
+    cells, shining = [tuple(row) for row in rows], set(bright)
+    head, *body = aligned([tuple(header), *cells], right)
+    if is_too_wide([head, *body]):
+        lines: list[Line] = []
+        for row, stack in enumerate(stacked(header, cells, WIDTH.get() or 0)):
+            lines += [[]] if lines else []
+            lines += [[(PLUS if row in shining else PLAIN, line)] for line in stack]
+        return lines
     return [[(HEAD, head)], *([(PLUS if row in shining else PLAIN, line)] for row, line in enumerate(body))]
 
 

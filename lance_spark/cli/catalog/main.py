@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 
 import click
 from click.core import ParameterSource
 
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.catalog.verbs import GROUPS
+from lance_spark.cli.completion import with_names
 from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.core.options import storage_from
@@ -23,6 +25,7 @@ _PARTLY = "doctor, fsck: the catalog has problems"
     cls=Verbs,
     package="lance_spark.cli.catalog.verbs",
     groups=GROUPS,
+    prepare=partial(with_names, NAME),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nA NAME is ns1.ns2.flights; put a part that holds a dot in backticks.\n\n"

@@ -11,7 +11,7 @@ from lance_spark.cli.output import painted
 from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 from lance_spark.core.ref_expressions import HEAD, is_range
-from lance_spark.core.show import counted
+from lance_spark.core.show import counted, cut
 from lance_spark.errors import InvalidOption
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.resolving import resolve_range
@@ -52,8 +52,10 @@ def log(session: Session, ref: str | None, count: int, graph: bool, stat: bool, 
     start = session.resolve(ref)
     scope: Scope = "all" if everything else "merged" if graph else "chain"
     history = recent(session.location, start, count or None, stat, scope)
-    lines = graph_lines(history.entries) if graph else log_lines(history.entries)
-    session.output.show({"versions": [entry.as_record() for entry in history]}, painted(session.output, lines))
+    lines = map(cut, graph_lines(history.entries) if graph else log_lines(history.entries))
+    session.output.show(
+        {"versions": [entry.as_record() for entry in history]}, painted(session.output, map(cut, lines))
+    )
     if history.older:
         session.output.note(f"There are older versions: -n {2 * count}, or -n 0 for all.")
 
