@@ -98,6 +98,15 @@ def to_moment(option: str, value: str) -> datetime:
         raise _bad(option, value, "an ISO 8601 timestamp such as 2026-01-31T23:59:59+00:00") from None
 
 
+def has_offset(moment: str) -> bool:
+    """Whether an ISO 8601 timestamp says how far it is from UTC; False for any other text."""
+    text = moment.strip()
+    try:
+        return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("z", "Z")) else text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def to_choice(option: str, value: str, choices: Collection[str]) -> str:
     """One of a few words."""
     word = value.strip().lower()

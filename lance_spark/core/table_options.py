@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
 from lance_spark.core.declared import by_key, declared, keyed_values, source_option
 from lance_spark.core.isolation import STATEMENT, Statement, isolation_level, parse_statement
-from lance_spark.core.options import CATALOG_OPTIONS, check_known, folded, to_bool, to_bytes, to_columns, to_int
+from lance_spark.core.options import (
+    CATALOG_OPTIONS,
+    check_known,
+    folded,
+    has_offset,
+    to_bool,
+    to_bytes,
+    to_columns,
+    to_int,
+)
 from lance_spark.core.refs import RefSpec, branch_or_none, check_new_branch_name, check_tag_name
 from lance_spark.errors import InvalidOption, Refused
 
@@ -67,10 +76,32 @@ class RefOptions:
     version: int | None = source_option(None, "version number on that branch", aliases=("versionAsOf",))
     as_of: datetime | None = source_option(
         None,
-        "newest version of that branch committed at or before an ISO 8601 timestamp (UTC if it has no offset)",
+        "newest version of that branch committed at or before an ISO 8601 timestamp; without an offset, in the "
+        "session's time zone",
         key="asOf",
         aliases=("timestampAsOf",),
     )
+
+
+_MOMENTS = {"asof", "timestampasof"}
+
+
+def local_moment(options: Mapping[str, str]) -> str | None:
+    """The key of the option that names a moment without an offset from UTC; None if there is none."""
+    return next((key for key in options if folded(key) in _MOMENTS and not has_offset(options[key])), None)
+
+
+def refuse_local_moment(options: Mapping[str, str]) -> None:
+    """Raise InvalidOption for a moment without an offset, where nobody knows the session's time zone."""
+    key = local_moment(options)
+    if key is not None:
+        moment = options[key].strip()
+        raise InvalidOption(
+            f"Option '{key}' is {moment!r}, without an offset from UTC, and the plain data source does not know the "
+            "session's time zone.",
+            hint=f"Add the offset: {moment + ('' if len(moment) > len('2026-01-31') else 'T00:00:00')}Z for UTC, or "
+            "+01:00 in place of the Z.",
+        )
 
 
 @dataclass(frozen=True)
@@ -496,6 +527,12 @@ def parse_stream_options(own: Mapping[str, str], rest: Mapping[str, str]) -> Str
         if name in own and not found.changes:
             raise InvalidOption(f"Option '{name}' is only for the change feed.", hint="Add option('changes', 'true').")
     return found
+
+
+def refuse_travel(options: Iterable[str]) -> None:
+    """Raise InvalidOption for an option that names one version, among those of a stream."""
+    for name in options:
+        _check_rest(name, False)
 
 
 def _check_rest(name: str, changes: bool) -> None:

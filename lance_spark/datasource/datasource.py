@@ -90,11 +90,13 @@ class LanceDataSource(DataSource):
 
         A second look could find another version: a schema from one and rows from the next.
         """
-        from lance_spark.core.table_options import split_stream_options
+        from lance_spark.core.table_options import refuse_local_moment, split_stream_options
         from lance_spark.tables.read import pin_read
 
         if self._pinned is None:
-            self._pinned = pin_read(split_stream_options(self.options)[1])
+            found = pin_read(split_stream_options(self.options)[1])
+            refuse_local_moment(self.options)
+            self._pinned = found
         return self._pinned
 
     def __getstate__(self) -> dict[str, Any]:

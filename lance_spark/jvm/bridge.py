@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
@@ -43,10 +45,10 @@ class Bridge:
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.java_gateway import ensure_callback_server_started
 
-        self.spark = spark
+        self._sessions: tuple[Callable[[], SparkSession | None], ...] = (lambda: spark,)
+        self._origin: Bridge | None = None
         context: Any = spark.sparkContext
         self.gateway: Any = context._gateway
-        self.session: Any = spark._jsparkSession
         self.cores = max(1, int(context.defaultParallelism))
         self._jvm: Any = context._jvm
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
@@ -71,13 +73,41 @@ class Bridge:
         """Whether Spark finds a table's cached data by the table's name (4.3), and not by its version."""
         self.names_of: Callable[[DatasetLocation], Sequence[str]] = lambda _: ()
         """The names that SQL has used for branches of a dataset, if the session has catalogs."""
-        self.loader: Any = self.session.getClass().getClassLoader()
+        self.loader: Any = spark._jsparkSession.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
         self._classes: dict[str, Any] = {}
         self._empty: dict[str, Any] = {}
         self._schemas: dict[str, Any] = {}
         self._interfaces: dict[tuple[str, ...], Any] = {}
         self._methods: dict[tuple[tuple[str, ...], str, int], Any] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        alive = next((found for each in self._sessions if (found := each()) is not None), None)
+        if alive is not None:
+            return alive
+        if self._origin is None:
+            raise ReferenceError("The session is gone.")
+        return self._origin.spark  # Python has dropped the session, and Java still plans with its catalogs
+
+    @property
+    def session(self) -> Any:
+        """The session's JVM side."""
+        return self.spark._jsparkSession
+
+    def of(self, spark: SparkSession) -> Bridge:
+        """The bridge of another session in the same JVM, which it does not keep alive.
+
+        Java holds Python's catalogs: if these held the session, each streaming query would leave one behind.
+        """
+        made = copy.copy(self)
+        made._sessions, made._origin = (ref(spark),), self
+        return made
+
+    def also(self, spark: SparkSession) -> None:
+        """Take another Python object of the same JVM session."""
+        self._sessions = (*(each for each in self._sessions if each() is not None), ref(spark))
 
     def load(self, name: str) -> Any:
         """A ``java.lang.Class`` by its name. Raises Py4JJavaError if there is none."""

@@ -68,6 +68,18 @@ def catalogs(bridge: Bridge) -> Any:
     return field.get(manager)
 
 
+def cloned_from(spark: SparkSession) -> Any:
+    """The state of the session that Spark cloned this one from, as for a streaming query; None for any other."""
+    try:
+        session = getattr(spark, "_jsparkSession")  # noqa: B009 - only classic sessions have it
+        field = session.getClass().getDeclaredField("parentSessionState")
+        field.setAccessible(True)
+        found = field.get(session)
+        return found.get() if found.isDefined() else None
+    except (Py4JError, AttributeError, TypeError):
+        return None
+
+
 def _why_no_row_changes(bridge: Bridge) -> str | None:
     if not isinstance(bridge.gateway, ClientServer):
         return "PYSPARK_PIN_THREAD is off, so that threads of Python and Java do not correspond."

@@ -32,7 +32,7 @@ from lance_spark.native.creating import Creating, shown_properties
 from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
 from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
-from lance_spark.native.tables import DeclaredTable, EvolvingTable, StoredTable
+from lance_spark.native.tables import NO_ROW_COLUMNS, DeclaredTable, EvolvingTable, RowColumns, StoredTable
 from lance_spark.scan.read import PinnedRead, blob_names
 from lance_spark.sql.declaring import Parameter, Procedure, find_procedure
 from lance_spark.sql.lake_procedures import SYSTEM_TABLES
@@ -53,6 +53,8 @@ class Lookups:
     """The version of each branch: given beforehand, or from the first lookup."""
     tables: dict[str, StoredTable] = field(default_factory=dict)
     """By their Java texts."""
+    named: RowColumns = NO_ROW_COLUMNS
+    """The columns about rows that the statement names."""
 
     def version(self, place: Place, resolve: Callable[[], PinnedVersion]) -> PinnedVersion:
         """The version of a place."""
@@ -69,10 +71,12 @@ _lookups: dict[int, Lookups] = {}
 
 
 @contextmanager
-def looking_up(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Lookups]:
+def looking_up(
+    bridge: Bridge, pins: dict[Branch, PinnedVersion], named: RowColumns = NO_ROW_COLUMNS
+) -> Iterator[Lookups]:
     """Make lookups in this thread use these versions of branches, and record what they find."""
     thread = bridge.thread()
-    before, found = _lookups.get(thread), Lookups(dict(pins))
+    before, found = _lookups.get(thread), Lookups(dict(pins), named=named)
     _lookups[thread] = found
     try:
         yield found
@@ -409,6 +413,10 @@ class NativeCatalog(Creating, Altering, Procedures):
         self._name, self.places = name, places
         self._asked: dict[tuple[str, ...], str] = {}
 
+    def in_session(self, bridge: Bridge) -> NativeCatalog:
+        """The same catalog in another session."""
+        raise NotImplementedError
+
     def to_string(self) -> str:
         """Java's toString."""
         return f"{type(self).__name__} {self._name}"
@@ -502,6 +510,7 @@ class NativeCatalog(Creating, Altering, Procedures):
             kind = EvolvingTable if self.bridge.evolves else StoredTable
             stored = kind(self.bridge, source, name, place, lambda: self._properties(place))
             if found is not None:
+                stored.named = found.named
                 found.tables[stored.to_string()] = stored
             return stored.java()
         table, fixed = place.metadata_table, RefSpec(branch=pin.branch, version=pin.version)
@@ -518,6 +527,11 @@ class PathCatalog(NativeCatalog):
 
     def __init__(self, bridge: Bridge, name: str, storage_options: Mapping[str, str]) -> None:
         super().__init__(bridge, name, PathPlaces(storage_options))
+        self._storage_options = storage_options
+
+    def in_session(self, bridge: Bridge) -> NativeCatalog:
+        """The same catalog in another session."""
+        return PathCatalog(bridge, self._name, self._storage_options)
 
 
 class RootCatalog(Namespaces, NativeCatalog):
@@ -528,6 +542,10 @@ class RootCatalog(Namespaces, NativeCatalog):
     def __init__(self, bridge: Bridge, name: str, catalog: Catalog) -> None:
         super().__init__(bridge, name, RootPlaces(catalog))
         self.catalog = catalog
+
+    def in_session(self, bridge: Bridge) -> NativeCatalog:
+        """The same catalog in another session."""
+        return RootCatalog(bridge, self._name, self.catalog)
 
     def list_tables(self, namespace: Any) -> Any:
         """Tables of a namespace."""

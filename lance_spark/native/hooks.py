@@ -4,16 +4,17 @@
 ``SparkSession.sql`` and ``MergeIntoWriter.merge`` execute an UPDATE, DELETE or MERGE of a Lance table, and ``sql``
 also OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, like ``sql``, refuses Lance tables in
 Spark's own catalog. ``DataFrameWriter.save`` sends rows to Python as columns. ``Catalog.listTables`` lists the root of
-a catalog. The conversion of Java's exceptions recognizes this package's errors. Everything else behaves as before.
-Unregistering the last session removes all patches.
+a catalog, and ``Catalog.tableExists`` takes a missing ref or path for no table. A session that Spark or ``newSession``
+makes from a registered one is registered in the same way. The conversion of Java's exceptions recognizes this package's
+errors. Everything else behaves as before. Unregistering the last session removes all patches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -23,18 +24,21 @@ from pyspark.sql.catalog import Catalog
 from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from lance_spark.columns.rules import quoted_name
 from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import LanceSparkError
+from lance_spark.core.table_options import local_moment, refuse_travel
+from lance_spark.datasource import datasource
+from lance_spark.errors import InvalidName, LanceSparkError, NotFound, Refused
 from lance_spark.jvm.bridge import PYTHON, Spoken, as_spark, from_java, recovered
 from lance_spark.jvm.names import CHANGES_MODE, MAYBE_CREATES
 from lance_spark.native.creating import FORMAT, other_format
 from lance_spark.native.reading import told
 from lance_spark.native.row_statements import Change, RowStatement, may_change_rows, may_make_tables
 from lance_spark.native.scan import Source
-from lance_spark.native.session import current
+from lance_spark.native.session import any_session, current, inherit
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
 from lance_spark.sql.rules import opened
@@ -51,9 +55,11 @@ if TYPE_CHECKING:
 _format = DataFrameReader.format
 _sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.listTables
 _save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
+_table_exists = Catalog.tableExists
+_stream_table = DataStreamReader.table
+_OF_VIEWS = ("does not support", "Unexpected table relation", "Cannot delete from table")
 _convert: Any = captured.convert_exception
-_names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
-"""This package's format names, in lower case, by session."""
+_init, _new_session = SparkSession.__init__, SparkSession.newSession
 
 
 class NativeReader(DataFrameReader):
@@ -84,12 +90,22 @@ class NativeReader(DataFrameReader):
             given["path"] = path
         wanted = self._jreader.userSpecifiedSchema()
         try:
+            given = self._in_session_time(given)
             read = pin_read(given)
             newest = self.follows or is_newest(given, read.options.ref)
             source = Source(read, from_java(wanted.get()) if wanted.isDefined() else None, newest)
             return data_frame(self._room.bridge, source)
         except LanceSparkError as error:
             raise as_spark(error) from None
+
+    def _in_session_time(self, given: dict[str, str]) -> dict[str, str]:
+        """The options, with a moment that has no offset as Spark reads it in SQL: in the session's time zone."""
+        key = local_moment(given)
+        if key is None:
+            return given
+        query = "SELECT date_format(try_cast(? AS TIMESTAMP), ?)"
+        found = _sql(self._room.bridge.spark, query, [given[key], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"]).first()
+        return given if found is None or found[0] is None else {**given, key: found[0]}
 
     def _given(self) -> dict[str, str]:
         bridge = self._room.bridge
@@ -100,10 +116,24 @@ class NativeReader(DataFrameReader):
 def _native_format(self: DataFrameReader, source: str) -> DataFrameReader:
     reader = _format(self, source)
     spark = getattr(self, "_spark", None)
-    if spark is None or source.lower() not in _names.get(spark, ()):
-        return reader
-    room = current(spark)
-    return reader if room is None else NativeReader(reader, room)
+    room = None if spark is None else current(spark)
+    return reader if room is None or source.lower() not in room.formats else NativeReader(reader, room)
+
+
+@wraps(_init)
+def _native_init(self: SparkSession, *args: Any, **kwargs: Any) -> None:
+    _init(self, *args, **kwargs)
+    inherit(self)
+
+
+@wraps(_new_session)
+def _native_new_session(self: SparkSession) -> SparkSession:
+    made = _new_session(self)
+    if current(self) is not None:
+        for name in datasource.names_in(self):
+            datasource.register(made, name)
+        inherit(made, self)
+    return made
 
 
 @wraps(_sql)
@@ -111,32 +141,61 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
     room = current(self)
     if room is not None and may_make_tables(sqlQuery):
         try:
-            check_statement(room, sqlQuery, _names.get(self, ()))
+            check_statement(room, sqlQuery)
         except LanceSparkError as error:
             raise as_spark(error) from None
     known = args is None or isinstance(args, dict | list)
     if room is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return _sql(self, sqlQuery, args, **kwargs)
-    formatter = SQLStringFormatter(self)
+    formatter, statement = SQLStringFormatter(self), None
     try:
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         found = _looked_after(room, text, args)
         if found is None and may_change_rows(text) and room.bridge.no_row_changes is None:
-            found = _executed(RowStatement(room.bridge, text, args))
+            statement = RowStatement(room.bridge, text, args)
+            found = _executed(statement)
         if found is not None:
             return found
     finally:
         if kwargs:
             formatter.clear()
-    return _sql(self, sqlQuery, args, **kwargs)
+    with _naming_views(statement):
+        return _sql(self, sqlQuery, args, **kwargs)
 
 
 @wraps(_merge)
 def _native_merge(self: MergeIntoWriter) -> None:
     room = current(self._spark)
     known = room is not None and room.bridge.no_row_changes is None and room.bridge.plans_merges
-    if room is None or not known or _executed(RowStatement(room.bridge, "", plan=self._jwriter.mergeCommand())) is None:
-        _merge(self)
+    statement = None if room is None or not known else RowStatement(room.bridge, "", plan=self._jwriter.mergeCommand())
+    if statement is None or _executed(statement) is None:
+        with _naming_views(statement):
+            _merge(self)
+
+
+@wraps(_stream_table)
+def _native_stream_table(self: DataStreamReader, tableName: str) -> DataFrame:  # noqa: N803
+    room = current(self._spark)
+    if room is not None and _meant(room, tableName)[0] in room.catalogs:
+        # Spark ends with an internal error where an option names a version.
+        try:
+            given = room.bridge.call("scala.jdk.javaapi.CollectionConverters.asJava", self._jreader.extraOptions())
+            options = [str(key) for key in given.keySet()]
+        except Py4JError:
+            options = []
+        try:
+            refuse_travel(options)
+        except LanceSparkError as error:
+            raise as_spark(error) from None
+    return _stream_table(self, tableName)
+
+
+@wraps(_table_exists)
+def _native_table_exists(self: Catalog, tableName: str, dbName: str | None = None) -> bool:  # noqa: N803
+    try:
+        return _table_exists(self, tableName, dbName)
+    except (NotFound, InvalidName):  # the error that explains a missing ref or path to a query
+        return False
 
 
 @wraps(_list_tables)
@@ -174,7 +233,7 @@ def _native_save_as_table(
     room = current(self._spark)
     if room is not None:
         try:
-            check_save(room, name, format or str(self._jwrite.source()), _names.get(self._spark, ()))
+            check_save(room, name, format or str(self._jwrite.source()))
         except LanceSparkError as error:
             raise as_spark(error) from None
     _save_as_table(self, name, format, *args, **kwargs)
@@ -191,7 +250,7 @@ def _native_save(
 ) -> None:
     room = current(self._spark)
     name = "" if room is None else format or str(self._jwrite.source())
-    ours = room is not None and name.lower() in {OWN_NAME, *_names.get(self._spark, ())}
+    ours = room is not None and name.lower() in {OWN_NAME, *room.formats}
     if room is None or not ours:
         _save(self, path, format, mode, partitionBy, **options)
         return
@@ -251,30 +310,56 @@ def _executed(statement: RowStatement) -> DataFrame | None:
         raise as_spark(error, Spoken("sql") if statement.text else PYTHON) from None
 
 
+@contextmanager
+def _naming_views(statement: RowStatement | None) -> Iterator[None]:
+    """For Spark's errors about a view: they claim that its table cannot do it, or that Spark has a bug."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        is_of_view = statement is not None and any(words in str(error) for words in _OF_VIEWS)
+        view = statement.view if statement is not None and is_of_view else None
+        if statement is None or view is None:
+            raise
+        refused = Refused(
+            f"Cannot change rows of {view}: it is a view. Nothing was changed.",
+            hint="Name the table that the view reads.",
+        )
+        raise as_spark(refused, Spoken("sql") if statement.text else PYTHON) from error
+
+
 def _recovering(exception: Any) -> Any:
     return recovered(_convert(exception))
 
 
 def install(spark: SparkSession, name: str) -> None:
     """Load this format natively in a session."""
-    _names.setdefault(spark, set()).add(name.lower())
+    room = current(spark)
+    if room is not None:
+        room.formats.add(name.lower())
+    SparkSession.__init__ = _native_init  # type: ignore[method-assign]
+    SparkSession.newSession = _native_new_session  # type: ignore[method-assign]
     DataFrameReader.format = _native_format  # type: ignore[method-assign]
     SparkSession.sql = _native_sql  # type: ignore[method-assign]
     MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
     Catalog.listTables = _native_list_tables  # type: ignore[method-assign]
+    Catalog.tableExists = _native_table_exists  # type: ignore[method-assign]
+    DataStreamReader.table = _native_stream_table  # type: ignore[method-assign]
     DataFrameWriter.saveAsTable = _native_save_as_table  # type: ignore[method-assign]
     DataFrameWriter.save = _native_save  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
-def forget(spark: SparkSession) -> None:
-    """Load no format natively in a session."""
-    _names.pop(spark, None)
-    if not _names:
+def forget() -> None:
+    """Remove the patches once no session is registered."""
+    if not any_session():
+        SparkSession.__init__ = _init  # type: ignore[method-assign]
+        SparkSession.newSession = _new_session  # type: ignore[method-assign]
         DataFrameReader.format = _format  # type: ignore[method-assign]
         SparkSession.sql = _sql  # type: ignore[method-assign]
         MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
         Catalog.listTables = _list_tables  # type: ignore[method-assign]
+        Catalog.tableExists = _table_exists  # type: ignore[method-assign]
+        DataStreamReader.table = _stream_table  # type: ignore[method-assign]
         DataFrameWriter.saveAsTable = _save_as_table  # type: ignore[method-assign]
         DataFrameWriter.save = _save  # type: ignore[method-assign]
         captured.convert_exception = _convert
@@ -287,10 +372,10 @@ def forget(spark: SparkSession) -> None:
 _SESSION = "spark_catalog"
 
 
-def check_statement(room: Room, text: str, formats: Collection[str]) -> None:
+def check_statement(room: Room, text: str) -> None:
     """Raise Refused for a CREATE or REPLACE TABLE with a format that its catalog cannot have.
 
-    ``formats`` are this package's names, in lower case. Spark reports a statement that cannot be parsed.
+    Spark reports a statement that cannot be parsed.
     """
     bridge = room.bridge
     try:
@@ -307,27 +392,32 @@ def check_statement(room: Room, text: str, formats: Collection[str]) -> None:
         return
     if catalog in room.catalogs and provider.lower() != FORMAT:
         raise other_format(provider)
-    if catalog == _SESSION and provider.lower() in formats:
+    if catalog == _SESSION and provider.lower() in room.formats:
         statement = (
             "CREATE TABLE {} AS SELECT ..." if "AsSelect" in plan.getClass().getName() else "CREATE TABLE {} (...)"
         )
         raise refused_table(parts[-1], statement, path_as_name(_options(room, spec)), _own(room))
 
 
-def check_save(room: Room, name: str, provider: str, formats: Collection[str]) -> None:
+def check_save(room: Room, name: str, provider: str) -> None:
     """Raise Refused for a ``saveAsTable`` into Spark's own catalog."""
-    bridge = room.bridge
-    if provider.lower() not in formats:
+    if provider.lower() not in room.formats:
         return
+    catalog, table = _meant(room, name)
+    if catalog == _SESSION:
+        raise refused_table(table, "df.write.saveAsTable('{}')", catalog=_own(room))
+
+
+def _meant(room: Room, name: str) -> tuple[str, str]:
+    """The catalog of a name, and its last part; empty texts if Spark cannot parse it."""
+    bridge = room.bridge
     try:
         with bridge.active():
             found = bridge.session.sessionState().sqlParser().parseMultipartIdentifier(name)
         parts = [str(part) for part in bridge.items(found)]
-        catalog = _catalog(room, parts)
+        return _catalog(room, parts), parts[-1]
     except (Py4JError, PySparkException):
-        return
-    if catalog == _SESSION:
-        raise refused_table(parts[-1], "df.write.saveAsTable('{}')", catalog=_own(room))
+        return "", ""
 
 
 def _catalog(room: Room, parts: list[str]) -> str:

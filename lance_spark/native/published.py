@@ -16,7 +16,7 @@ from lance_spark.catalog.rules import Catalog
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.native.catalog import RootCatalog
+from lance_spark.native.catalog import NativeCatalog, RootCatalog
 from lance_spark.native.places import Places, RootPlaces, parts_of
 
 _STATEMENTS = 8
@@ -36,6 +36,10 @@ class PublishedCatalog(RootCatalog):
                 "This Spark does not tell which tables belong to one statement.",
                 hint="Without SQL: LanceCatalog(root).checkout(published=True).",
             ) from None
+
+    def in_session(self, bridge: Bridge) -> NativeCatalog:
+        """The same catalog in another session."""
+        return PublishedCatalog(bridge, self._name, self._whole)
 
     @property
     def catalog(self) -> Catalog:

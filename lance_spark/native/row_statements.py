@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
+from lance_spark.columns.rules import quoted_name
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import Conflict, Refused
-from lance_spark.format.schema import ROW_ADDRESS
+from lance_spark.errors import Conflict, LanceSparkError, Refused
+from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge, plain
 from lance_spark.native.catalog import Branch, branch_of, looking_up
-from lance_spark.native.tables import StoredTable
+from lance_spark.native.tables import NO_ROW_COLUMNS, RowColumns, StoredTable
 from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
 from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
@@ -96,6 +99,20 @@ class RowStatement:
         return _ROW_VERBS.get(_class(self._command))
 
     @property
+    def view(self) -> str | None:
+        """The view that it names in place of a table; None if it names a table, or something unknown."""
+        bridge = self.bridge
+        try:
+            target = self._command.targetTable() if self.verb == MERGING else self._command.table()
+            while _class(target) == names.CHANGES_ALIAS:
+                target = target.child()
+            parts = [str(part) for part in bridge.items(target.multipartIdentifier())]
+            name = ".".join(quoted_name(part) for part in parts)
+            return name if bridge.spark.catalog.getTable(name).tableType in ("TEMPORARY", "VIEW") else None
+        except (PySparkException, Py4JError):
+            return None
+
+    @property
     def inserts(self) -> bool:
         """Whether it can insert rows."""
         return self.verb == MERGING and not self._command.notMatchedActions().isEmpty()
@@ -108,16 +125,39 @@ class RowStatement:
         except Py4JError:
             return False
 
+    @cached_property
+    def _row_columns(self) -> tuple[RowColumns, ...]:
+        """The columns about rows that it may name, in the forms in which Spark may take them, the first one first."""
+        text = (self.text or str(self._parsed.toString())).lower()
+        found = tuple(name for name in ROW_COLUMNS if name in text)
+        if self.verb != MERGING or not found:
+            return (RowColumns(found),)
+        return (NO_ROW_COLUMNS, RowColumns(found, as_data=True))
+
     def analyze(self, pins: dict[Branch, PinnedVersion]) -> AnalyzedChange | None:
         """Its meaning at these versions of branches; None if it does not change a Lance table.
 
         Spark adds the columns of a MERGE WITH SCHEMA EVOLUTION now. Raises Spark's errors for an invalid statement.
         """
+        *others, last = self._row_columns
+        for named in others:
+            with suppress(PySparkException):
+                found = self._analyzed(pins, named)
+                if found is None or not found.mixes_row_columns:
+                    return found
+        return self._analyzed(pins, last)
+
+    def _analyzed(self, pins: dict[Branch, PinnedVersion], named: RowColumns) -> AnalyzedChange | None:
         state = self.bridge.session.sessionState()
-        with self.bridge.active(), looking_up(self.bridge, pins) as found:
+        with self.bridge.active(), looking_up(self.bridge, pins, named) as found:
             mode = self.bridge.call(f"{names.CHANGES_MODE}.SKIP")
             execution = state.executePlan(self._bound(), mode)
-            root = execution.analyzed()
+            try:
+                root = execution.analyzed()
+            except PySparkException as error:
+                if not (named.as_data and found.tables) or isinstance(error, LanceSparkError):
+                    raise
+                raise _cannot_name(named.names[0]) from error
         common = None
         if _class(root) == names.CHANGES_WITH:
             root, common = root.plan(), root.cteDefs()
@@ -220,6 +260,14 @@ class Change:
         return self.statement.bridge.spark.createDataFrame(table)
 
 
+def _cannot_name(column: str) -> Refused:
+    return Refused(
+        f"Spark cannot analyze this MERGE, which names {column}. Nothing was changed.",
+        hint="Beside columns about rows, name the columns to set and to insert, without *, and write t._rowid with the "
+        "alias of the table. UPDATE and DELETE take them too: WHERE _rowid IN (SELECT ...).",
+    )
+
+
 def _target(root: Any) -> Any:
     """The relation that an analyzed statement changes; None if its form is unknown."""
     kind = _class(root)
@@ -276,6 +324,11 @@ class AnalyzedChange:
     def pin(self) -> PinnedVersion:
         """The version of the table."""
         return self.table.source.read.pin
+
+    @property
+    def mixes_row_columns(self) -> bool:
+        """Whether Spark has added columns about rows to the table's, where it then loses their values."""
+        return any(each.name() in ROW_COLUMNS for each in self.bridge.items(self.relation.output()))
 
     @property
     def appends(self) -> bool:

@@ -16,7 +16,7 @@ from lance_spark.columns.rules import quoted_name
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Refused
 from lance_spark.jvm.bridge import Bridge, propagate_exceptions
-from lance_spark.jvm.detection import catalogs, connect, connected
+from lance_spark.jvm.detection import catalogs, cloned_from, connect, connected
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.published import PublishedCatalog
 
@@ -58,11 +58,28 @@ class Capabilities:
 class Room:
     """The JVM side of one session."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, origin: Room | None = None) -> None:
         self.bridge = bridge
+        self.origin = origin
+        """The room of the session that this one was made from, if it was."""
+        self.formats: set[str] = set() if origin is None else {*origin.formats}
+        """This package's format names, in lower case."""
         propagate_exceptions(bridge.gateway, True)
         self.catalogs: dict[str, NativeCatalog] = {}
         bridge.names_of = self.names_of
+
+    def for_child(self, spark: SparkSession) -> Room:
+        """The room of a session made from this one: with the same catalogs, and so with the same rights."""
+        child = Room(self.bridge.of(spark), self)
+        child.catalogs = {name: catalog.in_session(child.bridge) for name, catalog in self.catalogs.items()}
+        loaded = catalogs(child.bridge)
+        for name, catalog in child.catalogs.items():
+            loaded.put(name, catalog.java())
+        return child
+
+    def comes_from(self, other: Room) -> bool:
+        """Whether it is this room, or one of a session made from the other's."""
+        return self is other or (self.origin is not None and self.origin.comes_from(other))
 
     def add_catalog(
         self, name: str, root: str | None, storage_options: Mapping[str, str], ref: tuple[str, str] | None = None
@@ -105,7 +122,7 @@ class Room:
 
 
 _rooms: WeakKeyDictionary[SparkSession, Room] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _refusals: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 
 
@@ -126,15 +143,56 @@ def allow(spark: SparkSession) -> None:
     _refusals.pop(spark, None)
 
 
+def inherit(spark: SparkSession, origin: SparkSession | None = None) -> None:
+    """Give a new session what the one has that it was made from: ``origin``, or the one that Spark cloned.
+
+    Spark clones the session for each streaming query, and wraps the clone anew for each call of a function of
+    ``foreachBatch``. A session that Python knows under another object gets the same room.
+    """
+    with _lock:
+        if spark in _rooms or spark in _refusals:
+            return
+        room = _same_session(spark)
+        if room is not None:
+            room.bridge.also(spark)
+        else:
+            parent = _cloned(spark) if origin is None else _rooms.get(origin)
+            if parent is None:
+                return
+            room = parent.for_child(spark)
+        _rooms[spark], connected[spark] = room, room.bridge
+
+
+def _same_session(spark: SparkSession) -> Room | None:
+    session = spark._jsparkSession
+    return next((room for other, room in [*_rooms.items()] if other._jsparkSession == session), None)
+
+
+def _cloned(spark: SparkSession) -> Room | None:
+    state = cloned_from(spark)
+    found = (room for other, room in [*_rooms.items()] if other._jsparkSession.sessionState() == state)
+    return None if state is None else next(found, None)
+
+
 def leave(spark: SparkSession) -> None:
-    """Remove everything from a session."""
-    room = _rooms.pop(spark, None)
-    connected.pop(spark, None)
+    """Remove everything from a session, and from those made from it."""
+    room = _rooms.get(spark)
     _refusals.pop(spark, None)
-    if room is not None:
-        room.drop_catalogs()
-        if not _rooms:
-            propagate_exceptions(room.bridge.gateway, False)
+    connected.pop(spark, None)
+    if room is None:
+        return
+    for other, found in [*_rooms.items()]:
+        if found.comes_from(room):
+            found.drop_catalogs()
+            _rooms.pop(other, None)
+            connected.pop(other, None)
+    if not _rooms:
+        propagate_exceptions(room.bridge.gateway, False)
+
+
+def any_session() -> bool:
+    """Whether a session is registered."""
+    return bool(_rooms)
 
 
 def switch_off(spark: SparkSession, reason: str) -> None:
@@ -145,6 +203,8 @@ def switch_off(spark: SparkSession, reason: str) -> None:
 
 def current(spark: SparkSession) -> Room | None:
     """The room of a session; None if it has none."""
+    if spark not in _rooms and _rooms:
+        inherit(spark)  # another Python object of a registered session, made before that was registered
     return _rooms.get(spark)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_spark.core.options import CATALOG_OPTIONS, OWN_NAME, PREFIX, folded
 from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS
@@ -213,6 +214,19 @@ def check_options(given: Mapping[str, str]) -> None:
 
 # --- A table by its name: readable, and writable if the name means a branch
 
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The columns about rows, such as _rowid, that a statement names which changes rows."""
+
+    names: tuple[str, ...] = ()
+    as_data: bool = False
+    """Whether they are columns like all others: in a MERGE, Spark otherwise loses them on the way."""
+
+
+NO_ROW_COLUMNS = RowColumns()
+
+
 _REFUSED = frozenset(map(folded, READ_OPTIONS))
 
 
@@ -229,6 +243,7 @@ class StoredTable(NativeTable):
     told: ClassVar = NativeTable.told | {"canDeleteWhere", "deleteWhere"}
     supported: ClassVar[tuple[str, ...]] = (*WRITABLE, "MICRO_BATCH_READ")
     """Also for a tag or a version: this package's error then explains why it cannot be written to."""
+    named = NO_ROW_COLUMNS
 
     def __init__(
         self, bridge: Bridge, source: Source, name: str, place: Place, properties: Callable[[], Mapping[str, str]]
@@ -240,6 +255,17 @@ class StoredTable(NativeTable):
     def place(self) -> Place:
         """Its place."""
         return self._place
+
+    def answered(self) -> dict[str, Answer]:
+        """The known answers about a version, for this statement."""
+        known = super().answered()
+        if self.named.as_data:
+            # An address identifies its row, and is never null; rows that a MERGE inserts have none of the others.
+            row = [StructField(name, LongType(), name != ROW_ADDRESS) for name in self.named.names]
+            schema = StructType([*with_char_types(self.source.schema).fields, *row])
+            hidden = [name for name in ROW_COLUMNS if name not in self.named.names]
+            known |= {"schema": answers.schema(schema), "metadataColumns": answers.row_columns(hidden)}
+        return known
 
     def properties(self) -> Any:
         """For DESCRIBE and SHOW; looked up on demand."""
@@ -273,7 +299,8 @@ class StoredTable(NativeTable):
                 f"Cannot change rows of the table: columns '{one}' and '{other}' differ only in case.",
                 hint="SET spark.sql.caseSensitive = true, or rename one of them.",
             )
-        return NativeRowOperation(self.bridge, self, info.command()).java()
+        named = () if self.named.as_data else self.named.names
+        return NativeRowOperation(self.bridge, self, info.command(), named).java()
 
     def can_delete_where(self, predicates: Any) -> bool:
         """Whether Lance can find these rows. If not, Spark searches for them."""
@@ -334,9 +361,9 @@ class NativeRowOperation(Implementation):
     interfaces: ClassVar = (names.ROW_LEVEL_BUILDER, names.SUPPORTS_DELTA)
     told: ClassVar = frozenset({"newScanBuilder"})
 
-    def __init__(self, bridge: Bridge, table: NativeTable, command: Any) -> None:
+    def __init__(self, bridge: Bridge, table: NativeTable, command: Any, named: Sequence[str] = ()) -> None:
         super().__init__(bridge)
-        self._table, self._command = table, command
+        self._table, self._command, self._named = table, command, named
 
     def to_string(self) -> str:
         """Java's toString."""
@@ -355,8 +382,12 @@ class NativeRowOperation(Implementation):
         return f"{self._command.toString()} of Lance rows"
 
     def answered(self) -> dict[str, Answer]:
-        """The columns that identify rows."""
-        return {"rowId": answers.references([ROW_ADDRESS])}
+        """The columns that identify rows, and those that the statement names: Spark's query has no others."""
+        named = [name for name in self._named if name != ROW_ADDRESS]
+        return {
+            "rowId": answers.references([ROW_ADDRESS]),
+            "requiredMetadataAttributes": answers.references(named),
+        }
 
     def new_scan_builder(self, options: dict[str, str]) -> Any:
         """The table's own."""

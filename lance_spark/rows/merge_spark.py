@@ -120,25 +120,20 @@ class RowMerge(Hinting):
         NotFound and SchemaMismatch for invalid arguments, Refused if several source rows match one row, and Conflict;
         then nothing was changed.
         """
-        merge = self._evolved() if self.evolves else self
-        return change_rows(self.spark, merge.change(), message, retries)
+        if self.evolves:
+            rules.check_clauses(self.clauses)
+            self._evolve_table()
+        return change_rows(self.spark, self.change(), message, retries)
 
-    def _evolved(self) -> RowMerge:
-        """The merge on a table that has all columns. Raises Refused, and the errors of ``alter_columns``."""
-        rules.check_clauses(self.clauses)
-        table = self._evolved_table()
-        named = {name.lower(): name for name in table.names}
-        columns = [quoted(name).alias(named.get(name.lower(), name)) for name in self.source.columns]
-        return replace(self, source=self.source.select(*columns))
-
-    def _evolved_table(self) -> pa.Schema:
+    def _evolve_table(self) -> None:
+        """Add all columns that the table lacks. Raises Refused, and the errors of ``alter_columns``."""
         left = _EVOLUTIONS
         while True:
             pin = pin_latest(self.location, self.branch)
             table = stored_schema(self.location, pin)
             added = added_columns(table, self._given_columns(pin, table.names))
             if not added:
-                return table
+                return
             left -= 1
             try:
                 alter_columns(self.location, self.branch, added, engine_of(self.spark))
@@ -167,16 +162,36 @@ class RowMerge(Hinting):
     def change(self) -> RowChange:
         """The merge in the form the engine takes. Raises InvalidOption for invalid clauses."""
         rules.check_clauses(self.clauses)
+        merge = self._spelled()
         return RowChange(
             location=self.location,
             branch=self.branch,
             verb=rules.MERGING,
-            actions=self._actions,
-            meets=self._meets,
+            actions=merge._actions,
+            meets=merge._meets,
             inserts_by_key=rules.inserts(self.clauses),
-            key=self.on if isinstance(self.on, tuple) else (),
-            sets=self._sets,
+            key=merge.on if isinstance(merge.on, tuple) else (),
+            sets=merge._sets,
         )
+
+    def _spelled(self) -> RowMerge:
+        """The merge with the table's spelling of names, unless case matters to Spark.
+
+        A column `ID` of the source would count as one that the table lacks, and its values would be lost.
+        """
+        if self.spark.conf.get("spark.sql.caseSensitive") == "true":
+            return self
+        table = stored_schema(self.location, pin_latest(self.location, self.branch)).names
+        named = rules.spelled(self.source.columns, table)
+        source = self.source
+        if any(name != other for name, other in named.items()):
+            source = source.toDF(*(named[name] for name in source.columns))
+        on = self.on
+        if isinstance(on, tuple):
+            keys = rules.spelled(on, table)
+            on = tuple(keys[name] for name in on)
+        clauses = tuple(_renamed(clause, table) for clause in self.clauses)
+        return replace(self, source=source, on=on, clauses=clauses)
 
     @property
     def _sets(self) -> frozenset[str]:
@@ -305,6 +320,13 @@ class RowMerge(Hinting):
     def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
         rows = TargetRows(self.spark, self.location).fragments(pin, fragments)
         return not self._joined(rows, "inner").isEmpty()
+
+
+def _renamed(clause: Clause, table: Sequence[str]) -> Clause:
+    if clause.values is None:
+        return clause
+    named = rules.spelled([*clause.values], table)
+    return replace(clause, values={named[name]: value for name, value in clause.values.items()})
 
 
 def aligned(value: Column, types: tuple[st.DataType, st.DataType], old: Column | None) -> Column:

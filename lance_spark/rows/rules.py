@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -102,6 +103,19 @@ def check_columns(names: Sequence[str], known: Sequence[str]) -> None:
         if head != name and head in known:
             hint = f"Fields of a struct cannot be set one by one: set '{head}' as a whole, e.g. with named_struct(...)."
         raise NotFound(f"There is no column '{name}'.", hint=hint)
+
+
+def spelled(names: Sequence[str], table: Sequence[str]) -> dict[str, str]:
+    """The table's spelling of each name, where case does not matter; a name that could mean several stays as it is."""
+    folded: dict[str, list[str]] = {}
+    for name in table:
+        folded.setdefault(name.lower(), []).append(name)
+    meant = {name: [name] if name in table else folded.get(name.lower(), []) for name in names}
+    taken = Counter(found[0] for found in meant.values() if len(found) == 1)
+    return {
+        name: found[0] if len(found) == 1 and (found[0] == name or taken[found[0]] == 1) else name
+        for name, found in meant.items()
+    }
 
 
 def _listed(known: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import CorruptData, LanceSparkWarning, NotFound
+from lance_spark.errors import CorruptData, InvalidOption, LanceSparkWarning, NotFound
 from lance_spark.format.contents import Fragment
 from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
@@ -95,6 +95,7 @@ def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str
 def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None = None) -> int:
     """Number of live rows; without a filter from metadata alone. Raises InvalidOption for an unparsable filter."""
     dataset = open_pinned(location, pin)
+    _refuse_quotes(filter, dataset)
     with translated(location, "counting rows" if filter is None else f"reading the filter {filter!r}"):
         return int(dataset.count_rows(filter))
 
@@ -155,10 +156,23 @@ _kept_covered = lru_cache(maxsize=16)(_covered)
 
 
 def check_filter(scan: Scan) -> None:
-    """Raise InvalidOption, with pylance's message, for a predicate that it cannot parse or bind."""
+    """Raise InvalidOption, with pylance's message, for a predicate that it cannot parse or bind.
+
+    So it does for a column in double quotes, with which the predicate would find nothing.
+    """
     dataset = open_pinned(scan.location, scan.pin)
+    _refuse_quotes(scan.filter, dataset)
     with translated(scan.location, f"reading the filter {scan.filter!r}"):
         dataset.scanner(columns=[], with_row_address=True, filter=scan.filter).explain_plan()
+
+
+def _refuse_quotes(filter: str | None, dataset: Any) -> None:
+    name = None if filter is None or '"' not in filter else rules.quoted_column(filter, dataset.schema.names)
+    if name is not None:
+        raise InvalidOption(
+            f'The filter {filter!r} has the column "{name}" in double quotes, which Lance takes for a text.',
+            hint=f"Write `{name}` for the column, and '{name}' for the text.",
+        )
 
 
 def read_batches(scan: Scan, partition: ScanPartition) -> Iterator[pa.RecordBatch]:

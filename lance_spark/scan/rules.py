@@ -12,6 +12,16 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|`[^`]*`|"([^"]*)\"""")
+
+
+def quoted_column(filter: str, names: Iterable[str]) -> str | None:
+    """A column that a filter in Lance's SQL names in double quotes, in which Lance sees a text; None if none is."""
+    known = {name.lower(): name for name in names}
+    found = (known.get((each[1] or "").lower()) for each in _QUOTED.finditer(filter))
+    return next((name for name in found if name is not None), None)
+
+
 FRAGMENT_COST = 64 * 2**10
 """Bytes charged for opening a fragment, so that 100,000 tiny fragments give tens of tasks, not one or 100,000."""
 MIN_SPLIT = 4 * 2**20

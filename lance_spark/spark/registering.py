@@ -90,12 +90,15 @@ def _switch_on(spark: SparkSession, name: str) -> Room | None:
 
 
 def unregister(spark: SparkSession) -> None:
-    """Remove catalogs and native reading from a session; ``format("lance")`` stays as the plain data source."""
+    """Remove catalogs and native reading from a session, and from those made from it.
+
+    ``format("lance")`` stays as the plain data source.
+    """
     from lance_spark.native import session
     from lance_spark.native.hooks import forget
 
-    forget(spark)
     session.leave(spark)
+    forget()
 
 
 def capabilities(spark: SparkSession) -> Capabilities:

@@ -149,7 +149,7 @@ class RowVerbs(Handle):
 
 def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:
     if isinstance(on, str):
-        return (on,) if on in columns else on
+        return (on,) if on.lower() in [name.lower() for name in columns] else on
     return tuple(on) if isinstance(on, list | tuple) else on  # type: ignore[return-value]
 
 

@@ -8,7 +8,9 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import (
     READ_OPTIONS,
     ReadOptions,
+    local_moment,
     parse_read_options,
+    refuse_local_moment,
     refuse_stream_options,
     split_stream_options,
 )
@@ -197,3 +199,27 @@ def test_an_option_is_the_same_with_underscores_and_in_camel_case(ours, theirs):
     assert parse_read_options(ours) == parse_read_options(theirs)
     with pytest.raises(InvalidOption, match="given twice"):
         parse_read_options({**ours, **theirs})
+
+
+@pytest.mark.parametrize(
+    ("moment", "local"),
+    [
+        ("2026-01-31", True),
+        ("2026-01-31 12:00:00", True),
+        ("2026-01-31T12:00:00.123456", True),
+        ("2026-01-31T12:00:00Z", False),
+        (" 2026-01-31T12:00:00+01:00 ", False),
+        ("2026-01-31 12:00:00 Europe/Berlin", True),
+    ],
+)
+def test_a_moment_without_an_offset_is_known(moment, local):
+    for key in ("asOf", "as_of", "timestampAsOf", "TIMESTAMPASOF"):
+        assert local_moment({"path": "t", key: moment}) == (key if local else None)
+    assert local_moment({"path": moment}) is None
+
+
+def test_a_moment_without_an_offset_is_refused_where_no_session_has_a_time_zone():
+    with pytest.raises(InvalidOption, match="without an offset") as problem:
+        refuse_local_moment({"timestampAsOf": "2026-01-31"})
+    assert "2026-01-31T00:00:00Z" in str(problem.value)
+    refuse_local_moment({"timestampAsOf": "2026-01-31T12:00:00Z"})

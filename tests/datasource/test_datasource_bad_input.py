@@ -66,6 +66,7 @@ CASES = {
     "predicate that does not parse": ({"filter": "id >"}, InvalidOption, ("id >",)),
     "predicate on an unknown column": ({"filter": "nope = 1"}, InvalidOption, ("nope",)),
     "predicate of a wrong type": ({"filter": "name + 1"}, InvalidOption, ("name",)),
+    "column in double quotes": ({"filter": "\"name\" = 'a'"}, InvalidOption, ("double quotes", "`name`")),
     "empty predicate": ({"filter": " "}, InvalidOption, ("'filter'", "Leave it out")),
 }
 """What was typed, the class of the error, and what its text must say."""

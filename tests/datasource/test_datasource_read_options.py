@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from support.frames import all_files, ids, load, rows
+from support.spark_fixtures import PLAIN
+
+from lance_spark.errors import NotFound
 
 pytestmark = [
     pytest.mark.spark,
@@ -188,3 +193,35 @@ def test_a_scalar_index_answers_the_filter_with_the_right_rows(spark, uri):
         assert ids(load(spark, uri, columns="id", filter=predicate)) == list(expected)
     lance.dataset(uri).delete("id = 17")
     assert ids(load(spark, uri, columns="id", filter="id = 17")) == []
+
+
+@pytest.mark.when(newest=1.0)
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
+def test_a_moment_without_an_offset_is_in_the_time_zone_of_the_session(both_ways, spark, uri, zone):
+    for name in ("a", "b"):
+        lance.write_dataset(pa.table({"name": [name]}), uri, mode="append" if name == "b" else "create")
+        time.sleep(0.01)
+    first = lance.dataset(uri).versions()[0]["timestamp"].astimezone(ZoneInfo(zone)) + timedelta(microseconds=1)
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        # In New York, 02:30 does not exist on that day: as in SQL, it is 03:30.
+        for moment in (f"{first:%Y-%m-%d %H:%M:%S.%f}", "2026-03-08 02:30:00", "2026-03-08", "2999-01-01T12:00:00"):
+            read = spark.read.format("lance").option("timestampAsOf", moment)
+            if both_ways == PLAIN:
+                with pytest.raises(PySparkException, match=r"without an offset|NotFound"):
+                    read.load(uri).collect()
+            else:
+                query = f"SELECT count(*) FROM lance.`{uri}` TIMESTAMP AS OF '{moment}'"
+                expected = outcome(lambda query=query: spark.sql(query).first()[0])
+                assert outcome(lambda read=read: read.load(uri).count()) == expected
+        assert load(spark, uri, asOf=first.isoformat()).count() == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def outcome(action):
+    """What it returns, or says."""
+    try:
+        return action()
+    except NotFound as missing:
+        return missing.message

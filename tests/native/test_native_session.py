@@ -1,13 +1,16 @@
 """Registering a session: catalogs, errors, threads, and what is left when it is taken back."""
 
+import gc
 import os
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import lance
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql.readwriter import DataFrameReader
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
@@ -218,8 +221,8 @@ def test_it_can_be_switched_off(session, table, monkeypatch):
 
 
 def test_each_session_is_registered_on_its_own(session, table):
-    register(session)
     other = session.newSession()
+    register(session)
     assert not capabilities(other).native
     register(other, catalog="more")
     assert other.table(f"more.`{table}`").count() == 10
@@ -279,3 +282,105 @@ def test_spark_does_not_warn_that_our_data_source_replaces_itself(spark):
             assert is_kept_back(f"The data source {known} replaced a {kind} registered data source.")
         assert not is_kept_back(f"The data source mine replaced a {kind} registered data source.")
     assert not is_kept_back("The data source lance cannot be loaded.")
+
+
+# --- Sessions made from a registered one
+
+
+def clone_of(session):
+    """As Spark clones the session for a streaming query, and wraps the clone for a function of foreachBatch."""
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+
+
+@pytest.mark.when(oldest=1.0)
+@pytest.mark.parametrize("made", [lambda session: session.newSession(), clone_of], ids=["new", "clone"])
+def test_a_session_made_from_a_registered_one_has_its_catalogs(lake, spark, made):
+    spark.sql("CREATE TABLE lake.ns1.t AS SELECT 1 AS id, 'a' AS v")
+    child = made(spark)
+    assert child.sql("UPDATE lake.ns1.t SET v = 'b'").first()[0] == 1
+    child.createDataFrame([(1, "c"), (2, "d")], "id int, v string").createOrReplaceTempView("s")
+    merge = (
+        "MERGE INTO lake.ns1.t t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert child.sql(merge).first()[0] == 2
+    child.table("s").writeTo("lake.ns1.t").append()
+    child.table("s").write.mode("append").saveAsTable("lake.ns1.t")
+    assert child.table("lake.ns1.t").count() == 6
+    path = LanceCatalog(lake.catalog.uri).table("ns1.t").location.uri
+    child.table("s").write.format("lance").mode("append").save(path)
+    assert child.sql(f"SELECT count(*) FROM lance.`{path}`").first()[0] == 8
+    assert capabilities(child).catalogs == capabilities(spark).catalogs
+
+
+@pytest.mark.when(day=0)
+def test_a_function_of_foreach_batch_has_the_catalogs(lake, spark, tmp_path):
+    spark.sql("CREATE TABLE lake.ns1.src AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE lake.ns1.t (id INT)")
+    seen = []
+
+    def insert(batch, _):
+        batch.createOrReplaceTempView("batch")
+        session = batch.sparkSession
+        session.sql("MERGE INTO lake.ns1.t t USING batch s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+        register(session, catalog="own", root=lake.catalog.uri)  # as in code that does not know of the inheritance
+        seen.append([row.id for row in session.sql("SELECT id FROM own.ns1.t ORDER BY id").collect()])
+
+    query = spark.readStream.table("lake.ns1.src").writeStream.foreachBatch(insert)
+    started = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    started.processAllAvailable()
+    spark.sql("INSERT INTO lake.ns1.src VALUES (2)")
+    started.processAllAvailable()
+    started.stop()
+    assert seen == [[1], [1, 2]]
+    assert "own" not in capabilities(spark).catalogs
+
+
+def test_a_session_made_from_another_has_no_more_rights(session, tmp_path):
+    catalog = LanceCatalog(str(tmp_path), spark=session)
+    catalog.create_namespace("ns1")
+    catalog.write_table(session.range(3), "ns1.t")
+    catalog.tags.create("v1")
+    register(session, catalog="lake", root=str(tmp_path), tag="v1")
+    catalog.write_table(session.range(2), "ns1.t", mode="append")
+    for made in (session.newSession(), clone_of(session)):
+        assert made.table("lake.ns1.t").count() == 3
+        with pytest.raises(Refused, match="never changes"):
+            made.sql("DELETE FROM lake.ns1.t")
+
+
+def test_a_session_registers_for_those_made_from_it_and_not_the_other_way(session, tmp_path):
+    register(session)
+    child = session.newSession()
+    register(child, name="lance_child", catalog="lake", root=str(tmp_path))
+    assert capabilities(child).catalogs == ("lance", "lake")
+    assert capabilities(session).catalogs == ("lance",)
+    assert capabilities(child.newSession()).catalogs == ("lance", "lake")
+    unregister(child)
+    assert not capabilities(child).native
+    assert capabilities(session).native
+
+
+def test_unregister_takes_back_what_was_inherited(session):
+    register(session)
+    children = [session.newSession(), clone_of(session)]
+    unregister(session)
+    assert [capabilities(each).native for each in children] == [False, False]
+    assert not capabilities(session.newSession()).native
+
+
+def test_a_session_that_was_made_from_another_can_go(session, table):
+    register(session)
+    child = clone_of(session)
+    assert child.sql(f"SELECT * FROM lance.`{table}`").count() == 10
+    gone = weakref.ref(child)
+    del child
+    clone_of(session)  # PySpark keeps the one that was made last
+    gc.collect()
+    assert gone() is None
+
+
+def test_another_object_of_a_registered_session_is_that_session(session, table):
+    other = SparkSession(session.sparkContext, session._jsparkSession)
+    register(session)
+    assert other.sql(f"DELETE FROM lance.`{table}` WHERE id > 5 OR id IN (SELECT 0)").first()[0] == 5
+    assert SparkSession.active().sql(f"SELECT * FROM lance.`{table}`").count() == 5

@@ -17,6 +17,7 @@ from lance_spark.rows.rules import (
     inserts,
     join_of,
     prepared,
+    spelled,
 )
 
 pytestmark = pytest.mark.pure
@@ -114,3 +115,19 @@ def test_a_result_is_one_line():
 )
 def test_tasks_get_fewer_rows_where_they_write_more_than_they_get(setting, share, size):
     assert advisory_size(setting, share) == size
+
+
+@pytest.mark.parametrize(
+    ("names", "table", "expected"),
+    [
+        (["id", "V"], ["id", "v"], ["id", "v"]),
+        (["ID", "extra"], ["id", "v"], ["id", "extra"]),
+        (["id", "ID"], ["id"], ["id", "ID"]),
+        (["ID", "Id"], ["id"], ["ID", "Id"]),
+        (["A", "a"], ["a", "A"], ["A", "a"]),
+        (["x"], ["X", "x"], ["x"]),
+        (["xY"], ["XY", "xy"], ["xY"]),
+    ],
+)
+def test_names_get_the_spelling_of_the_table(names, table, expected):
+    assert [*spelled(names, table).values()] == expected

@@ -55,3 +55,16 @@ def test_a_clause_that_names_the_side_where_its_rows_are_not(spark, uri, clause,
     given = spark.createDataFrame([(1, 5, "a")], "id bigint, x int, day string")
     with pytest.raises(AnalysisException, match=words):
         clause(table.merge(given, on="id")).execute()
+
+
+def test_the_case_of_names_does_not_matter(spark, uri):
+    """Before, values of a column in another case were lost, and rows of nulls inserted."""
+    spark.createDataFrame([(1, "a"), (2, "b")], "id int, Name string").write.format("lance").mode("append").save(uri)
+    table = LanceTable.for_path(uri, spark=spark)
+    given = spark.createDataFrame([(1, "new"), (3, "c")], "ID int, NAME string")
+    for key in ("id", "ID", ["Id"]):
+        merge = table.merge(given, on=key).when_matched_update_all("source.NAME = 'new'")
+        merge.when_not_matched_insert_all().execute()
+        assert sorted(map(tuple, table.to_df().collect())) == [(1, "new"), (2, "b"), (3, "c")]
+    table.merge(given, on="ID").when_matched_update({"NAME": "upper(target.name)"}).execute()
+    assert lance.dataset(uri).to_table(filter="id = 1")["Name"].to_pylist() == ["NEW"]

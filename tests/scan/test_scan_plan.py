@@ -16,6 +16,7 @@ from lance_spark.scan.rules import (
     batch_rows,
     batch_rows_of,
     plan_scan,
+    quoted_column,
 )
 
 pytestmark = pytest.mark.pure
@@ -203,3 +204,19 @@ def test_a_batch_stays_within_its_rows_and_bytes(width):
     rows = batch_rows(width)
     assert 1 <= rows <= BATCH_ROWS
     assert rows == 1 or rows * width <= BATCH_BYTES
+
+
+@pytest.mark.parametrize(
+    ("filter", "column"),
+    [
+        ("\"Name\" = 'D'", "Name"),
+        ('id > 1 AND "NAME" IS NULL', "Name"),
+        ('`Name` = "D"', None),
+        ("v = 'a \"Name\" b'", None),
+        ("v = 'it''s' OR \"name\" = 'D'", "Name"),
+        ('`a"Name"` = 1', None),
+    ],
+)
+def test_a_column_in_double_quotes_is_found(filter, column):
+    """Lance takes it for a text, and the filter finds nothing."""
+    assert quoted_column(filter, ["id", "Name", "v"]) == column

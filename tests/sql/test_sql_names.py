@@ -102,3 +102,17 @@ def test_metadata_tables(spark, lake_flights):
     with pytest.raises(AnalysisException) as caught:
         spark.sql("INSERT INTO lake.ns1.flights.tags SELECT * FROM lake.ns1.flights.tags")
     assert "UNSUPPORTED_FEATURE" in caught.value.getCondition()
+
+
+def test_a_missing_ref_or_path_is_no_table(spark, lake_flights):
+    uri = lake_flights.location.uri
+    there = ("lake.ns1.flights", "lake.ns1.`flights@exp/delays`", "lake.ns1.`flights@1`", f"lance.`{uri}`")
+    missing = ("lake.ns1.nope", "lake.ns1.`nope@x`", "lake.ns1.`flights@x`", "lake.ns1.`flights@99`", "lake.no.t")
+    names = [*there, *missing, f"lance.`{uri}x`", f"lance.`{uri}@x`"]
+    assert [name for name in names if spark.catalog.tableExists(name)] == [*there]
+
+
+@pytest.mark.parametrize("option", ["versionAsOf", "timestampAsOf"])
+def test_a_stream_of_a_table_takes_no_version(spark, lake_flights, option):
+    with pytest.raises(errors.InvalidOption, match="but a stream continues"):
+        spark.readStream.option(option, "1").table("lake.ns1.flights")

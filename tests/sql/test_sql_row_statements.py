@@ -234,3 +234,83 @@ def test_a_new_query_sees_the_change_whatever_is_cached(spark, target):
     changed(spark, "UPDATE lake.ns1.t SET id = -1")
     assert spark.table("lake.ns1.t").agg({"id": "max"}).first()[0] == -1
     spark.catalog.clearCache()
+
+
+# --- Columns about rows
+
+OF_ROWS = {
+    "duplicates": (
+        "DELETE FROM {t} WHERE _rowid NOT IN (SELECT min(_rowid) FROM {t} GROUP BY id)",
+        [(1, "a"), (2, "b")],
+    ),
+    "duplicates, correlated": (
+        "DELETE FROM {t} a WHERE EXISTS (SELECT 1 FROM {t} b WHERE a.id = b.id AND a._rowid > b._rowid)",
+        [(1, "a"), (2, "b")],
+    ),
+    "duplicates, by MERGE": (
+        "MERGE INTO {t} t USING (SELECT _rowaddr r, row_number() OVER (PARTITION BY id ORDER BY _rowid) n FROM {t}) s "
+        "ON t._rowaddr = s.r WHEN MATCHED AND s.n > 1 THEN DELETE",
+        [(1, "a"), (2, "b")],
+    ),
+    "a constant": ("DELETE FROM {t} WHERE _rowid < 0", [(1, "a"), (1, "c"), (2, "b")]),
+    "UPDATE": (
+        "UPDATE {t} SET v = concat(_row_created_at_version, v) WHERE _ROWID IN (SELECT max(_rowid) FROM {t})",
+        [(1, "a"), (1, "c"), (2, "1b")],
+    ),
+    "MERGE that sets": (
+        "MERGE INTO {t} t USING (SELECT max(_rowid) r FROM {t}) s ON t._rowid = s.r "
+        "WHEN MATCHED THEN UPDATE SET v = concat('x', t._row_created_at_version) WHEN NOT MATCHED BY SOURCE AND "
+        "t._rowid >= 0 THEN UPDATE SET v = 'other'",
+        [(1, "other"), (1, "other"), (2, "x1")],
+    ),
+    "MERGE that reads": (
+        "MERGE INTO {t} t USING (SELECT id + 1 AS id, v FROM {t} WHERE _rowid >= 0 AND v <> 'c') s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        [(1, "a"), (1, "c"), (2, "a"), (3, "b")],
+    ),
+    "MERGE that inserts": (
+        "MERGE INTO {t} t USING (SELECT 9 AS id) s ON t.id = s.id AND t._rowid >= 0 "
+        "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 'new')",
+        [(1, "a"), (1, "c"), (2, "b"), (9, "new")],
+    ),
+}
+"""What is run on rows of which two have the same id, and the rows afterwards."""
+
+
+@pytest.mark.when(day=0.4, newest=1.0, oldest=0.0)
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_statements_name_the_columns_about_rows(spark, lake, name):
+    spark.sql("CREATE TABLE lake.ns1.rows AS SELECT * FROM VALUES (1, 'a'), (1, 'c'), (2, 'b') AS x(id, v)")
+    statement, expected = OF_ROWS[name]
+    spark.sql(statement.format(t="lake.ns1.rows"))
+    assert sorted(map(tuple, spark.table("lake.ns1.rows").collect())) == expected
+
+
+def test_a_merge_that_spark_cannot_plan_over_columns_about_rows(spark, target):
+    before = stored(target)
+    statement = "MERGE INTO lake.ns1.t t USING src s ON t._rowid = s.id WHEN MATCHED THEN UPDATE SET *"
+    with pytest.raises(errors.Refused, match="names _rowid"):
+        spark.sql(statement)
+    assert stored(target) == before
+
+
+# --- Views
+
+
+def test_statements_through_a_view_say_that_it_is_one(spark, target):
+    before = stored(target)
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW v_all AS SELECT * FROM lake.ns1.t")
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW v_some AS SELECT * FROM lake.ns1.t WHERE id > 1")
+    for statement in (
+        "UPDATE v_all SET v = 1",
+        "UPDATE v_some AS x SET v = 1",
+        "DELETE FROM v_some",
+        "MERGE INTO v_all t USING src s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(errors.Refused, match="it is a view"):
+            spark.sql(statement)
+    assert stored(target) == before
+    with pytest.raises(PySparkException, match="UNRESOLVED_COLUMN"):
+        spark.sql("UPDATE v_all SET nope = 1")
+    for view in ("v_all", "v_some"):
+        spark.catalog.dropTempView(view)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.spark_types import IN_PYTHON, KEPT, PLAIN, SHAPES, Columns, Place, check, every_type
+from support.spark_types import IN_PYTHON, SHAPES, Columns, Place, check, every_type, known_kinds
 
 from lance_spark.native import scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.0)]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_what_sql_says_about_all_types(both_ways, all_columns, tmp_path, monkeyp
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "bare"])
 def test_all_types_inside_others(both_ways, spark, all_columns, tmp_path, shape):
     """MERGE rewrites whole rows, of which some values are kept."""
-    columns = Columns.of(spark, [SHAPES[shape](kind) for kind in (*KEPT, *PLAIN)], tmp_path)
+    columns = Columns.of(spark, [SHAPES[shape](kind) for kind in known_kinds(spark)], tmp_path)
     place = Place(columns, "", str(tmp_path / "t.lance"), tmp_path)
     for verb in ("merge", "optimize with an order"):
         again = replace(place, path=f"{place.path}{verb[0]}")
