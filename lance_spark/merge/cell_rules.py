@@ -23,7 +23,7 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.row_values import hash_rows
 from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.versions import columns as files_of
-from lance_spark.merge.change_rules import Rows, Sides, trees
+from lance_spark.merge.change_rules import Patch, Rows, Sides, trees
 from lance_spark.merge.option_rules import THEIRS, Side
 from lance_spark.merge.result_rules import lacking, paths
 
@@ -248,7 +248,34 @@ class Cells(NamedTuple):
     new: Mask | None = None
     """Rows that the base does not have, and both sides added under one key; None if there are none."""
     names: Rows | None = None
-    """The addresses by which the caller gives cells."""
+    """The addresses by which the caller gives cells: in the base or, without it, in ours."""
+    only_ours: Mask | None = None
+    """Rows that theirs deleted."""
+    only_theirs: Mask | None = None
+
+
+class Given(NamedTuple):
+    """Cells that the caller gave for rows that both sides changed."""
+
+    names: Rows
+    """The addresses of the rows, ascending: see :class:`Cells`."""
+    values: Mapping[int, pa.Array]
+    """By the places of columns; a column that is not there keeps what is decided."""
+    deleted: Mask
+    """Rows that the result does not have."""
+
+    def find(self, names: Rows) -> tuple[Mask, Rows]:
+        """Which of some rows are given, and where."""
+        at = np.minimum(np.searchsorted(self.names, names), max(0, len(self.names) - 1))
+        known: Mask = self.names[at] == names if len(self.names) else np.zeros(len(names), bool)
+        return known, at
+
+    def goes(self, names: Rows) -> Mask:
+        """Which of some rows the result does not have."""
+        known, at = self.find(names)
+        gone: Mask = known.copy()
+        gone[known] = self.deleted[at[known]]
+        return gone
 
 
 class CellRule(NamedTuple):
@@ -262,9 +289,8 @@ class CellRule(NamedTuple):
     is_whole: bool = False
     """Whether a row is taken from one side as a whole, by the preference for the rest."""
     rest: Side | None = None
-    given: pa.Table | None = None
-    """Cells that the caller gave: ``address`` of the row in the base or, if the base lacks it, in ours, and columns by
-    their places, ``c0``."""
+    given: Given | None = None
+    """What the caller gave."""
 
 
 class Decided(NamedTuple):
@@ -307,6 +333,9 @@ def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: 
             mine, other = _given(ours, nothing), _given(theirs, nothing)
         if cells.new is not None and cells.new.any():
             mine, other = mine | cells.new, other | cells.new
+        alone = nothing if cells.only_theirs is None else cells.only_theirs
+        if cells.only_ours is not None:
+            mine, other = mine & ~alone, (other | alone) & ~cells.only_ours
         same = nothing if ours is None or theirs is None else ~_differ(ours, theirs)
         both, wins = mine & other & ~same, rule.rest if rule.is_whole else rule.wins.get(at)
         takes = other & (~mine | both) if wins == THEIRS else other & ~mine
@@ -320,7 +349,24 @@ def decide_cells(columns: Sequence[CellColumn], places: Collection[int], cells: 
         decided.clashes[at] = nothing if wins else both
         decided.settled[at] = both if wins else nothing
         decided.emptied_ours[at], decided.emptied_theirs[at] = empty_ours, empty_theirs
+    if rule.given is not None and cells.names is not None:
+        _take_given(decided, rule.given, cells.names)
     return decided
+
+
+def _take_given(decided: Decided, given: Given, names: Rows) -> None:
+    """Put in what the caller gave. A row that goes has nothing left to decide."""
+    known, at = given.find(names)
+    goes = given.goes(names)
+    for place, value in decided.values.items():
+        done = known if place in given.values else goes
+        if place in given.values and known.any():
+            both = pa.concat_arrays([value, given.values[place].cast(value.type)])
+            places = np.where(known, at + len(value), np.arange(len(value)))
+            decided.values[place] = both.take(pa.array(places))
+        decided.clashes[place] = decided.clashes[place] & ~done
+        decided.emptied_ours[place] = decided.emptied_ours[place] & ~done
+        decided.emptied_theirs[place] = decided.emptied_theirs[place] & ~done
 
 
 def clashing(decided: Decided, cells: Cells, rule: CellRule) -> dict[int, Mask]:
@@ -425,6 +471,10 @@ class CellPlan:
     rows: int
     """Rows that both sides changed."""
     emptied: tuple[Emptied, ...] = ()
+    open: tuple[Patch, ...] = ()
+    """Rows that nothing settles yet, by the fragment that has them."""
+    keys: tuple[str, ...] = ()
+    """The columns of the base by which rows are named."""
     settled: SettledRows | None = None
     """Which rows the preference, or the caller, settled."""
 

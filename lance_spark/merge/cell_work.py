@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +43,7 @@ OUTCOMES = pa.schema(
         ("clashes", pa.int64()),
         ("settled", pa.int64()),
         ("told", pa.list_(pa.string())),
+        ("open", pa.list_(pa.int64())),
         ("nulls", pa.int64()),
         ("lacking", pa.list_(pa.string())),
     ]
@@ -59,13 +59,14 @@ class DecideItem(NamedTuple):
     patch: Patch
     number: int
     keys: tuple[str, ...]
+    lists_open: bool = False
+    """Whether to name each row that clashes, by its offset."""
 
 
 def parts(patch: Patch) -> Iterator[Patch]:
     """The items of a patch."""
     for start in range(0, len(patch.rows), _PART):
-        part = slice(start, start + _PART)
-        yield replace(patch, rows=patch.rows[part], base=patch.base[part], other=patch.other[part])
+        yield patch.part(slice(start, start + _PART))
 
 
 def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
@@ -75,7 +76,7 @@ def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
 
     def outcome(at: int) -> dict[str, Any]:
         counts = {"emptied_ours": 0, "emptied_theirs": 0, "clashes": 0, "settled": 0, "nulls": 0}
-        blank = {"patch": item.number, "place": at, "differs": False, **counts, "told": [], "lacking": []}
+        blank = {"patch": item.number, "place": at, "differs": False, **counts, "told": [], "open": [], "lacking": []}
         return outcomes.setdefault(at, blank)
 
     for found, part in read_cells(item.place, columns, patch):
@@ -93,7 +94,10 @@ def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
             for row in nulls[: max(0, MOST - len(known["lacking"]))].tolist():
                 known["lacking"].append(told_row(columns, item.keys, found, part, row, [at]))
         outcome(ROW)["settled"] += cell_rules.settled_rows(decided, found.rows)
-        for at, mask in cell_rules.clashing(decided, found, item.rule).items():
+        clashes = cell_rules.clashing(decided, found, item.rule)
+        if item.lists_open:
+            outcome(ROW)["open"] += sorted({row for mask in clashes.values() for row in part.rows[mask].tolist()})
+        for at, mask in clashes.items():
             known, rows = outcome(at), np.flatnonzero(mask)
             known["clashes"] += len(rows)
             for row in rows[: max(0, MOST - len(known["told"]))].tolist():

@@ -33,6 +33,7 @@ from lance_spark.merge.cell_rules import (
     CellRule,
     Computed,
     Emptied,
+    Given,
     SettledRows,
 )
 from lance_spark.merge.cell_sides import CellSide
@@ -92,6 +93,10 @@ class Matching(NamedTuple):
     """Columns by which to match rows that have no stable ids."""
     twins: Addresses = NO_TWINS
     """Rows that both sides added under one key."""
+    asks: bool = False
+    """Whether the caller decides about rows that nothing else settles."""
+    given: Given | None = None
+    """What the caller decided."""
 
 
 def settle_cells(
@@ -194,7 +199,10 @@ class _CellSettling:
         fields = [key_columns(snapshot.contents.fields) for snapshot in (sides.ours, sides.theirs)]
         self.twins = matching.twins
         self.keys = matching.on or next((names for names in fields if names), ())
-        self.by_key_alone = sides.settling and bool(sides.prefer)
+        self.asks, self.given = matching.asks, matching.given
+        self.open: list[Patch] = []
+        """Rows that nothing settles, if the caller decides about them."""
+        self.by_key_alone = sides.settling and bool(sides.prefer or matching.asks)
         """Whether a row with another key is another row, and not perhaps the same one."""
         self.conflicts: list[MergeConflict] = []
         self.deleted: defaultdict[int, list[Rows]] = defaultdict(list)
@@ -216,7 +224,8 @@ class _CellSettling:
         homes, masks = self._homes(pairs)
         self._add_twins(homes, masks)
         if self.sides.settling:
-            self._settle_deletions(pairs, masks)
+            self._settle_deletions(pairs, homes, masks)
+            self._let_go(homes, masks)
         else:
             self._check_deletions(pairs)
             if self.conflicts:
@@ -228,7 +237,7 @@ class _CellSettling:
         change, deletions = self._change(pairs, masks, patches)
         change = replace(change, notes=self._notes(change, homes))
         settled = SettledRows(self.settled, self.sides.prefer.text) if self.by_key_alone else None
-        plan = CellPlan(self.columns, rule, rows, emptied, settled)
+        plan = CellPlan(self.columns, rule, rows, emptied, tuple(self.open), self.keys, settled)
         return SettledCells(change, deletions, tuple(self.conflicts), plan)
 
     def _telling_column(self, pairs: Sequence[_Pair]) -> tuple[str, ...]:
@@ -261,7 +270,20 @@ class _CellSettling:
         for key, there in by_fragment(self.twins[:, 1]):
             masks[key].append(self.twins[there, 1] & 0xFFFFFFFF)
 
-    def _settle_deletions(self, pairs: Sequence[_Pair], masks: defaultdict[int, list[Rows]]) -> None:
+    def _let_go(self, homes: Mapping[tuple[bool, int], _Home], masks: defaultdict[int, list[Rows]]) -> None:
+        """Rows of both sides that go because the caller says so."""
+        for (of_ours, key), home in homes.items() if self.given is not None else ():
+            assert self.given is not None
+            rows, base = np.concatenate(home.rows), np.concatenate(home.base)
+            names = np.where(base == NOWHERE, (key << 32) + rows, base)
+            self.settled += int(self.given.find(names)[0].sum())
+            goes = self.given.goes(names)
+            if goes.any():
+                (self.deleted if of_ours else masks)[key].append(rows[goes])
+
+    def _settle_deletions(
+        self, pairs: Sequence[_Pair], homes: dict[tuple[bool, int], _Home], masks: defaultdict[int, list[Rows]]
+    ) -> None:
         """Rows that one side deleted and the other changed go to the preferred side.
 
         What the other side only moved, it did not change: the deletion is the only change.
@@ -272,7 +294,14 @@ class _CellSettling:
             if wins is not None:
                 lost |= found.changed & ((wins == OURS) != patch.of_ours)
                 self.settled += int(found.changed.sum())
+            elif self.given is not None:
+                home = homes.setdefault((patch.of_ours, patch.home.id), _Home([], [], [], set(), []))
+                home.rows.append(patch.rows[found.changed])
+                home.base.append(patch.base[found.changed])
+                home.other.append(patch.other[found.changed])
+                home.rewritten.append(True)
             else:
+                self.open += [patch.part(found.changed)] if self.asks else []
                 told += found.told
                 count += int(found.changed.sum())
             rows = patch.rows[lost]
@@ -311,7 +340,7 @@ class _CellSettling:
             gone = both[(each.at_ours[in_ours] == NOWHERE) & (each.at_theirs[in_theirs] == NOWHERE)]
             if not len(gone) or not each.pair.is_strict:
                 continue
-            if self.sides.prefer.side() is not None:
+            if self.sides.prefer.side() is not None or self.asks:
                 self.settled += len(gone)
                 continue
             rows = examples(self.locations[0], self.sides.base_ours, each.pair.base, gone[:_EXAMPLES].tolist())
@@ -498,6 +527,7 @@ class _CellSettling:
             wins={at: side for at, side in sides.items() if side is not None},
             is_whole=self.sides.settling and not self.sides.by_cells,
             rest=prefer.rest,
+            given=self.given,
         )
 
     def _new(self, in_ours: bool) -> set[int]:
@@ -573,9 +603,9 @@ class _CellSettling:
     def _decided(self, patches: Sequence[Patch], rule: CellRule) -> tuple[list[Patch], tuple[Emptied, ...]]:
         """The patches with the columns that they write; adds conflicts. Nothing is written."""
         items = [
-            DecideItem(self._place, self.columns, rule, part, at, self.keys)
+            DecideItem(self._place, self.columns, rule, each, at, self.keys, self.asks and self.given is None)
             for at, patch in enumerate(patches)
-            for part in parts(patch)
+            for each in parts(patch)
         ]
         rows = sum(len(patch.rows) for patch in patches)
         runner = self.engine.for_work("merge", Work(read_bytes=3 * 64 * rows * max(1, len(self.columns))))
@@ -584,6 +614,9 @@ class _CellSettling:
         for row in found:
             columns[row["patch"]] |= {row["place"]} if row["differs"] else set()
             self.settled += row["settled"]
+            if row["open"]:
+                patch = patches[row["patch"]]
+                self.open.append(patch.part(np.isin(patch.rows, row["open"])))
         kept = [replace(patch, columns=tuple(sorted(columns[at]))) for at, patch in enumerate(patches) if columns[at]]
         self._note_clashes(found, patches)
         self._check_keys(kept)

@@ -7,7 +7,6 @@ all rows of its home, with field ids of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -105,17 +104,20 @@ class _CellReader:
         base = self._base.take(part.base)
         named = np.where(part.base == NOWHERE, ours, part.base)
         return Cells(
-            base, self._ours.take(ours), self._theirs.take(theirs), len(part.rows), part.base == NOWHERE, named
+            base,
+            self._ours.take(ours),
+            self._theirs.take(theirs),
+            len(part.rows),
+            new=part.base == NOWHERE,
+            names=named,
+            only_ours=theirs == NOWHERE,
+            only_theirs=ours == NOWHERE,
         )
 
 
 def _slices(patch: Patch, most: int) -> Iterator[Patch]:
     for start in range(0, len(patch.rows), most):
-        yield _only(patch, slice(start, start + most))
-
-
-def _only(patch: Patch, rows: Any) -> Patch:
-    return replace(patch, rows=patch.rows[rows], base=patch.base[rows], other=patch.other[rows])
+        yield patch.part(slice(start, start + most))
 
 
 def read_cells(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> Iterator[tuple[Cells, Patch]]:
@@ -189,7 +191,7 @@ def _batches(
         ]
         low, high = np.searchsorted(patch.rows, [offsets[0], offsets[-1] + 1])
         if high > low:
-            part = _only(patch, slice(low, high))
+            part = patch.part(slice(low, high))
             found = decide_cells(columns, decided, reader.cells(part), rule).values
             places = np.searchsorted(offsets, part.rows)
             values = [_put(old, places, found[at]) for old, at in zip(values, decided, strict=True)]

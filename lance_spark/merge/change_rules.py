@@ -640,6 +640,10 @@ class Patch:
     columns: tuple[int, ...] = ()
     """The places of the columns to write."""
 
+    def part(self, rows: slice | npt.NDArray[np.bool_]) -> Patch:
+        """Some of its rows."""
+        return replace(self, rows=self.rows[rows], base=self.base[rows], other=self.other[rows])
+
 
 class BasePair(NamedTuple):
     """A fragment of the base that theirs changed, compacted or removed."""

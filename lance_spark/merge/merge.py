@@ -28,7 +28,7 @@ from lance_spark.format.operations import VersionSpan
 from lance_spark.merge import change_rules, pylance, result_rules
 from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
-from lance_spark.merge.cell_work import write_patches
+from lance_spark.merge.cell_work import place_of, write_patches
 from lance_spark.merge.cells import NO_TWINS, Addresses, Matching, SettledCells, settle_cells
 from lance_spark.merge.conflict_rules import (
     TAKEN_BEFORE,
@@ -48,6 +48,7 @@ from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.merge.request import Request, merge_again, open_root, pick_again
+from lance_spark.merge.resolving import resolved
 from lance_spark.merge.result_rows import ResultRows
 from lance_spark.merge.result_rules import NullChange
 from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
@@ -160,6 +161,7 @@ def merge_requests(
             settles_cells=options.conflicts == CELLS,
             on=names_of(options.on),
             prefer=options.preferred,
+            resolve=options.resolve,
             again=None if publish else partial(merge_again, source.branch, into),
             row_numbering=row_numbering(location, graph, ours, base),
             fork=graph.fork_of(ours, source),
@@ -240,28 +242,34 @@ def plan_replay(request: Request) -> ReplayPlan:
     """
     sides = _sides(request)
     sides = replace(sides, agreed=agreed_columns((request.location, request.their_location), sides))
-    plan, _ = _planned(request, sides)
+    plan, _ = _planned(request, sides, Matching(request.on))
     if not may_settle(plan.conflicts):
         return plan
     open_sides = replace(sides, settling=True, prefer=request.prefer, by_cells=request.settles_cells)
+    chosen, matching = bool(request.prefer or request.resolve), Matching(request.on, asks=bool(request.resolve))
     try:
-        compared, twins = _planned(request, open_sides)
+        compared, twins = _planned(request, open_sides, matching)
         if len(twins):
-            compared, _ = _planned(request, open_sides, twins)
+            matching = matching._replace(twins=twins)
+            compared, _ = _planned(request, open_sides, matching)
     except NotCommittable:
-        if request.prefer:
+        if chosen:
             raise
         return plan
-    if request.prefer:
+    if request.resolve is not None and compared.cells is not None and compared.cells.open:
+        place = place_of((request.location, request.their_location), compared.sides)
+        given = resolved(place, compared.cells, compared.cells.keys, request.resolve)
+        compared, _ = _planned(request, open_sides, matching._replace(given=given))
+    if chosen:
         return compared
     rows = 0 if compared.cells is None else compared.cells.rows
     return replace(plan, conflicts=with_contested(plan.conflicts, compared.conflicts, rows))
 
 
-def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_TWINS) -> tuple[ReplayPlan, Addresses]:
+def _planned(request: Request, sides: change_rules.Sides, matching: Matching) -> tuple[ReplayPlan, Addresses]:
     """The plan, and the addresses of rows that both sides added under one key, of which one may stay."""
     there = request.their_location
-    sides, followed, settled = _settled(request, sides, twins)
+    sides, followed, settled = _settled(request, sides, matching)
     change = settled.change
     conflicts = [*change.conflicts, *followed.conflicts, *settled.conflicts]
     deletions: dict[int, tuple[int, ...]] = {**settled.deletions}
@@ -278,7 +286,7 @@ def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_
     conflicts += blank_rows((request.location, there), sides, change.replaced)
     result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old)
     conflicts += result.conflicts()
-    found = result.twins() if sides.settling and not len(twins) else NO_TWINS
+    found = result.twins() if sides.settling and not len(matching.twins) else NO_TWINS
     change = replace(change, notes=(*change.notes, *result.notes()))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
@@ -311,7 +319,7 @@ def _planned(request: Request, sides: change_rules.Sides, twins: Addresses = NO_
 
 
 def _settled(
-    request: Request, sides: change_rules.Sides, twins: Addresses
+    request: Request, sides: change_rules.Sides, matching: Matching
 ) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
     """What ours takes from theirs; where no version tells where rows are, their values do, before it is a conflict."""
     places = request.location, request.their_location
@@ -320,7 +328,6 @@ def _settled(
     def settle_all(sides: change_rules.Sides) -> tuple[change_rules.Sides, FollowedChange, SettledCells]:
         followed = follow_rows(request, sides, compare(sides))
         change_rules.check_supported(sides, followed.change)
-        matching = Matching(request.on, twins)
         return sides, followed, settle_cells(places, sides, followed.change, engine or LocalRunner(), matching)
 
     first = settle_all(sides)
@@ -752,6 +759,7 @@ def pick_requests(
             settles_cells=options.conflicts == CELLS,
             on=names_of(options.on),
             prefer=options.preferred,
+            resolve=options.resolve,
             again=None if publish else partial(pick_again, pin, into, action),
             row_numbering=numbering_of_pick(graph, ours, base, common),
             fork=graph.fork_of(ours, base),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from lance_spark.core.declared import Place, option
 from lance_spark.errors import InvalidOption, Refused
@@ -127,6 +127,8 @@ class MergeOptions:
         parse=_preferred,
         places=_PLACES,
     )
+    resolve: Callable[[Any], Any] | None = None
+    """A function of the rows that nothing else settles, in Python only: see ``LanceTable.branches.merge``."""
     ours: bool = option(False, "the same as -X ours: where both sides changed a row, ours wins", places=("shell",))
     theirs: bool = option(
         False, "the same as -X theirs: where both sides changed a row, theirs wins", places=("shell",)

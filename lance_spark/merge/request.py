@@ -17,6 +17,7 @@ from lance_spark.format.operations import VersionSpan
 from lance_spark.merge.hint_rules import Again
 from lance_spark.merge.option_rules import Prefer
 from lance_spark.merge.placement_rules import InPlacePolicy
+from lance_spark.merge.resolve_rules import Resolve
 from lance_spark.merge.unshared import Unshared
 from lance_spark.storage import versions
 
@@ -65,6 +66,8 @@ class Request:
     """Columns by which such rows are matched if they have no stable ids; by default those of the table's key."""
     prefer: Prefer = field(default_factory=Prefer)
     """Whose value is taken where both sides changed the same row or cell."""
+    resolve: Resolve | None = None
+    """A function of the caller that decides about the rows that this leaves open."""
     again: Again | None = None
     """The verb as it is typed with another preference, for hints."""
     row_numbering: PinnedVersion | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lance_spark import hints
@@ -13,21 +13,19 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, Refused
 from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.merge import merge
-from lance_spark.merge.option_rules import CELLS, MergeOptions, check_audit
+from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.storage.commits import check_mergeable
 from lance_spark.storage.datasets import pin_latest
 
 
 @contextmanager
-def transaction(  # noqa: PLR0913 - most calls take three
+def transaction(
     location: DatasetLocation,
     target: RefSpec,
     engine: Engine,
-    message: str | None = None,
     audit: Callable[[RefSpec], bool] | None = None,
-    conflicts: str = CELLS,
-    prefer: str | Mapping[str, str] | None = None,
+    options: MergeOptions | None = None,
 ) -> Iterator[RefSpec]:
     """A temporary branch of the target branch, merged into it when the block ends without an exception.
 
@@ -35,7 +33,7 @@ def transaction(  # noqa: PLR0913 - most calls take three
     target that is a tag, a version or a branch that follows a remote's, and for a failed audit. Raises Conflict if a
     concurrent commit cannot be combined with this one. Only success publishes; the temporary branch is always deleted.
     """
-    options = MergeOptions(message=message, conflicts=conflicts, prefer=prefer)
+    options = options or MergeOptions()
     if target.tag is not None or target.version is not None or target.as_of is not None:
         raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
     check_mergeable(location, target.branch)

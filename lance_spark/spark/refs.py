@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
@@ -32,7 +32,8 @@ from lance_spark.remotes.reset import reset as reset_to_remote
 from lance_spark.session.caches import refreshing
 from lance_spark.storage import refs
 from lance_spark.storage.commits import ORIGIN, known_remotes, unchanged
-from lance_spark.storage.resolving import dataset_at, resolve
+from lance_spark.storage.resolving import dataset_at
+from lance_spark.storage.resolving import resolve as resolve_ref
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,6 +162,7 @@ class Branches(Shown, Collection[Branch]):
         on: str | Sequence[str] = (),
         *,
         prefer: str | Mapping[str, str] | None = None,
+        resolve: Callable[[Any], Any] | None = None,
         progress: Progressing = None,
     ) -> MergeResult:
         """Merge a branch into the handle's, or into another one, as one version; executors copy many files.
@@ -173,14 +175,21 @@ class Branches(Shown, Collection[Branch]):
         ``prefer`` settles what both sides changed, and nothing else: ``"ours"`` (this branch), ``"theirs"`` (the merged
         one), or by column, ``{"price": "theirs", "*": "ours"}``. A row that one side deleted goes with ``"*"``.
 
+        ``resolve`` decides about the rest: a function that gets a ``pyarrow.Table`` of these rows with the columns
+        ``_row``, those of the key, and the structs ``base``, ``ours`` and ``theirs``, null in a version that does not
+        have the row. It returns a row for each, as a ``pyarrow.Table``, a pandas DataFrame or a list of dicts: ``_row``
+        or the key, the columns to set, and ``_delete`` (bool) if rows may go; columns left out merge as they do
+        otherwise. It runs in this process, in a dry run too, and again after a concurrent commit. InvalidOption is
+        raised for rows that are missing, unknown or twice, and for values that do not fit.
+
         Only files that the branch itself wrote are copied. With ``reference`` none are, and the branch cannot be
         deleted. ``progress`` is a function that is called with the progress. Raises Conflict, with the conflicting
         parts, Refused and NotFound; then nothing was changed.
         """
-        options = MergeOptions(ff_only, reference, message, dry_run, conflicts, names_of(on), prefer)
+        options = MergeOptions(ff_only, reference, message, dry_run, conflicts, names_of(on), prefer, resolve)
         branch, at, version = name.rpartition("@")
         spec = spec_of(branch=branch, version=int(version)) if at and version.isdecimal() else spec_of(branch=name)
-        source = resolve(self.location, spec)
+        source = resolve_ref(self.location, spec)
         engine = engine_of(self.spark, progress=progress)
         target = changing_branch(self.location, self.ref, "merge into") if into is None else branch_or_none(into)
         return merge(self.location, source, target, options, engine)
@@ -299,7 +308,7 @@ def start_of(
     spec = from_handle(ref, spec_of(branch=branch, tag=tag, version=version), branch is not None)
     if spec.begins is None:
         return spec
-    pin = resolve(location, spec)  # a branch of the lake reads main until the table is changed there
+    pin = resolve_ref(location, spec)  # a branch of the lake reads main until the table is changed there
     return RefSpec(branch=pin.branch, version=pin.version)
 
 
@@ -313,7 +322,7 @@ class Handle:
     ref: RefSpec = field(default_factory=RefSpec)
 
     def _pin(self) -> PinnedVersion:
-        return resolve(self.location, self.ref)
+        return resolve_ref(self.location, self.ref)
 
     def _moving_branch(self, what: str) -> str | None:
         return changing_branch(self.location, self.ref, what)
@@ -421,6 +430,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
         *,
         reset: bool = False,
         prefer: str | Mapping[str, str] | None = None,
+        resolve: Callable[[Any], Any] | None = None,
         progress: Progressing = None,
     ) -> PullResult:
         """Fetch a branch and merge it into this handle's, by default from the one of the same name.
@@ -428,7 +438,8 @@ class Remotes(Handle, Shown, Collection[Remote]):
         With ``reset``, this handle's branch becomes what the remote's is, whatever prevents a merge; its own rows that
         the remote lacks are put on a branch, ``kept`` of the result.
 
-        With ``dry_run`` it only fetches, without merging. ``conflicts``, ``on`` and ``prefer`` are those of a merge.
+        With ``dry_run`` it only fetches, without merging. ``conflicts``, ``on``, ``prefer`` and
+        ``resolve`` are those of a merge.
         ``progress`` is called with the progress. Raises Conflict, Refused and NotFound, like fetch and merge.
         """
         into = self._moving_branch("pull into")
@@ -437,7 +448,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
         if reset:
             check_reset(ff_only, message)
             return reset_to_remote(self.location, self._remote(remote), source, into, engine, dry_run)
-        options = MergeOptions(ff_only, False, message, dry_run, conflicts, names_of(on), prefer)
+        options = MergeOptions(ff_only, False, message, dry_run, conflicts, names_of(on), prefer, resolve)
         return pull(self.location, self._remote(remote), source, into, engine, options)
 
     def push(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -61,7 +61,8 @@ from lance_spark.spark.search import Columns, Searching
 from lance_spark.spark.streams import Streams
 from lance_spark.storage import datasets
 from lance_spark.storage.commits import ORIGIN
-from lance_spark.storage.resolving import resolve, resolve_range
+from lance_spark.storage.resolving import resolve as resolve_ref
+from lance_spark.storage.resolving import resolve_range
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -172,7 +173,7 @@ class LanceTable(
         resolved now. Raises InvalidOption for two refs at once, NotFound.
         """
         spec = from_handle(self.ref, spec_of(branch=branch, tag=tag, version=version, as_of=as_of), branch is not None)
-        pin = resolve(self.location, spec)
+        pin = resolve_ref(self.location, spec)
         moving = spec.tag is None and spec.version is None and spec.as_of is None
         return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
 
@@ -295,15 +296,18 @@ class LanceTable(
         *,
         on: str | Sequence[str] = (),
         prefer: str | Mapping[str, str] | None = None,
+        resolve: Callable[[Any], Any] | None = None,
     ) -> MergeResult:
         """Apply the changes of one version of another branch to this handle's branch, as one commit.
 
-        Rows that both sides changed are merged cell by cell; with ``conflicts="rows"`` they are a conflict. ``on`` and
-        ``prefer`` are those of a merge; *theirs* is the picked version. Raises Conflict, Refused and NotFound; then
-        nothing was changed.
+        Rows that both sides changed are merged cell by cell; with ``conflicts="rows"`` they are a conflict. ``on``,
+        ``prefer`` and ``resolve`` are those of a merge; *theirs* is the picked version. Raises Conflict, Refused and
+        NotFound; then nothing was changed.
         """
-        options = MergeOptions(message=message, dry_run=dry_run, conflicts=conflicts, on=names_of(on), prefer=prefer)
-        picked = resolve(self.location, spec_of(branch=branch, version=version))
+        options = MergeOptions(
+            message=message, dry_run=dry_run, conflicts=conflicts, on=names_of(on), prefer=prefer, resolve=resolve
+        )
+        picked = resolve_ref(self.location, spec_of(branch=branch, version=version))
         into = self._moving_branch("cherry-pick to")
         return merge.cherry_pick(self.location, picked, into, engine_of(self.spark), options)
 
@@ -316,15 +320,16 @@ class LanceTable(
         *,
         on: str | Sequence[str] = (),
         prefer: str | Mapping[str, str] | None = None,
+        resolve: Callable[[Any], Any] | None = None,
     ) -> MergeResult:
         """Undo the changes of one version of this handle's branch, in a new commit.
 
         With ``prefer="theirs"`` rows that changed again since are as before that version, with ``"ours"`` they stay.
         Raises like cherry_pick.
         """
-        options = MergeOptions(message=message, dry_run=dry_run, on=names_of(on), prefer=prefer)
+        options = MergeOptions(message=message, dry_run=dry_run, on=names_of(on), prefer=prefer, resolve=resolve)
         branch = self._moving_branch("revert on")
-        pin = resolve(self.location, spec_of(branch=branch, version=version))
+        pin = resolve_ref(self.location, spec_of(branch=branch, version=version))
         return merge.revert(self.location, pin, branch, engine_of(self.spark), options)
 
     @contextmanager
@@ -335,17 +340,20 @@ class LanceTable(
         conflicts: str = CELLS,
         *,
         prefer: str | Mapping[str, str] | None = None,
+        resolve: Callable[[Any], Any] | None = None,
     ) -> Iterator[LanceTable]:
         """Everything written through the handle of the ``with`` block becomes one version, or nothing.
 
-        ``prefer`` is that of a merge, if another commit changed the same rows meanwhile; *theirs* is the block.
+        ``prefer`` and ``resolve`` are those of a merge, if another commit changed the same rows meanwhile; *theirs* is
+        the block.
 
         It is a handle on a temporary branch, which is merged at the end of the block and deleted in any case. After an
         exception, or if ``audit`` returns False for that handle (Refused), nothing is published.
         """
         check = None if audit is None else lambda ref: audit(replace(self, ref=ref))
         target, engine = self._begun("write to").ref, engine_of(self.spark)
-        with transaction(self.location, target, engine, message, check, conflicts, prefer) as ref:
+        options = MergeOptions(message=message, conflicts=conflicts, prefer=prefer, resolve=resolve)
+        with transaction(self.location, target, engine, check, options) as ref:
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)
 
