@@ -145,7 +145,7 @@ def state(handle, branch):
     )
 
 
-@pytest.mark.when(day=0.1)
+@pytest.mark.when(day=0.04)
 @pytest.mark.parametrize("verb", CHANGES)
 def test_what_a_verb_changes_is_the_branch_of_the_handle(dev, verb):
     before = [state(dev, branch) for branch in (None, "exp")]

@@ -173,7 +173,8 @@ class Walk:
         try:
             pull(location, self.remote, None, None, _RUNNER)
         except (Conflict, Refused) as problem:
-            if self.moves is TAME or "reset=True" not in str(problem.hint):
+            cleaned = any(move == "clean" for move, _, _ in self.told)
+            if not cleaned or "reset=True" not in str(problem.hint):
                 raise
             self._reset(name)
 
