@@ -125,6 +125,16 @@ def test_conflicts_are_told_as_the_action_tells_them(call, uri):
     assert dry["conflicts"]
 
 
+def test_a_conflict_is_settled_as_its_note_says(call, uri):
+    call("create_branch", name="exp")
+    for place in (uri, f"{uri}/tree/exp"):
+        lance.dataset(place).delete("id = 1")
+    (dry,) = call("merge_branch", branch="exp", dry_run=True)
+    assert "prefer => 'theirs'" in dry["notes"][-1]
+    (merged,) = call("merge_branch", branch="exp", prefer="theirs")
+    assert (merged["conflicts"], ids(uri)) == ([], [0, 2])
+
+
 def test_restoring(call, uri):
     append(uri, numbers(1, 10))
     call("create_tag", name="v1", ref="1")
