@@ -15,7 +15,7 @@ from lance_spark.cleanup.report import LOOKS, ROWS, CleanupReport, FleetReport
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.engine.local import Engine, Item, LocalRunner, Runner, Work
+from lance_spark.engine.local import Engine, Item, LocalRunner, Runner, Work, told
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound, PermissionDenied
 from lance_spark.storage import versions as stored_versions
 from lance_spark.survey.survey import ATTEMPTS, branch_directories
@@ -139,7 +139,7 @@ def look_at(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
             versions, files = (sum(getattr(glance, name) for glance in glances) for name in ("versions", "files"))
             rows.append({"versions": versions, "files": files})
         except LanceSparkError as problem:
-            rows = [{"error": problem.message, "exit_code": problem.exit_code}]
+            rows = [{"error": told(problem), "exit_code": problem.exit_code}]
         yield pa.RecordBatch.from_pylist([{"table": table.name, **nothing, **row} for row in rows], LOOKS)
 
 
@@ -193,7 +193,7 @@ def _cleaned(task: _TableTask) -> dict[str, Any]:
     except LanceSparkError as problem:
         if _is_gone(location):
             return report.empty(name, location.uri)
-        return report.failed(name, location.uri, problem.message, problem.exit_code)
+        return report.failed(name, location.uri, told(problem), problem.exit_code)
     return _row(name, replace(done, ran_on=shared.ran_on))
 
 

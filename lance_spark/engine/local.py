@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark.core.show import Tell, WorkProgress, untold
+from lance_spark.errors import LanceSparkError, StorageFailure, StorageFull
+from lance_spark.hints import of, said
 
 Item = TypeVar("Item")
 Batches = Iterator[pa.RecordBatch]
@@ -314,3 +316,35 @@ class AutoEngine:
         """The runner of one of them; see Work.is_little."""
         chosen = self.small if work.is_little else self.large()
         return chosen.for_work(operation, work)
+
+
+# --- Errors of tasks: credentials that only the driver has look like a store that is away
+
+_GIVE = (
+    "Executors see neither the driver's environment nor its files: give them credentials as storage options (--storage "
+    "aws_access_key_id=..., storage_options={...}), as spark.executorEnv.AWS_ACCESS_KEY_ID=..., or by a role of their "
+    "machines; or work on the driver with --run-on local."
+)
+
+
+def is_executor() -> bool:
+    """Whether this process is a Python worker of Spark."""
+    return "PYTHON_WORKER_FACTORY_SECRET" in os.environ
+
+
+def of_executor(problem: LanceSparkError) -> LanceSparkError:
+    """The error of a task, which says where the store failed and what to set there; others stay as they are."""
+    if not isinstance(problem, StorageFailure) or isinstance(problem, StorageFull):
+        return problem
+    if problem.message.startswith(_ON):
+        return problem
+    return type(problem)(f"{_ON}{problem.message}", of(_GIVE, " ", problem.hint) if problem.hint else _GIVE)
+
+
+_ON = "On an executor: "
+
+
+def told(problem: LanceSparkError) -> str:
+    """An error as one text with its hint, for a row of a report; says so if it was met on an executor."""
+    met = of_executor(problem) if is_executor() else problem
+    return " ".join([met.message, *([said(met.hint, "shell")] if met.hint else [])])

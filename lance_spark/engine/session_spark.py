@@ -19,7 +19,7 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
 from lance_spark.core.show import Tell, WorkProgress, to_tell, untold
 from lance_spark.engine.lazy_spark import F, check_pyspark, pyspark_module
-from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work
+from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work, of_executor
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import own_error, plainly
 from lance_spark.errors import InvalidOption, Refused
@@ -311,7 +311,8 @@ class SparkRunner:
         try:
             yield
         except PySparkException as problem:
-            raise own_error(str(problem)) or problem from None
+            own = own_error(str(problem))
+            raise problem if own is None else of_executor(own) from None
         finally:
             self._spark.removeTag(tag)
 

@@ -32,7 +32,7 @@ from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.patterns import Unused, is_pattern
 from lance_spark.core.refs import MAIN, RefTable, branch_or_none, is_plan
 from lance_spark.core.show import counted, few, moment_at, readable
-from lance_spark.engine.local import Engine
+from lance_spark.engine.local import Engine, told
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.fsck.fsck import fsck as run_fsck
 from lance_spark.fsck.option_rules import FsckOptions
@@ -332,7 +332,7 @@ def plan_table(job: Job, table: FleetTable) -> TableRecord:
         branches = steps.branches(known)
         record = replace(record, branches=frozenset({MAIN, *known.branches}))
     except LanceSparkError as problem:
-        return replace(record, error=problem.message, exit_code=problem.exit_code)
+        return replace(record, error=told(problem), exit_code=problem.exit_code)
     wanted = job.options.selection.steps - steps.policy.skip
     for step in rules.STEPS:
         for branch in branches if step in rules.OF_BRANCHES else [None]:
