@@ -386,7 +386,13 @@ class FleetReport(Shown):
 
     def _table(self) -> Grid:
         rows = tuple(
-            (row["table"], row["state"], f"{row['versions']:,}", f"{row['files']:,}", readable(row["bytes"]))
+            (
+                row["table"],
+                shown_state(row["state"]),
+                f"{row['versions']:,}",
+                f"{row['files']:,}",
+                readable(row["bytes"]),
+            )
             for row in self.rows
         )
         return Grid(("table", "state", "versions", "files", "bytes"), rows, right=frozenset({2, 3, 4}))
@@ -600,9 +606,14 @@ class LakeReport(Shown):
         return f"{'' if self.executed else 'dry run: '}{looked_at}: {said}{bad}{where}"
 
 
+def shown_state(state: str) -> str:
+    """A state as people read it: "would" needs a verb behind it."""
+    return "planned" if state == "would" else state
+
+
 def _formatted(row: tuple[Any, ...]) -> tuple[str, ...]:
     name, state, versions, files, size, what = row
-    return name, state, f"{versions:,}", f"{files:,}", readable(size), what
+    return name, shown_state(state), f"{versions:,}", f"{files:,}", readable(size), what
 
 
 def without(report: FleetReport, name: str) -> tuple[FleetReport, list[Mapping[str, Any]]]:

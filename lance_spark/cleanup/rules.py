@@ -20,7 +20,7 @@ from lance_spark.core.options import Section, names_of, read_toml
 from lance_spark.core.patterns import unused
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import to_span
+from lance_spark.core.show import counted, to_span
 from lance_spark.core.tracking import merged_versions
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_unread
@@ -374,8 +374,9 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
         verdicts.append(_with_all_kept(verdict) if whole else verdict)
     if tagged_old:
         names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
+        match = "matches" if len(tagged_old) == 1 else "match"
         raise Refused(
-            f"{len(tagged_old)} tagged versions match the cleanup policy: {names}.",
+            f"{counted(len(tagged_old), 'tagged version')} {match} the cleanup policy: {names}.",
             hint=hints.of("Keep them (", hints.KEEP_TAGGED, "), or delete the tags first."),
         )
     return verdicts

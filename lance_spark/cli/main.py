@@ -32,8 +32,8 @@ _ASIDE = "nothing is uncommitted, so nothing can be put aside"
 _DROP = "To delete rows: DELETE FROM in Spark. To drop a table of a catalog: lance-catalog rm NAME."
 
 WORDS: Mapping[str, tuple[str, str]] = {
-    "commit": (_NO_INDEX, f"Write in Spark: df.write.format('lance').mode('append').save(...). Then {_LOG}"),
-    "add": (_NO_INDEX, f"Write in Spark: df.write.format('lance').mode('append').save(...). Then {_LOG}"),
+    "commit": (_NO_INDEX, f"Write in Spark, or with lance-git import FILE. Then {_LOG}"),
+    "add": (_NO_INDEX, f"Write in Spark, or with lance-git import FILE. Then {_LOG}"),
     "stage": (_NO_INDEX, _LOG),
     "stash": (_ASIDE, "To try something out: lance-git checkout -b NAME, and lance-git merge NAME later."),
     "rebase": (
@@ -74,7 +74,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "ls-files": ("files have no names to list", "lance-git show REF, or lance-git du for sizes."),
     "mergetool": (
         "conflicts are not edited",
-        "lance-git merge lists what clashes: settle it on one side, and merge again.",
+        "lance-git merge lists what clashes; -X ours or -X theirs says which side wins.",
     ),
 }
 """By git's word, or Delta's: why ``lance-git`` has no such verb, and what to type instead."""

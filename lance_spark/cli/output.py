@@ -47,6 +47,7 @@ EXIT_CODES = (
     (21, "the store denied access"),
     (22, "a file cannot be read"),
     (23, "the disk is full"),
+    (24, "done, but its report could not be written"),
     (INTERRUPTED, "interrupted"),
     (READER_GONE, "whoever read the output stopped"),
 )
@@ -312,7 +313,9 @@ def confirm(what: str, yes: bool, details: str = "") -> None:
     if details and (asks or not BAR.hushed):  # a program that reads JSON gets nothing else
         click.echo(details, err=True)
     if not asks:
-        raise Refused(f"Not done without a yes: {what}", hint="Add --yes to do it, or --dry-run to see more.")
+        raise Refused(
+            f"Nothing was done, as nobody could be asked: {what}", hint="Add --yes to do it, or --dry-run to see more."
+        )
     click.echo(what, err=True)
     if not _said_yes():
         click.echo("Nothing was changed.", err=True)

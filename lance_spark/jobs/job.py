@@ -48,8 +48,9 @@ def policy_text(path: str, storage: Mapping[str, str]) -> str:
 
 
 def say(what: str) -> None:
-    """Print progress."""
-    print(what, file=sys.stderr, flush=True)
+    """Print progress, in one write: tables that end at once would share a line."""
+    sys.stderr.write(f"{what}\n")
+    sys.stderr.flush()
 
 
 def try_report(arguments: argparse.Namespace) -> None:

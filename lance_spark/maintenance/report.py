@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from html import escape
 
-from lance_spark.cleanup.report import Upkeep
+from lance_spark.cleanup.report import Upkeep, shown_state
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, few, masked, moment, one_line, readable, safe
 from lance_spark.errors import PermissionDenied
@@ -142,7 +142,7 @@ class MaintenanceReport(Shown):
 
     def _catalog_grid(self) -> Grid:
         rows = tuple(
-            (each.name, each.kind, each.state, f"{each.files:,}", readable(each.bytes), each.what)
+            (each.name, each.kind, shown_state(each.state), f"{each.files:,}", readable(each.bytes), each.what)
             for each in self.catalog
         )
         return Grid(("of the catalog", "kind", "state", "files", "bytes", "what"), rows, right=frozenset({3, 4}))
@@ -288,7 +288,7 @@ def _rows(record: TableRecord) -> Iterable[str]:
 def _catalog(report: MaintenanceReport) -> str:
     rows = []
     for each in report.catalog:
-        cells = (each.name, each.kind, each.error or each.what or each.state)
+        cells = (each.name, each.kind, each.error or each.what or shown_state(each.state))
         size = f"{counted(each.files, 'file')}, {readable(each.bytes)}"
         rows.append(f"<tr>{''.join(map(_td, cells))}{_td(size, 'freed', 'right')}</tr>")
     freed = "freed" if report.executed else "to free"

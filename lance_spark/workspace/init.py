@@ -52,7 +52,7 @@ def plan_init(location: DatasetLocation, source: DatasetLocation | None) -> Init
     pin = find_latest(location, None)
     if pin is not None and source is not None:
         raise AlreadyExists(
-            f"A dataset with its own columns already exists at {location.uri}.",
+            f"There is a dataset at {location.uri} already, and it has its own columns.",
             hint="Leave --from out for a workspace, or choose another place for a new dataset.",
         )
     if pin is not None:

@@ -137,7 +137,7 @@ def test_a_tag_on_an_old_version_stops_the_run_or_keeps_the_version_until_the_ta
     lance.dataset(uri).tags.create("release", 2)
     lance.dataset(uri).tags.create("head", 4)
     before, there = reads(uri), files(uri)
-    with pytest.raises(Refused, match=r"1 tagged versions match the cleanup policy: 'release' \(main@2\)"):
+    with pytest.raises(Refused, match=r"1 tagged version matches the cleanup policy: 'release' \(main@2\)"):
         plan(uri)
     assert files(uri) == there
 
@@ -156,9 +156,9 @@ def test_rules_for_tags_say_by_name_which_versions_stay_and_which_stop_the_run(u
     overwritten(uri, 4)
     lance.dataset(uri).tags.create("keep-1", 1)
     lance.dataset(uri).tags.create("other", 2)
-    with pytest.raises(Refused, match=r"1 tagged versions .*'other'"):
+    with pytest.raises(Refused, match=r"1 tagged version .*'other'"):
         plan(uri, older_than=NOW, tags={"keep-*": "keep"})
-    with pytest.raises(Refused, match=r"1 tagged versions .*'keep-1'"):
+    with pytest.raises(Refused, match=r"1 tagged version .*'keep-1'"):
         plan(uri, older_than=NOW, tags={"keep-*": "error"}, error_if_tagged_old_versions=False)
     clean(uri, older_than=NOW, tags={"keep-*": "keep", "*": "keep"})
     assert versions(uri) == [1, 2, 4]
@@ -297,7 +297,7 @@ def test_branches_with_nested_and_foreign_names_and_equal_numbers_keep_what_thei
     overwrite(uri, 40)
     lance.dataset(uri).tags.create("third", ("a/b", 3))
     before = reads(uri)
-    with pytest.raises(Refused, match=r"1 tagged versions match the cleanup policy: 'third' \(a/b@3\)"):
+    with pytest.raises(Refused, match=r"1 tagged version matches the cleanup policy: 'third' \(a/b@3\)"):
         plan(uri)
     clean(uri, older_than=NOW, error_if_tagged_old_versions=False)
     assert_kept(uri, before)

@@ -55,7 +55,7 @@ def test_a_day_with_lance_git(place):
     refused = run(table, "restore", "audited~1")
     assert (refused.code, refused.out) == (3, "")
     assert refused.err.splitlines() == [
-        "error: Not done without a yes: Version exp@2 will be made the newest of 'exp' again; "
+        "error: Nothing was done, as nobody could be asked: Version exp@2 will be made the newest of 'exp' again; "
         "what 1 later version changed is undone.",
         "hint: Add --yes to do it, or --dry-run to see more.",
     ]

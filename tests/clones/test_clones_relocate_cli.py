@@ -39,7 +39,8 @@ def test_a_day_after_a_move(flights, moved):
     refused = call(moved, "relocate")
     assert refused.code == 3
     assert refused.err == (
-        f"{table(old, new)}error: Not done without a yes: both, exp, idle: the files will be read from {new}.\n"
+        f"{table(old, new)}error: Nothing was done, as nobody could be asked: "
+        f"both, exp, idle: the files will be read from {new}.\n"
         "hint: Add --yes to do it, or --dry-run to see more.\n"
     )
     done = call(moved, "relocate", "--yes")

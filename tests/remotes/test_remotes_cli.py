@@ -508,7 +508,7 @@ def test_remotes_are_noted_and_forgotten(flights, tmp_path):
 def test_a_remote_that_is_removed_takes_its_branches_along(flights, ada):
     call(ada, "switch", "exp")
     refused = call(ada, "remote", "remove", "origin")
-    assert (refused.code, "Not done without a yes" in refused.error) == (3, True)
+    assert (refused.code, "Nothing was done, as nobody could be asked" in refused.error) == (3, True)
     assert len(branches(ada, "-r")) == 4
     done = call(ada, "remote", "remove", "origin", "--yes")
     assert done.out.splitlines() == [

@@ -198,4 +198,4 @@ def check_job(job: list[str], uri: str, home: Path) -> None:
     assert dry["to_delete"]["files"] > 4
     refused = run([sys.executable, str(JOB), uri, "--older-than", "0s", "--commit-window", "0s", "--local"], home)
     assert refused.returncode == 3
-    assert "error: 1 tagged versions match the cleanup policy: 'v1' (main@1)" in refused.stderr
+    assert "error: 1 tagged version matches the cleanup policy: 'v1' (main@1)" in refused.stderr
