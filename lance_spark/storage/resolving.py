@@ -314,6 +314,8 @@ def _write(directory: str, text: str) -> None:
     except OSError as problem:
         with suppress(OSError):
             os.unlink(temporary)  # a full disk needs its bytes
+        with suppress(OSError):  # the directory of another file is not empty; an empty one would be in a clone's way
+            os.rmdir(os.path.dirname(path))
         raise of_local_file(problem, path, "written") from None
 
 
