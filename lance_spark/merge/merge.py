@@ -584,10 +584,12 @@ def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
 def _committed(prepared: PreparedReplay, engine: Engine) -> int | None:
     """The version that was made; None if there was nothing to commit. Raises Conflict; then nothing was committed."""
     request, plan, _ = prepared
-    if plan.is_up_to_date:
+    if plan.is_up_to_date and not plan.is_agreed:
         return None
     engine.tell(WorkProgress("commit"))
     with _denied(request, plan):
+        if plan.is_up_to_date:
+            return pylance.commit_record(request.location, plan)
         if plan.nulls.fields and not plan.nulls.is_all:
             pylance.commit_nulls(request.location, plan)
             raise overtaken(request.ours.branch)  # by ourselves: the rest is planned again on top of it

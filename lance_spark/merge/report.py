@@ -21,6 +21,7 @@ from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexRecor
 from lance_spark.format.operations import Steps, key_fields
 from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.format.versions import (
+    BRINGING,
     MERGE,
     PERHAPS,
     Copy,
@@ -73,6 +74,14 @@ class ReplayPlan:
     def only_settles(self) -> bool:
         """Whether ours stays as it is because a preference says so, which later merges need to know."""
         return not self.change and self.cells is not None and self.cells.settled is not None
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether there is nothing to do since both sides changed rows in the same way.
+
+        The next merge begins after that only if a version says so: beside later rows, these might not be told any more.
+        """
+        return self.is_up_to_date and self.cells is not None and self.trace.action not in BRINGING
 
     @property
     def moves_rows(self) -> bool:

@@ -552,3 +552,25 @@ def test_by_rows_a_column_computed_from_values_that_changed_is_a_conflict(uri):
     assert "By cells" in refused.value.hint
     assert content(uri) == before
     assert run(uri, dry_run=True).summary.cells_emptied
+
+
+def test_what_both_sides_changed_alike_is_behind_the_next_merge(tmp_path):
+    """Beside a new row, rows of a table without ids could not be told from deleted and new ones."""
+    uri = forked(str(tmp_path / "t.lance"), "key")
+    for branch in (None, "exp"):
+        head(uri, branch).update({"x": "x + 1"}, where="id IN (1, 5)")
+        head(uri, branch).delete("id = 2")
+        lance.write_dataset(table([2], True, x=7), place(uri, branch), mode="append")
+    before = content(uri)
+    told, done = run(uri, dry_run=True), run(uri)
+    assert told.up_to_date
+    assert done.up_to_date
+    assert content(uri) == before
+    assert run(uri).version is None
+    run(uri, None, "exp")
+    for number, branch in ((20, "exp"), (21, None)):
+        head(uri, branch).update({"x": "0"}, where="id = 3") if branch else None
+        lance.write_dataset(table([number], True), place(uri, branch), mode="append")
+    run(uri)
+    assert content(uri) == {**before, 3: {**before[3], "x": 0}, 20: row(20), 21: row(21)}
+    assert_sound(head(uri))

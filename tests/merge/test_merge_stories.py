@@ -10,7 +10,7 @@ import pytest
 from support.kinds import NIGHT
 from support.merge_datasets import clean_all
 from support.merge_pair_tables import LAYOUTS, Chain, Places, apply, unlike
-from support.merge_pairs import KINDS, Clash, Inapplicable, Spec, begun, merged
+from support.merge_pairs import KINDS, Clash, Inapplicable, Spec, merged
 
 from lance_spark.errors import Conflict, Refused
 from lance_spark.refs.refs import create_branch_at
@@ -35,8 +35,8 @@ class Story:
         self.random, self.told = random.Random(seed), [f"{layout}, {seed}"]
         uri = str(root / "t.lance")
         self.sides = {"main": Chain(uri), "exp": Chain(uri, "exp")}
-        self.states = dict.fromkeys(self.sides, begun(layout.keyed))
-        self.base = begun(layout.keyed)
+        self.states = dict.fromkeys(self.sides, layout.begun())
+        self.base = layout.begun()
         if self.random.random() < 0.3:
             self.begin_on_a_branch(uri)
 

@@ -51,6 +51,10 @@ class Layout(NamedTuple):
     stable: bool = False
     keyed: bool = False
 
+    def begun(self) -> State:
+        """What both sides begin with."""
+        return begun(self.keyed, self.keyed and not self.stable)
+
     def __str__(self) -> str:
         return f"{'stable ids' if self.stable else 'addresses'}, {'keyed' if self.keyed else 'no key'}"
 
@@ -143,7 +147,8 @@ def _upsert(chain: Chain, spec: Spec, state: State) -> object:
 def _part(chain: Chain, spec: Spec, state: State) -> object:
     """Rows deleted and written in one commit, as an overwrite of a part does."""
     dataset, uri = chain.head, place(*chain)
-    written = lance.fragment.write_fragments(_rows(chain, spec, state, spec.identity), dataset, mode="append")
+    new = spec.touched[0] if state.by_key else spec.identity
+    written = lance.fragment.write_fragments(_rows(chain, spec, state, new), dataset, mode="append")
     changed = {fragment.fragment_id: fragment.delete(_where(spec)) for fragment in dataset.get_fragments()}
     operation = lance.LanceOperation.Update(
         removed_fragment_ids=[key for key, left in changed.items() if left is None],
@@ -333,7 +338,7 @@ def put_back(root: Path, saved: Path) -> Path:
 
 
 def _make(path: Path, layout: Layout) -> None:
-    state = begun(layout.keyed)
+    state = layout.begun()
     for numbers in (FIRST, SECOND):
         rows = [nested({column.path: state.rows[n][key] for key, column in state.columns.items()}) for n in numbers]
         table = pa.Table.from_pylist(rows, schema=schema_of(state))
@@ -389,7 +394,7 @@ class Scene:
 def _branch_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> Scene:
     uri = str(root / "t.lance")
     main, exp = Chain(uri), Chain(uri, "exp")
-    start = begun(layout.keyed)
+    start = layout.begun()
     before = exp.head.version
     states = apply(exp, theirs, start)
     made = range(before + 1, exp.head.version + 1)
@@ -427,7 +432,7 @@ def _still_merges(main: Chain, exp: Chain) -> None:
 
 
 def _transaction_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> Scene:
-    main, start = Chain(str(root / "t.lance")), begun(layout.keyed)
+    main, start = Chain(str(root / "t.lance")), layout.begun()
     other, mine = history(start, theirs)[-1], history(start, ours)[-1]
 
     def run() -> None:
@@ -439,7 +444,7 @@ def _transaction_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours
 
 
 def _revert_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> Scene:
-    main, start = Chain(str(root / "t.lance")), begun(layout.keyed)
+    main, start = Chain(str(root / "t.lance")), layout.begun()
     before = main.head.version
     states = apply(main, theirs, start)
     undone = main.head.version
@@ -458,7 +463,7 @@ def _revert_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spe
 
 
 def _restore_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> Scene:
-    main, start = Chain(str(root / "t.lance")), begun(layout.keyed)
+    main, start = Chain(str(root / "t.lance")), layout.begun()
     before = main.head.version
     middle = apply(main, theirs, start)[-1]
     version = main.head.version
@@ -477,7 +482,7 @@ def _restore_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Sp
 
 def _remote_scene(verb: str, root: Path, layout: Layout, theirs: Spec, ours: Spec) -> Scene:
     source, local = Chain(str(root / "t.lance")), Chain(str(root / "c.lance"))
-    start = begun(layout.keyed)
+    start = layout.begun()
     run: Callable[..., Any]
     back: Callable[[], object]
     if verb == "pull":

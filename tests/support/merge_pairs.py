@@ -46,6 +46,8 @@ class State:
     """Which overwrite made it."""
     filled: frozenset[str] = frozenset()
     """Columns whose values were written for all rows: that another side deleted some of them is no clash."""
+    by_key: bool = False
+    """Whether only keys tell which rows are the same: a row that is deleted and written again is an updated one."""
 
     def plain(self) -> list[dict[str, Value]]:
         """The rows as a reader sees them, in some order."""
@@ -60,6 +62,10 @@ class State:
     def cells(self, rows: Mapping[object, Cells]) -> State:
         """With other rows, or other values in them."""
         return replace(self, rows={**self.rows, **rows})
+
+    def known_as(self, row: object, other: object) -> State:
+        """With another identity of a row."""
+        return replace(self, rows={other if key == row else key: cells for key, cells in self.rows.items()})
 
     def without(self, rows: set[object]) -> State:
         return replace(self, rows={key: row for key, row in self.rows.items() if key not in rows})
@@ -84,14 +90,14 @@ def row_of(number: int, **others: Value) -> dict[str, Value]:
     return {**cells, "s.x": number, "s.y": -number, "s.k": 7, **others}
 
 
-BEGUN = {number: row_of(number) for number in (*FIRST, *SECOND)}
+BEGUN: dict[object, Cells] = {number: row_of(number) for number in (*FIRST, *SECOND)}
 
 
-def begun(keyed: bool) -> State:
+def begun(keyed: bool, by_key: bool = False) -> State:
     """What both sides begin with."""
     columns = {name: Column(name, nullable=name not in ("id", "r", "q")) for name in PLAIN}
     columns["id"] = replace(columns["id"], key=keyed)
-    return State(columns, {number: row_of(number) for number in (*FIRST, *SECOND)})
+    return State(columns, {**BEGUN}, by_key=by_key)
 
 
 # --- What a side does
@@ -181,7 +187,8 @@ def _upsert(state: State, spec: Spec) -> State:
 
 def _part(state: State, spec: Spec) -> State:
     """The rows of a part go, and others come."""
-    return _new(_delete(state, spec), spec, row_of(spec.touched[0], v=spec.number))
+    found = _new(_delete(state, spec), spec, row_of(spec.touched[0], v=spec.number))
+    return found.known_as(spec.identity, spec.touched[0]) if state.by_key else found
 
 
 def _overwrite(state: State, spec: Spec) -> State:
@@ -351,7 +358,7 @@ def merged(base: State, ours: State, theirs: State, prefer: str = "") -> State:
             rows[number] = row
     if prefer:
         rows = _one_of_each_key(columns, rows, base, theirs if prefer == "theirs" else ours)
-    result = State(columns, rows, ours.settings, ours.replaced or theirs.replaced)
+    result = State(columns, rows, ours.settings, ours.replaced or theirs.replaced, by_key=ours.by_key)
     _check_rows(result)
     return result
 
