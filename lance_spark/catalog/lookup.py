@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import merge
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from lance_spark.catalog.entry_rules import (
     no_rows,
     quoted,
     read_mark,
+    read_pin,
     readings,
     refusal,
     v1_directory,
@@ -120,6 +121,8 @@ class FoundTable:
     """Its row; None for a table that is a directory only."""
     state: DirectoryState | None = None
     """The directory's contents; None if there is a row: then the directory is not looked at."""
+    pin: RefSpec = field(default_factory=RefSpec)
+    """What a partitioned root means of it; the default for all others."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -191,7 +194,7 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
         rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=locations))
         entry = rows.find(identifier.object_id)
         if entry is not None and entry.is_table:
-            return FoundTable(identifier, entry.location, entry)
+            return FoundTable(identifier, entry.location, entry, pin=read_pin(rows.table, entry.object_id))
     if directory is None:
         raise missing_table(rows, identifier, doing)
     table = _find_directory(catalog, rows, identifier, doing)
@@ -488,6 +491,8 @@ def _open(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLocation,
         version = spec.version if _only_version(catalog.ref, spec) else None
         own = version is not None or spec in (RefSpec(), RefSpec(branch=catalog.ref.table_branch))
         spec = _at_version(spec_at(catalog, catalog.ref, table, own), version, table)
+    elif spec == RefSpec():
+        spec = table.pin
     try:
         return location, spec, resolve(location, spec)
     except NotFound:
@@ -671,8 +676,9 @@ def _table_at(catalog: Catalog, identifier: Identifier, travel: TypedRef) -> Nam
     if catalog.ref is not None:
         return _table_on(catalog, catalog.ref, ways, travel)
     if len(ways) == 1 and ways[0].ref.is_default:
-        location = located(catalog, find_table(catalog, ways[0].table, doing))
-        return NamedRef(ways[0].table, location, find_spec(location, travel))
+        found = find_table(catalog, ways[0].table, doing)
+        location = located(catalog, found)
+        return NamedRef(ways[0].table, location, found.pin if travel.is_default else find_spec(location, travel))
     candidates = []
     for way in ways:
         try:

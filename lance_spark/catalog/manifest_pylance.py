@@ -31,6 +31,7 @@ from lance_spark.catalog.entry_rules import (
     Edit,
     RowFilter,
     Rows,
+    check_ours,
     is_complete,
     no_rows,
     refusal,
@@ -99,6 +100,8 @@ def _in_turn(manifest: DatasetLocation) -> Iterator[None]:
 def _apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], None] | None) -> Edit:
     for attempt in range(_ATTEMPTS):
         snapshot = newest(manifest)
+        if snapshot is not None:
+            check_ours(snapshot.dataset.metadata, change.doing)
         try:
             rows, addresses = (no_rows(), None) if snapshot is None else snapshot.addressed(change.needs)
         except (CorruptData, NotFound):

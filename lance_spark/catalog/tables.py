@@ -24,6 +24,7 @@ from lance_spark.catalog.entry_rules import (
     AlterProperties,
     RemoveTable,
     RowFilter,
+    check_ours,
     check_properties,
     hashed_directory,
     hashed_id,
@@ -544,6 +545,8 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
         with _taken_in_between(catalog, identifier, options.create_table):
             plan = plan_table(catalog, identifier)
         return TableClaim(catalog, plan.location, plan, options.create_table)
+    if known.entry is not None and catalog.ref is None:
+        check_ours(manifest_pylance.root_properties(catalog.manifest), f"write table '{identifier}'")
     location = lookup.located(catalog, known)
     if options.create_table:
         raise _exists(identifier, location)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root
+from lance_spark.catalog.entry_rules import check_ours
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
 from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside
@@ -53,6 +54,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     The files that clones read are kept, including clones that are deregistered. Directories that no row names are
     removed after a day. Raises only if the catalog itself cannot be read, or its place is empty.
     """
+    check_of_ours(catalog, "clean up")
     lake = find_tables(catalog)
     compacted, problem = _compact(catalog, options.execute)
     itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.reads_manifest else []
@@ -75,6 +77,12 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
         failed(name, "", "its row leads to no directory below the catalog", CorruptData.exit_code) for name in lake.lost
     ]
     return LakeReport(catalog.uri, replace(report, rows=[*report.rows, *lost]), upkeep, notes)
+
+
+def check_of_ours(catalog: Catalog, verb: str) -> None:
+    """Raise Refused for a catalog of another writer, which may need versions that no ref names."""
+    if catalog.reads_manifest:
+        check_ours(manifest_pylance.root_properties(catalog.manifest), f"{verb} {catalog.uri}")
 
 
 def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:

@@ -22,7 +22,7 @@ from typing import Any
 
 from lance_spark.catalog.rules import Catalog
 from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
-from lance_spark.cleanup.lake import clean_itself, find_tables
+from lance_spark.cleanup.lake import check_of_ours, clean_itself, find_tables
 from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, look_at, looks_at
 from lance_spark.cleanup.report import clones_among, held_back, unreadable
 from lance_spark.cleanup.rules import CleanupPolicy
@@ -92,6 +92,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     began, now = time.monotonic(), moment_at(now_ns)
     expiry = rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
     windows = Windows.of(expiry, options.policy.cleanup)
+    check_of_ours(catalog, "maintain")
     itself = end_publish(catalog, engine, options.execute)  # first, as it may create tables that the policy names
     lake = find_tables(catalog)
     names = [*(table.name for table in lake.tables), *lake.lost]

@@ -234,7 +234,7 @@ def test_a_table_with_unknown_columns_keeps_them_through_every_kind_of_write(cat
     filled(catalog)
     make_table(catalog, "n0.t")
     raw(catalog).add_columns({"owner": "object_id", "size": "7"})
-    raw(catalog).update_metadata({"partition_spec_v1": "p"})
+    raw(catalog).update_metadata({"lineage_v1": "p"})
     raw(catalog).update_config({"lance.x": "y"})
     for fragments in (100, 1):
         monkeypatch.setattr(manifest_pylance, "_FRAGMENTS", fragments)
@@ -249,7 +249,7 @@ def test_a_table_with_unknown_columns_keeps_them_through_every_kind_of_write(cat
         **{name: (name, 7) for name in ("n0", "n1", "n2", "n0$t")},
         "late": (None, None),
     }
-    assert raw(catalog).metadata == {"partition_spec_v1": "p"}
+    assert raw(catalog).metadata == {"lineage_v1": "p"}
     assert raw(catalog).config()["lance.x"] == "y"
     assert raw(catalog).schema.field("object_id").metadata[PRIMARY_KEY] == b"0"
 

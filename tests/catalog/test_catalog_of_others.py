@@ -1,0 +1,99 @@
+"""Catalogs that belong to another writer: tables are read as it means them, and nothing is changed."""
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lance_spark import LanceCatalog
+from lance_spark.catalog import entry_rules
+from lance_spark.catalog.lookup import read_name
+from lance_spark.catalog.tables import claim_table
+from lance_spark.cleanup.lake import check_of_ours
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import WriteOptions
+from lance_spark.errors import Refused
+from lance_spark.storage.resolving import NamedTable
+
+PROPERTIES = [{"table_version_management": "true"}, {"partition_spec_v1": "[]", "schema": "{}"}]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A catalog with one table of three versions."""
+    catalog = LanceCatalog(str(tmp_path / "root"))
+    catalog.create_namespace("n")
+    uri = catalog.declare_table("n.parts").location.uri
+    for row in range(3):
+        lance.write_dataset(pa.table({"id": pa.array([row] if row else [], pa.int64())}), uri, mode="append")
+    return catalog
+
+
+def of_others(root, properties):
+    lance.dataset(root.catalog.manifest.uri).update_metadata(properties)
+
+
+@pytest.mark.parametrize("properties", PROPERTIES, ids=lambda each: min(each))
+def test_nothing_of_it_is_changed(root, properties):
+    of_others(root, properties)
+    before = lance.dataset(root.catalog.manifest.uri).version
+    for change in (
+        lambda: root.create_namespace("m"),
+        lambda: root.drop_table("n.parts"),
+        lambda: root.rename_table("n.parts", "others"),
+        lambda: root.declare_table("more"),
+        lambda: root.maintain().apply(),
+        lambda: check_of_ours(root.catalog, "clean up"),
+        lambda: claim_table(NamedTable(root.catalog.root, "n.parts"), WriteOptions()),
+    ):
+        with pytest.raises(Refused, match=f"its property {min(properties)} says") as refused:
+            change()
+        assert "Use the tool that made it" in refused.value.hint
+    assert lance.dataset(root.catalog.manifest.uri).version == before
+    assert root.table("n.parts")._pin().version == 3
+
+
+@pytest.mark.parametrize(
+    ("pin", "spec", "rows"),
+    [
+        ({"read_version": 2}, RefSpec(version=2), 1),
+        ({"read_tag": "good"}, RefSpec(tag="good"), 1),
+        ({"read_branch": "exp"}, RefSpec(branch="exp"), 0),
+        ({"read_branch": "main", "read_version": 1}, RefSpec(version=1), 0),
+        ({"read_version": None}, RefSpec(), 2),
+    ],
+    ids=str,
+)
+def test_a_partition_is_read_at_its_pin(root, pin, spec, rows):
+    table = root.table("n.parts")
+    table.tags.create("good", version=2)
+    table.branches.create("exp", version=1)
+    of_others(root, PROPERTIES[1])
+    manifest = lance.dataset(root.catalog.manifest.uri)
+    manifest.add_columns(pa.schema([(name, pa.int64() if name == "read_version" else pa.string()) for name in pin]))
+    values = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in pin.items() if value}
+    if values:
+        manifest.update(values)
+    assert read_name(root.catalog, "n.parts").spec == spec
+    there = root.table("n.parts")
+    assert there.ref == spec
+    assert lance.dataset(there.location.uri).checkout_version(there._pin().reference).count_rows() == rows
+    assert root.table("n.parts", branch="main")._pin().version == 3
+
+
+NONE = pa.table({"object_id": ["a"], "object_type": ["table"]})
+ROWS = NONE.append_column("read_version", pa.array([7])).append_column("read_branch", pa.array(["exp"]))
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("rows", "name", "spec"),
+    [(NONE, "a", RefSpec()), (ROWS, "a", RefSpec(branch="exp", version=7)), (ROWS, "b", RefSpec())],
+)
+def test_the_pin_of_a_row(rows, name, spec):
+    assert entry_rules.read_pin(rows, name) == spec
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("properties", [{}, {"owner": "me"}, {"table_version_management": "false"}])
+def test_a_catalog_of_ours(properties):
+    entry_rules.check_ours(properties, "do")
