@@ -309,12 +309,12 @@ class TestV2Manifest:
 
     def test_root_namespace_properties(self, v2):
         """V2, "Root Namespace Properties": no row; key-value pairs in the metadata of the table."""
-        alter_namespace(v2, "", {"partition_spec_v1": "p", "schema": "s"})
+        alter_namespace(v2, "", {"owner": "p", "schema": "s"})
         assert namespace_exists(v2, "")
-        assert describe_namespace(v2, "").properties == raw(v2).metadata == {"partition_spec_v1": "p", "schema": "s"}
+        assert describe_namespace(v2, "").properties == raw(v2).metadata == {"owner": "p", "schema": "s"}
         assert rows(v2) == {}
         _everything_in_root(v2)
-        assert alter_namespace(v2, "", unset=["schema"]).properties == {"partition_spec_v1": "p"}
+        assert alter_namespace(v2, "", unset=["schema"]).properties == {"owner": "p"}
         with pytest.raises(Refused, match="the root cannot be dropped"):
             drop_namespace(v2, "", cascade=True)
         with pytest.raises(AlreadyExists):
