@@ -21,7 +21,6 @@ from lance_spark import errors, hints
 from lance_spark.catalog.lake_rules import KEY, Pin, decode_pin
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
 from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
-from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.stored_json import decode_json
 
 OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA, BASE_OBJECTS = (
@@ -316,41 +315,6 @@ def refusal(
 ) -> errors.LanceSparkError:
     """An error with the operation, the id and the reason, in the same words everywhere."""
     return kind(f"Cannot {doing}: {why}.", hint=hint)
-
-
-# --- Catalogs whose tables belong to another writer
-
-_MANAGED, _PARTITIONED = "table_version_management", "partition_spec_v"
-_PINS = ("read_branch", "read_tag", "read_version")
-"""Columns of a partitioned root: which version of a row's table is a part of it."""
-
-
-def why_of_others(properties: Mapping[str, str]) -> str | None:
-    """Why nothing of a catalog may be changed here, by the properties of its root; None if it may."""
-    if properties.get(_MANAGED, "").lower() == "true":
-        return f"its property {_MANAGED} says that the versions of its tables are committed through the catalog itself"
-    spec = next((key for key in sorted(properties) if key.startswith(_PARTITIONED)), None)
-    return None if spec is None else f"its property {spec} says that it is one partitioned table"
-
-
-def check_ours(properties: Mapping[str, str], doing: str) -> None:
-    """Raise Refused for a catalog that belongs to another writer."""
-    why = why_of_others(properties)
-    if why is not None:
-        raise refusal(errors.Refused, doing, why, hint="Use the tool that made it. Reads are possible here.")
-
-
-def read_pin(rows: pa.Table, object_id: str) -> RefSpec:
-    """Which version of a table a partitioned root means; the default if its row names none."""
-    there = [name for name in _PINS if name in rows.column_names]
-    for row in rows.select([OBJECT_ID, *there]).to_pylist() if there else ():
-        if row[OBJECT_ID] == object_id:
-            branch, tag, version = (row.get(name) for name in _PINS)
-            if tag is not None:
-                return RefSpec(tag=str(tag))
-            named = None if branch in (None, MAIN) else str(branch)
-            return RefSpec(branch=named, version=None if version is None else int(version))
-    return RefSpec()
 
 
 def check_parent(rows: Rows, identifier: Identifier, doing: str) -> None:

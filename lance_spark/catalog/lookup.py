@@ -38,7 +38,6 @@ from lance_spark.catalog.entry_rules import (
     no_rows,
     quoted,
     read_mark,
-    read_pin,
     readings,
     refusal,
     v1_directory,
@@ -46,6 +45,7 @@ from lance_spark.catalog.entry_rules import (
 )
 from lance_spark.catalog.lake_rules import BRANCH, PUBLISHED, TAG, LakePublished, LakeRef
 from lance_spark.catalog.manifest_pylance import CatalogVersion, read, read_rows
+from lance_spark.catalog.others_rules import read_pin
 from lance_spark.catalog.rules import (
     DELIMITER,
     NAMESPACE,

@@ -31,13 +31,13 @@ from lance_spark.catalog.entry_rules import (
     Edit,
     RowFilter,
     Rows,
-    check_ours,
     is_complete,
     no_rows,
     refusal,
     upgraded_rows,
 )
 from lance_spark.catalog.lake_rules import KEY, ManifestAtPublish, ManifestAtRef, decode_ref
+from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.published import cleaned_up, version_seen
 from lance_spark.catalog.rules import MANIFEST
 from lance_spark.core.location import DatasetLocation

@@ -24,7 +24,6 @@ from lance_spark.catalog.entry_rules import (
     AlterProperties,
     RemoveTable,
     RowFilter,
-    check_ours,
     check_properties,
     hashed_directory,
     hashed_id,
@@ -38,6 +37,7 @@ from lance_spark.catalog.lake import catalog_of, table_branch
 from lance_spark.catalog.lake_rules import TAG, LakeRef, Pin
 from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
+from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.removing import erase_table, shows_in_v1
 from lance_spark.catalog.rules import (
     NAMESPACE,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root
-from lance_spark.catalog.entry_rules import check_ours
+from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
 from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark import LanceCatalog
-from lance_spark.catalog import entry_rules
+from lance_spark.catalog import others_rules
 from lance_spark.catalog.lookup import read_name
 from lance_spark.catalog.tables import claim_table
 from lance_spark.cleanup.lake import check_of_ours
@@ -90,10 +90,10 @@ ROWS = NONE.append_column("read_version", pa.array([7])).append_column("read_bra
     [(NONE, "a", RefSpec()), (ROWS, "a", RefSpec(branch="exp", version=7)), (ROWS, "b", RefSpec())],
 )
 def test_the_pin_of_a_row(rows, name, spec):
-    assert entry_rules.read_pin(rows, name) == spec
+    assert others_rules.read_pin(rows, name) == spec
 
 
 @pytest.mark.pure
 @pytest.mark.parametrize("properties", [{}, {"owner": "me"}, {"table_version_management": "false"}])
 def test_a_catalog_of_ours(properties):
-    entry_rules.check_ours(properties, "do")
+    others_rules.check_ours(properties, "do")
