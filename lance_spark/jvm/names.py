@@ -111,6 +111,18 @@ MAYBE_CACHED = f"{_SQL}.execution.columnar.InMemoryRelation"
 # Private; only a catalog of complete publishes needs it.
 MAYBE_ANALYSIS = f"{_SQL}.catalyst.analysis.AnalysisContext"
 
+# Only a process beside a server needs these; the first ones are what PySpark's own classes expect to find.
+MAYBE_IMPORTED = (
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    f"{_SQL}.*",
+    f"{_SQL}.api.python.*",
+    "scala.Tuple2",
+)
+MAYBE_CONTEXT = "org.apache.spark.api.java.JavaSparkContext"
+MAYBE_CONNECT_SERVICE = f"{_SQL}.connect.service.SparkConnectService"
+
 MAYBE_CREATES = tuple(
     f"{_LOGICAL}.{name}" for name in ("CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect")
 )

@@ -36,12 +36,12 @@ from lance_spark.jvm.bridge import PYTHON, Spoken, as_spark, from_java, recovere
 from lance_spark.jvm.names import CHANGES_MODE, MAYBE_CREATES
 from lance_spark.native.creating import FORMAT, other_format
 from lance_spark.native.reading import told
-from lance_spark.native.row_statements import Change, RowStatement, may_change_rows, may_make_tables
+from lance_spark.native.row_statements import Change, RowStatement
 from lance_spark.native.scan import Source
 from lance_spark.native.session import any_session, current, inherit
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
-from lance_spark.sql.rules import opened
+from lance_spark.sql.rules import may_change_rows, may_make_tables, opened
 from lance_spark.tables.read import is_newest, pin_read
 from lance_spark.tables.write import planned_with
 
@@ -150,10 +150,7 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
     formatter, statement = SQLStringFormatter(self), None
     try:
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
-        found = _looked_after(room, text, args)
-        if found is None and may_change_rows(text) and room.bridge.no_row_changes is None:
-            statement = RowStatement(room.bridge, text, args)
-            found = _executed(statement)
+        found, statement = own_result(room, text, args)
         if found is not None:
             return found
     finally:
@@ -161,6 +158,15 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
             formatter.clear()
     with _naming_views(statement):
         return _sql(self, sqlQuery, args, **kwargs)
+
+
+def own_result(room: Room, text: str, args: Any) -> tuple[DataFrame | None, RowStatement | None]:
+    """The result of a statement that this package executes, None if Spark handles it; and what it was taken for."""
+    found, statement = _looked_after(room, text, args), None
+    if found is None and may_change_rows(text) and room.bridge.no_row_changes is None:
+        statement = RowStatement(room.bridge, text, args)
+        found = _executed(statement)
+    return found, statement
 
 
 @wraps(_merge)

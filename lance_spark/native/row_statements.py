@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,30 +24,8 @@ from lance_spark.native.catalog import Branch, branch_of, looking_up
 from lance_spark.native.tables import NO_ROW_COLUMNS, RowColumns, StoredTable
 from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
-from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
+from lance_spark.sql.rules import SETTINGS, parse_statement_options
 from lance_spark.write.pylance import kept_columns
-
-_VERBS = ("UPDATE", "DELETE", "MERGE")
-_ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
-_FORMAT = re.compile(r"\bTABLE\b.*\bUSING\b", re.IGNORECASE | re.DOTALL)
-_WORD = re.compile(r"[A-Za-z]+")
-
-
-def may_change_rows(text: str) -> bool:
-    """Whether this might be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark parses it."""
-    rest = without_comments(text)
-    first = _WORD.match(rest)
-    if first is None:
-        return False
-    word = first[0].upper()
-    return word in _VERBS or (word == "WITH" and _ANY_VERB.search(rest) is not None)
-
-
-def may_make_tables(text: str) -> bool:
-    """Whether this might be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
-    rest = without_comments(text)
-    first = _WORD.match(rest)
-    return first is not None and first[0].upper() in ("CREATE", "REPLACE") and _FORMAT.search(rest) is not None
 
 
 def with_all_rows(merge: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
@@ -19,38 +18,7 @@ from lance_spark.jvm.bridge import Bridge, propagate_exceptions
 from lance_spark.jvm.detection import catalogs, cloned_from, connect, connected
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.published import PublishedCatalog
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a session can do, determined when it was registered."""
-
-    native: bool
-    """Whether Spark's planner works with this package: columns, filters, limits and aggregates are pushed down."""
-    reason: str
-    """Why, or why not."""
-    spark: str = ""
-    """Spark's version."""
-    catalogs: tuple[str, ...] = ()
-    """Names of the catalogs that SQL can use."""
-    no_row_changes: str | None = None
-    """Why SQL refuses UPDATE, MERGE INTO and DELETE by any condition; None if it accepts them."""
-
-    no_batches: str | None = None
-    """Why scans return rows, which Spark copies; None if they return Arrow batches, which Spark reads without a
-    copy."""
-    no_columns: str | None = None
-    """Why writes send rows to Python; None if they send columns."""
-
-    def __str__(self) -> str:
-        way = "Spark plans into Lance" if self.native else "reads go through the plain data source"
-        known = f"; catalogs: {', '.join(self.catalogs)}" if self.catalogs else ""
-        missing = f"; no UPDATE and MERGE in SQL: {self.no_row_changes}" if self.native and self.no_row_changes else ""
-        by_rows = f"; scans hand over rows: {self.no_batches}" if self.native and self.no_batches else ""
-        only = self.no_columns if self.native and not self.no_batches else None
-        slower = f"; writes send rows: {only}" if only else ""
-        return f"{way}: {self.reason}{known}{missing}{by_rows}{slower}"
-
+from lance_spark.session.capabilities import Capabilities, plain_way
 
 # --- A registered session's connection to its JVM, and its catalogs
 
@@ -100,8 +68,12 @@ class Room:
                 catalog = PublishedCatalog(self.bridge, name, opened)
             else:
                 catalog = RootCatalog(self.bridge, name, opened if ref is None else at_ref(opened, *ref))
-        self.catalogs[name] = catalog
-        catalogs(self.bridge).put(name, catalog.java())
+        self.put_catalog(catalog)
+
+    def put_catalog(self, catalog: NativeCatalog) -> None:
+        """Register a catalog under its name."""
+        self.catalogs[catalog.name()] = catalog
+        catalogs(self.bridge).put(catalog.name(), catalog.java())
 
     def names_of(self, location: DatasetLocation) -> list[str]:
         """The names that SQL has used for branches of a dataset, in Spark's spelling."""
@@ -224,5 +196,4 @@ def describe(spark: SparkSession) -> Capabilities:
             bridge.no_columns,
         )
     reason = _refusals.get(spark, "the session is not registered; call lance_spark.register(spark).")
-    only = "only classic sessions with the native way have it."
-    return Capabilities(False, reason, spark.version, no_row_changes=only, no_batches=only, no_columns=only)
+    return plain_way(spark.version, reason)

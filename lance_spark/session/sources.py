@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
 
 def register_class(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source in a session, unless Spark finds it by itself."""
-    from lance_spark.jvm.detection import expect_replacement
+    from lance_spark.engine.session_spark import is_connect
+
+    if is_connect(spark):  # its client may have neither py4j nor Java
+        with _known_already():
+            spark.dataSource.register(source)
+        return
+    from lance_spark.jvm.detection import activity, expect_replacement
 
     expect_replacement(spark, source.name())
     try:
@@ -24,7 +31,15 @@ def register_class(spark: SparkSession, source: type[DataSource]) -> None:
         # if this session does not know it.
         if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        from lance_spark.jvm.detection import activity
-
         with suppress(AnalysisException), activity(spark):
             spark.dataSource.register(source)
+
+
+@contextmanager
+def _known_already() -> Iterator[None]:
+    """Let Spark 4.0 refuse a name that it finds by itself."""
+    try:
+        yield
+    except AnalysisException as problem:
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lance_spark.core.options import OWN_NAME
+from lance_spark.engine.session_spark import check_places, is_connect
 from lance_spark.errors import InvalidOption, Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lance_spark.native.session import Capabilities, Room
+    from lance_spark.native.session import Room
+    from lance_spark.session.capabilities import Capabilities
 
 DEFAULT_CATALOG = "lance"
 """The catalog whose tables are paths."""
@@ -41,7 +43,6 @@ def register(  # noqa: PLR0913 - all but the session by name
     ``capabilities``). Raises Refused for a catalog without native planning, and for the name of another catalog.
     """
     from lance_spark.datasource import datasource
-    from lance_spark.native import session
 
     if root is not None and catalog is None:
         raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
@@ -55,6 +56,12 @@ def register(  # noqa: PLR0913 - all but the session by name
         what = "published" if kind == "published" else f"A {kind}"
         raise InvalidOption(f"{what} belongs to the catalog of a root.", hint="Give root='s3://bucket/lake' as well.")
     datasource.register(spark, name)
+    if is_connect(spark):
+        wanted = dict(refs, name=name, catalog=catalog, root=root, storage_options=dict(storage_options or {}))
+        _at_server(spark, wanted, native)
+        return
+    from lance_spark.native import session
+
     if not native:
         session.switch_off(spark, "it was registered with native=False.")
         return
@@ -71,9 +78,43 @@ def register(  # noqa: PLR0913 - all but the session by name
         )
 
 
+def _at_server(spark: SparkSession, wanted: dict[str, Any], native: bool) -> None:
+    """Register in the process beside a server of Spark Connect.
+
+    To start the process takes seconds, so that only a catalog does. Raises Refused if it is unavailable.
+    """
+    from lance_spark.connect import client, hooks, messages
+    from lance_spark.datasource import datasource
+
+    datasource.register(spark, OWN_NAME)
+    if not native:
+        hooks.forget(spark)
+        client.disconnect(spark, "it was registered with native=False.")
+        return
+    if wanted["catalog"] is None and client.current(spark) is None:
+        return
+    if wanted["root"] is not None:
+        check_places(spark, wanted["root"])
+    connection = client.connect(spark)
+    if connection is None:
+        raise Refused(
+            f"The session cannot have a catalog: {client.reason(spark)}",
+            hint="LanceCatalog(root).register_views() creates views of its tables.",
+        )
+    if "published" in wanted:
+        wanted["published"] = True
+    connection.state = connection.ask(messages.REGISTER, **wanted)
+    hooks.install(spark, wanted["name"])
+
+
 def register_handle(spark: SparkSession) -> None:
     """Register what handles need in a session: their own name of the format, read natively if possible."""
-    _switch_on(spark, OWN_NAME)
+    if is_connect(spark):
+        from lance_spark.datasource import datasource
+
+        datasource.register(spark, OWN_NAME)
+    else:
+        _switch_on(spark, OWN_NAME)
 
 
 def _switch_on(spark: SparkSession, name: str) -> Room | None:
@@ -94,6 +135,12 @@ def unregister(spark: SparkSession) -> None:
 
     ``format("lance")`` stays as the plain data source.
     """
+    if is_connect(spark):
+        from lance_spark.connect import client, hooks
+
+        hooks.forget(spark)
+        client.disconnect(spark)
+        return
     from lance_spark.native import session
     from lance_spark.native.hooks import forget
 
@@ -103,6 +150,10 @@ def unregister(spark: SparkSession) -> None:
 
 def capabilities(spark: SparkSession) -> Capabilities:
     """How this session executes reads, and why."""
+    if is_connect(spark):
+        from lance_spark.connect import client
+
+        return client.describe(spark)
     from lance_spark.native import session
 
     return session.describe(spark)

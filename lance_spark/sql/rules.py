@@ -27,6 +27,10 @@ _TOKEN = re.compile(
 )
 _COMMENTS = re.compile(r"/\*|\*/")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_VERBS = ("UPDATE", "DELETE", "MERGE")
+_ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
+_FORMAT = re.compile(r"\bTABLE\b.*\bUSING\b", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]+")
 _UNITS = {"MINUTE": "minutes", "HOUR": "hours", "DAY": "days"}
 
 
@@ -178,6 +182,23 @@ class Words:
     @staticmethod
     def _is_sign(token: Token, sign: str) -> bool:
         return token.kind == "sign" and token.value == sign
+
+
+def may_change_rows(text: str) -> bool:
+    """Whether this might be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark parses it."""
+    rest = without_comments(text)
+    first = _WORD.match(rest)
+    if first is None:
+        return False
+    word = first[0].upper()
+    return word in _VERBS or (word == "WITH" and _ANY_VERB.search(rest) is not None)
+
+
+def may_make_tables(text: str) -> bool:
+    """Whether this might be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
+    rest = without_comments(text)
+    first = _WORD.match(rest)
+    return first is not None and first[0].upper() in ("CREATE", "REPLACE") and _FORMAT.search(rest) is not None
 
 
 def without_comments(text: str) -> str:

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.native.row_statements import may_change_rows, with_all_rows
-from lance_spark.sql.rules import AlterRef, DescribeHistory, Optimize, Restore, Vacuum, opened, parse
+from lance_spark.native.row_statements import with_all_rows
+from lance_spark.sql.rules import AlterRef, DescribeHistory, Optimize, Restore, Vacuum, may_change_rows, opened, parse
 
 pytestmark = pytest.mark.pure
 

@@ -82,7 +82,7 @@ MAY_IMPORT = {
     "lance": ({"storage"}, "pylance"),
     "fsspec": ({"storage"}, None),
     "s3fs": ({"storage"}, None),
-    "pyspark": ({"spark", "native", "jvm", "session", "datasource"}, "spark"),
+    "pyspark": ({"spark", "native", "connect", "jvm", "session", "datasource"}, "spark"),
     "py4j": ({"jvm", "native"}, None),
     "click": ({"cli"}, None),
     "torch": ({"training"}, None),

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from lance_spark.errors import Refused
+from lance_spark.jvm.attached import attached
 
 if TYPE_CHECKING:
     from lance_spark.jvm.bridge import Bridge
@@ -43,9 +44,10 @@ def maker(bridge: Bridge) -> Any:
     try:
         with _lock:  # of two sessions that start at the same time, the second one finds the first one's classes
             jar = f"{_PACKAGE}-{_digest()}.jar"
-            if jar not in bridge.session.sparkContext().listJars().mkString(" "):
+            known = bridge.spark in attached or jar in bridge.session.sparkContext().listJars().mkString(" ")
+            if not known:
                 _add(bridge, jar)
-            loader = bridge.session.sharedState().jarClassLoader()
+            loader = _loader(bridge)
             for name in sources():
                 if name != _WRITES:
                     bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
@@ -58,12 +60,16 @@ def maker(bridge: Bridge) -> Any:
 
 def can_write(bridge: Bridge) -> bool:
     """Whether the classes of columnar writes were compiled, beside those that ``maker`` needs."""
-    loader = bridge.session.sharedState().jarClassLoader()
     try:
-        bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_WRITES}$Target", True, loader)
+        bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_WRITES}$Target", True, _loader(bridge))
     except Py4JError:
         return False
     return True
+
+
+def _loader(bridge: Bridge) -> Any:
+    """The class loader that has the classes."""
+    return attached.get(bridge.spark) or bridge.session.sharedState().jarClassLoader()
 
 
 def compiled(bridge: Bridge) -> dict[str, bytes]:

@@ -1,0 +1,86 @@
+"""What a client and the process beside the server say to each other, as text."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark import errors
+from lance_spark.errors import LanceSparkError
+
+CATALOG = "lance_spark_server"
+"""The catalog that stands for the process; ``Helper.java`` is its class."""
+LOADED = "lance_spark_loaded"
+"""The catalog of what ``load`` read: its tables are numbers."""
+SETTING = "spark.lance.secret."
+"""Settings that hold a request until it is taken. Spark hides the values of settings with such names."""
+
+REGISTER, UNREGISTER, STATEMENT, LOAD = "register", "unregister", "statement", "load"
+
+
+def request(verb: str, session: str, **given: Any) -> str:
+    """A request: a verb, the id of the client's session, and what the verb needs, as values that JSON has."""
+    return json.dumps({"verb": verb, "session": session, "given": given})
+
+
+def opened_request(text: str) -> tuple[str, str, dict[str, Any]]:
+    """Verb, session and values of a request."""
+    found = json.loads(text)
+    return found["verb"], found["session"], found["given"]
+
+
+def answered(value: Any) -> str:
+    """An answer."""
+    return json.dumps({"value": value})
+
+
+def refused(error: LanceSparkError) -> str:
+    """An answer that is one of this package's errors."""
+    return json.dumps({"error": type(error).__name__, "message": error.message, "hint": error.hint})
+
+
+def failed(text: str) -> str:
+    """An answer that is another error."""
+    return json.dumps({"failed": text})
+
+
+def opened_answer(text: str) -> tuple[Any, LanceSparkError | str | None]:
+    """The value of an answer, or the error that it is: this package's, or the text of another one."""
+    found: Mapping[str, Any] = json.loads(text)
+    if "failed" in found:
+        return None, str(found["failed"])
+    if "error" not in found:
+        return found["value"], None
+    kind = getattr(errors, found["error"], None)
+    if not (isinstance(kind, type) and issubclass(kind, LanceSparkError)):
+        return None, str(found["message"])  # of another version of this package
+    return None, kind(found["message"], found["hint"])
+
+
+def packed(value: Any) -> str:
+    """A Python value, such as a parameter of a statement, as text. The server's users can run any Python there."""
+    return base64.b64encode(pickle.dumps(value, 4)).decode()
+
+
+def unpacked(text: str) -> Any:
+    """The value."""
+    return pickle.loads(base64.b64decode(text))
+
+
+def packed_rows(table: pa.Table) -> str:
+    """Rows as text."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def unpacked_rows(text: str) -> pa.Table:
+    """The rows."""
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        return reader.read_all()

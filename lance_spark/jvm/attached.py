@@ -1,0 +1,141 @@
+"""The sessions of a Spark server, seen from a Python process beside it that ``Helper.java`` started.
+
+Such a process has the server's JVM as a driver in Python has its own. Spark's Python objects for the context and for
+each session are made from the Java objects of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import reduce
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from py4j.java_gateway import java_import
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
+from pyspark.sql import SparkSession
+
+from lance_spark.jvm import names
+from lance_spark.jvm.server.compiling import compiled_jar, digest
+
+_SHARED = "lance_spark.helper"
+"""The property of the JVM in which ``Helper.java`` keeps what all sessions share."""
+attached: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
+"""Sessions of a server, and the class loader that has this package's Java classes for all of them.
+
+Executors take the classes from the artifact that a client sent for its session. On the driver all sessions share one
+loader: py4j keeps methods by the names of classes, and would call those of one session on the objects of another.
+"""
+
+
+class Server:
+    """The JVM of the server. Raises Py4JError, OSError if it does not answer."""
+
+    def __init__(self) -> None:
+        self._gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+        for name in names.MAYBE_IMPORTED:
+            java_import(self._gateway.jvm, name)
+        ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
+        self._jvm: Any = self._gateway.jvm
+        self._shared: Any = self._jvm.java.lang.System.getProperties()[_SHARED]
+        self._context: SparkContext | None = None
+
+    def serve(self, handle: Callable[[Any, str], str]) -> None:
+        """Answer requests from now on: ``handle(session, request)`` gets Spark's Java session, and must not raise."""
+        self._shared["call"] = _Call(handle)
+
+    def session(self, session: Any) -> SparkSession:
+        """A Python object of a session; each call makes another one."""
+        if self._context is None:
+            self._context = self._attach(session)
+        made = self._made(session)
+        attached[made] = self._loader(session)
+        return made
+
+    def keep(self, key: str, session: Any, request: str) -> None:
+        """Remember a request, for the process that comes after this one. The session is not kept alive by it."""
+        kept = self._shared["kept"]
+        if key not in kept:
+            weak = self._jvm.java.lang.ref.WeakReference(session)
+            kept[key] = self._gateway.new_array(self._jvm.java.lang.Object, 2)
+            kept[key][0], kept[key][1] = weak, self._jvm.java.util.ArrayList()
+        if request not in kept[key][1]:
+            kept[key][1].append(request)
+
+    def forget(self, key: str) -> None:
+        """Forget all requests of a session."""
+        self._shared["kept"].pop(key, None)
+
+    def kept(self) -> list[tuple[str, Any, list[str]]]:
+        """The requests to remember: key and Java object of each living session, and its requests in their order."""
+        kept = self._shared["kept"]
+        found = [(str(key), kept[key][0].get(), [str(each) for each in kept[key][1]]) for key in [*kept]]
+        return [each for each in found if each[1] is not None]
+
+    def living(self) -> set[str] | None:
+        """The ids of the sessions that the server has; None if it does not tell."""
+        with suppress(Py4JError, TypeError, AttributeError):
+            service = getattr(self._find(f"{names.MAYBE_CONNECT_SERVICE}$"), "MODULE$")
+            infos = service.sessionManager().listActiveSessions()
+            return {str(each.sessionId()) for each in self._items(infos)}
+        return None
+
+    def _find(self, name: str) -> Any:
+        return reduce(getattr, name.split("."), self._jvm)
+
+    def _items(self, found: Any) -> list[Any]:
+        return list(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(found))
+
+    def _loader(self, session: Any) -> Any:
+        """Made once for a server, also if this process is not its first."""
+        key = f"loader-{digest()}"
+        if key not in self._shared:
+            url = self._jvm.java.io.File(compiled_jar(_find_spark_home())).toURI().toURL()
+            urls = self._gateway.new_array(self._jvm.java.net.URL, 1)
+            urls[0] = url
+            self._shared[key] = self._jvm.java.net.URLClassLoader(urls, session.getClass().getClassLoader())
+        return self._shared[key]
+
+    def _attach(self, session: Any) -> SparkContext:
+        """Python's context of the server's. What Python takes for the session of the process is the server's own."""
+        java = self._find(names.MAYBE_CONTEXT).fromSparkContext(session.sparkContext())
+        conf = SparkConf(_jvm=self._jvm, _jconf=java.getConf())
+        context = SparkContext(gateway=self._gateway, jsc=java, conf=conf)
+        default = self._jvm.SparkSession.getDefaultSession()
+        SparkSession(context, default.get() if default.isDefined() else session.newSession())
+        return context
+
+    def _made(self, session: Any) -> SparkSession:
+        """A new Python object. PySpark's constructor would make the session the one of all other clients, too."""
+        sessions = self._jvm.SparkSession
+        default, active = sessions.getDefaultSession(), sessions.getActiveSession()
+        try:
+            assert self._context is not None
+            return SparkSession(self._context, session)
+        finally:
+            if default.isDefined():
+                sessions.setDefaultSession(default.get())
+            else:
+                sessions.clearDefaultSession()
+            if active.isDefined():
+                sessions.setActiveSession(active.get())
+            else:
+                sessions.clearActiveSession()
+
+
+class _Call:
+    """Java's ``Function``: takes a session and a request, returns the answer."""
+
+    def __init__(self, handle: Callable[[Any, str], str]) -> None:
+        self._handle = handle
+
+    def apply(self, given: Any) -> str:
+        """Called by ``Helper.java`` in a thread of the server."""
+        return self._handle(given[0], str(given[1]))
+
+    class Java:
+        implements = ["java.util.function.Function"]  # noqa: RUF012 - py4j's way to name interfaces

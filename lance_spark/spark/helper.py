@@ -1,0 +1,162 @@
+"""The process beside a Spark server: it runs the native way for the sessions of the server's clients.
+
+``Helper.java`` starts it as ``python -m lance_spark.spark.helper`` and hands requests over; ``connect/client.py`` makes
+them. It ends with the server, whose end of the pipe to its standard input closes however the server ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
+from lance_spark.connect import messages
+from lance_spark.errors import LanceSparkError
+from lance_spark.jvm.attached import Server
+from lance_spark.jvm.bridge import parsed_schema
+from lance_spark.jvm.detection import catalogs
+from lance_spark.native import hooks, session
+from lance_spark.native.loaded import LoadedCatalog
+from lance_spark.native.scan import Source
+from lance_spark.spark.registering import DEFAULT_CATALOG, register, unregister
+from lance_spark.tables.read import is_newest, pin_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PAUSE = 60.0
+"""Seconds between two looks for sessions that are gone."""
+
+
+class Helper:
+    """The sessions of the server that have asked for something."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._sessions: dict[str, SparkSession] = {}
+        self._lock = threading.Lock()
+
+    def handle(self, java_session: Any, text: str) -> str:
+        """The answer to a request. Does not raise: what went wrong is the answer."""
+        try:
+            verb, key, given = messages.opened_request(text)
+            answer = messages.answered(getattr(self, f"_{verb}")(self._session(key, java_session), **given))
+            if verb in (messages.REGISTER, messages.LOAD):
+                self._server.keep(key, java_session, text)
+            elif verb == messages.UNREGISTER:
+                self._end(key)
+            return answer
+        except LanceSparkError as error:
+            return messages.refused(error)
+        except PySparkException as problem:
+            return messages.failed(str(problem))
+        except Exception as problem:  # noqa: BLE001 - the client has to see whatever it is
+            return messages.failed(f"{type(problem).__name__}: {problem}")
+
+    def restore(self) -> None:
+        """Do again what living sessions have asked of a process before this one."""
+        for key, java_session, requests in self._server.kept():
+            self._drop_dead(self._session(key, java_session), requests)
+            for text in requests:
+                answer = self.handle(java_session, text)
+                _, error = messages.opened_answer(answer)
+                if error is not None:
+                    sys.stderr.write(f"lance_spark: a session lost its catalog: {error}\n")
+            if not requests:
+                self._end(key)
+
+    def _drop_dead(self, spark: SparkSession, requests: list[str]) -> None:
+        """Take the catalogs of the process that died out of a session: their names look taken."""
+        room = session.enter(spark)
+        names = {messages.opened_request(text)[2].get("catalog") for text in requests}
+        if room is not None:
+            for name in {*names, messages.LOADED, DEFAULT_CATALOG} - {None}:
+                catalogs(room.bridge).remove(name)
+
+    def let_go(self) -> None:
+        """Forget sessions that the server no longer has."""
+        living = self._server.living()
+        if living is None:
+            return
+        for key in {*self._sessions} - living:
+            self._end(key)
+
+    def _session(self, key: str, java_session: Any) -> SparkSession:
+        with self._lock:
+            if key not in self._sessions:
+                self._sessions[key] = self._server.session(java_session)
+            return self._sessions[key]
+
+    def _end(self, key: str) -> None:
+        self._server.forget(key)
+        with self._lock:
+            spark = self._sessions.pop(key, None)
+        if spark is not None:
+            unregister(spark)
+
+    # --- The verbs
+
+    def _register(self, spark: SparkSession, **given: Any) -> dict[str, Any]:
+        self.let_go()
+        register(spark, **given)
+        told = session.describe(spark)
+        return {
+            "reason": "a process beside the server of Spark Connect does what needs Spark's JVM",
+            "catalogs": [name for name in told.catalogs if name != messages.LOADED],
+            "no_row_changes": told.no_row_changes,
+            "no_batches": told.no_batches,
+            "no_columns": told.no_columns,
+        }
+
+    def _unregister(self, _spark: SparkSession) -> None:
+        """What follows it ends the session here."""
+
+    def _statement(self, spark: SparkSession, text: str, args: str) -> dict[str, str] | None:
+        room = session.current(spark)
+        found = None if room is None else hooks.own_result(room, text, messages.unpacked(args))[0]
+        if found is None:
+            return None
+        return {"rows": messages.packed_rows(found.toArrow()), "schema": found.schema.json()}
+
+    def _load(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> int | None:
+        room = session.current(spark)
+        if room is None:
+            return None
+        if messages.LOADED not in room.catalogs:
+            room.put_catalog(LoadedCatalog(room.bridge, messages.LOADED))
+        loaded = room.catalogs[messages.LOADED]
+        assert isinstance(loaded, LoadedCatalog)
+        read = pin_read(options)
+        wanted = None if schema is None else _schema(schema)
+        return loaded.add(Source(read, wanted, is_newest(options, read.options.ref)))
+
+
+def _schema(text: str) -> StructType:
+    """A schema as the client gave it: in JSON or in SQL."""
+    return parsed_schema(text if text.startswith("{") else StructType.fromDDL(text).json())
+
+
+def main() -> None:
+    """Serve until the server is gone."""
+    helper = Helper(Server())
+    helper.restore()
+    helper._server.serve(helper.handle)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    threading.Thread(target=_look_after, args=(helper,), daemon=True).start()
+    sys.stdin.buffer.read()
+    os._exit(0)  # threads of py4j wait for a server that is gone
+
+
+def _look_after(helper: Helper) -> None:
+    while True:
+        threading.Event().wait(_PAUSE)
+        helper.let_go()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""A server of Spark Connect in the JVM of the tests' session, and its clients in this process."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def connect_server(spark: SparkSession) -> Iterator[str]:
+    """The address of the server."""
+    jvm: Any = spark.sparkContext._jvm
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = spark.sparkContext._jsc.sc()
+    isolation = "spark.sql.artifact.isolation"  # as the program that starts a server sets it
+    settings = {f"{isolation}.enabled": "true", f"{isolation}.alwaysApplyClassloader": "true"}
+    for name, value in {**settings, "spark.connect.grpc.binding.port": str(port)}.items():
+        context.conf().set(name, value)
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    service.start(context)
+    try:
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        for name in settings:
+            context.conf().remove(name)
+        service.stop(jvm.scala.Option.apply(None), jvm.scala.Option.apply(None))
+
+
+@contextmanager
+def client(address: str) -> Iterator[Any]:
+    """A session of its own."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    session = RemoteSession.builder.remote(address).create()
+    try:
+        yield session
+    finally:
+        session.client.release_session()
+        session.client.close()
+
+
+def helper_process(spark: SparkSession) -> Any:
+    """Java's object of the process beside the server."""
+    jvm: Any = spark.sparkContext._jvm
+    return jvm.java.lang.System.getProperties()["lance_spark.helper"]["process"]
+
+
+def eventually(what: Callable[[], Any], seconds: float = 120) -> Any:
+    """The first answer that is no error of Spark."""
+    from pyspark.errors import PySparkException
+
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return what()
+        except PySparkException:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
