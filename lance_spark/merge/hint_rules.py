@@ -64,14 +64,16 @@ def hint_for(conflicts: Sequence[MergeConflict], again: Again | None = None, pre
     """What to do about the first conflict that has a hint of its own: first about what no preference settles."""
     rows = [conflict for conflict in conflicts if conflict.count and may_settle([conflict])]
     unmatched = [conflict for conflict in conflicts if not conflict.count and may_settle([conflict])]
+    by_key = any(AMBIGUOUS in conflict.reason for conflict in unmatched)  # a preference takes the key at its word
     for conflict in conflicts:
         for words, hint in _HINTS.items():
-            if words in conflict.reason and conflict not in rows and not (conflict in unmatched and conflict.on):
+            open_one = conflict in rows or (conflict in unmatched and (conflict.on or by_key))
+            if words in conflict.reason and not open_one:
                 return hint
     if len(rows) + len(unmatched) < len(conflicts):
         return _SAME
     matched = next((conflict.on for conflict in unmatched if conflict.on), ())
-    if unmatched and not matched and not any(AMBIGUOUS in conflict.reason for conflict in unmatched):
+    if unmatched and not matched and not by_key:
         return _UNMATCHED
     return _preferring(again, prefer or Prefer(), matched)
 

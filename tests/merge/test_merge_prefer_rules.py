@@ -8,9 +8,10 @@ from lance_spark import hints
 from lance_spark.errors import InvalidOption
 from lance_spark.merge.cell_rules import TWIN, CellColumn, CellRule, Cells, clashing, decide_cells, settled_rows
 from lance_spark.merge.change_rules import GONE_OURS, OTHER_ROWS, ContestedRow, MergeConflict
-from lance_spark.merge.conflict_rules import BOTH_CHANGED, TAKEN_BEFORE, with_contested
+from lance_spark.merge.conflict_rules import AMBIGUOUS, BOTH_CHANGED, TAKEN_BEFORE, with_contested
 from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.option_rules import OURS, THEIRS, MergeOptions, Prefer
+from lance_spark.merge.result_rules import SAME_KEY
 
 pytestmark = pytest.mark.pure
 
@@ -103,6 +104,8 @@ LOST = MergeConflict(GONE_OURS.reason)
         ([CELL], "name=ours", "t.branches.merge('exp', prefer='name=ours, *=theirs')"),
         ([MergeConflict(OTHER_ROWS.reason, on=("id",))], "", "t.branches.merge('exp', on='id', prefer='theirs')"),
         ([LOST], "", "no column tells them apart"),
+        ([MergeConflict(AMBIGUOUS), MergeConflict(SAME_KEY)], "", "t.branches.merge('exp', prefer='theirs')"),
+        ([MergeConflict(SAME_KEY)], "", "give it another key"),
         ([CELL, MergeConflict(TAKEN_BEFORE)], "", "Take nothing if the rows are already there"),
         ([CELL, MergeConflict("'exp' replaced the whole table")], "", "Make the same change on both sides"),
     ],
