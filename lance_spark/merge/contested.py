@@ -136,7 +136,7 @@ def look_at_survivors(item: SurvivorItem) -> Iterator[pa.RecordBatch]:
     for found, part in read_cells(item.place, item.columns, item.patch):
         home = found.ours if item.patch.of_ours else found.theirs
         masks = differing(item.columns, found.base, home)
-        any_of = np.zeros(found.rows, bool)
+        any_of = np.full(found.rows, any(column.is_opaque for column in item.columns))  # a blob may have changed
         for mask in masks.values():
             any_of |= mask
         for row in np.flatnonzero(any_of).tolist():

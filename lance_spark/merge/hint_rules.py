@@ -12,7 +12,7 @@ from lance_spark import hints
 from lance_spark.merge import change_rules
 from lance_spark.merge.cell_rules import STALE
 from lance_spark.merge.change_rules import MergeConflict
-from lance_spark.merge.conflict_rules import AMBIGUOUS, CAST, KEY_CHANGED, TAKEN_BEFORE, may_settle
+from lance_spark.merge.conflict_rules import AMBIGUOUS, CAST, KEY_CHANGED, OPAQUE, TAKEN_BEFORE, may_settle
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
 from lance_spark.merge.option_rules import EVERY, OURS, THEIRS, Prefer
 from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
@@ -54,6 +54,11 @@ _HINTS = {
     WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "
     "that dropped it, the version before. If one side never had the column, take over the version that added it first.",
     KEY_CHANGED.partition("'")[0]: "Give the rows the same new key on both sides, then try again.",
+    OPAQUE: hints.of(
+        "Delete these rows on the side that should not win, then merge again and prefer the other one: ",
+        hints.PREFER,
+        ".",
+    ),
     SAME_KEY: _SAME_KEY,
     TWICE: _SAME_KEY,
     change_rules.OTHER_COLUMNS.reason: f"If both sides added the column: {_NEW}",

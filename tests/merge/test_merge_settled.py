@@ -296,3 +296,23 @@ def test_a_version_is_reverted_beside_later_changes_of_the_same_fragment(tmp_pat
     assert [row["price"] for row in content(uri).values()].count(99) == 1
     assert sorted(content(uri)) == [*range(8)]
     assert t.fsck(deep=True).sound
+
+
+@pytest.mark.parametrize(("prefer", "expected"), [("theirs", {"a": 88}), ("ours", {"a": 77})])
+def test_rows_that_cannot_be_compared_are_deleted_on_one_side_and_settled(tmp_path, prefer, expected):
+    """A struct of which one side dropped a field. What may have changed is not taken for unchanged."""
+    uri = str(tmp_path / "t.lance")
+    inner = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    table = pa.table({"id": range(4), "s": pa.array([{"a": n, "b": n} for n in range(4)], inner)})
+    lance.write_dataset(table, uri, enable_stable_row_ids=True)
+    head(uri).create_branch("exp")
+    head(uri).update({"s": "named_struct('a', cast(77 as bigint), 'b', cast(3 as bigint))"}, "id = 3")
+    head(uri).drop_columns(["s.b"])
+    head(uri, "exp").update({"s": "named_struct('a', cast(88 as bigint), 'b', cast(3 as bigint))"}, "id = 3")
+    t = LanceTable.for_path(uri)
+    with pytest.raises(Conflict) as refusal:
+        t.branches.merge("exp", prefer=prefer)
+    assert "Delete these rows on the side that should not win" in refusal.value.hint
+    head(uri, "exp" if prefer == "ours" else None).delete("id = 3")
+    t.branches.merge("exp", prefer=prefer)
+    assert content(uri)[3]["s"] == expected
