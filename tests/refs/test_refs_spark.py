@@ -10,7 +10,6 @@ import pytest
 from support.frames import all_files, load, numbers, save
 
 from lance_spark import LanceTable
-from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, Refused
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest"), pytest.mark.usefixtures("both_ways")]
 
@@ -58,47 +57,6 @@ def test_a_deleted_branch_is_gone_with_its_files_and_can_be_made_again(spark, ta
         assert rows_of(uri, "exp") == 13
         table.branches.delete("exp", purge=True)
         assert set(all_files(uri)) == before
-
-
-@pytest.mark.parametrize(
-    ("act", "error", "words"),
-    [
-        (lambda t: t.branches.create("exp"), AlreadyExists, "'exp'"),
-        (lambda t: t.branches.create("a//b"), InvalidName, "'//'"),
-        (lambda t: t.branches.create("main"), InvalidName, "reserved"),
-        (lambda t: t.branches.create("new", branch="exq"), NotFound, "Did you mean 'exp'"),
-        (lambda t: t.branches.create("new", tag="nope"), NotFound, "'nope'"),
-        (lambda t: t.branches.create("new", version=9), NotFound, "Nearest versions: 1, 2"),
-        (lambda t: t.branches.create("new", branch="exp", tag="one"), InvalidOption, "'tag'"),
-        (lambda t: t.branches.delete("nope"), NotFound, "'nope'"),
-        (lambda t: t.branches.delete("exp"), Refused, "'exp/child'"),
-        (lambda t: t.branches.delete("exp/child"), Refused, "tag 'deep'"),
-        (lambda t: t.tags.create("one"), AlreadyExists, "t.tags.move("),
-        (lambda t: t.tags.create("a/b"), InvalidName, "no '/'"),
-        (lambda t: t.tags.create("new", version=9), NotFound, "Nearest versions: 1, 2"),
-        (lambda t: t.tags.create("new", branch="exq"), NotFound, "Did you mean 'exp'"),
-        (lambda t: t.tags.move("nope", version=1), NotFound, "'nope'"),
-        (lambda t: t.tags.move("one", version=9), NotFound, "Nearest versions: 1, 2"),
-        (lambda t: t.tags.delete("on"), NotFound, "Did you mean 'one'"),
-        (lambda t: t.checkout(branch="exq"), NotFound, "Did you mean 'exp'"),
-        (lambda t: t.checkout(tag="nope"), NotFound, "'nope'"),
-        (lambda t: t.checkout(version=9), NotFound, "Nearest versions: 1, 2"),
-        (lambda t: t.checkout(as_of="2001-01-01"), NotFound, "oldest version"),
-        (lambda t: t.checkout(tag="one", version=1), InvalidOption, "'tag'"),
-        (lambda t: t.checkout(version=1, as_of="2024-01-01"), InvalidOption, "'asOf'"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""),
-)
-def test_what_cannot_be_done_is_refused_and_changes_nothing(table, uri, act, error, words):
-    table.tags.create("one", version=1)
-    table.branches.create("exp")
-    table.branches.create("exp/child", branch="exp")
-    table.tags.create("deep", branch="exp/child")
-    before = all_files(uri)
-    with pytest.raises(error) as caught:
-        act(table)
-    assert words in str(caught.value)
-    assert all_files(uri) == before
 
 
 def test_tags_are_created_moved_and_deleted_and_never_move_by_themselves(spark, table, uri):
