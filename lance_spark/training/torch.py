@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import index
@@ -179,6 +181,25 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
             return replace(now, epoch=now.epoch + 1, position=0, start=0)
         return replace(now, position=self.order.position_of(done))
 
+    def check_sent(self) -> None:
+        """Raise InvalidOption if ``convert`` cannot be sent to spawned workers.
+
+        A function of a notebook, or inside of another one, has no file from which a worker could import it: the worker
+        would die with "Can't get attribute".
+        """
+        convert = self._convert
+        name = getattr(convert, "__qualname__", repr(convert))
+        typed = getattr(convert, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+        try:
+            pickle.dumps(convert)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            typed = True
+        if typed:
+            raise InvalidOption(
+                f"Workers cannot import convert={name}: it is not a function of a file.",
+                hint="Put it into a module and import it from there, or use no workers: loader().",
+            )
+
     def advance(self, batches: int) -> None:
         """Advance by this rank's batches that the training loop got from workers; at the end, to the next epoch."""
         after = self._after(self._progress, self.order.batch_at(self._progress.position) + batches)
@@ -220,6 +241,7 @@ class FrozenLoader:
         self.batches = batches
         self._settings = dict(settings, num_workers=num_workers, batch_size=None)
         if num_workers:
+            batches.check_sent()
             self._settings.setdefault("multiprocessing_context", "spawn")
 
     def __len__(self) -> int:

@@ -138,7 +138,7 @@ def test_a_tag_on_a_version_that_stays_anyway_is_no_error(policy):
 def test_tags_are_an_error_or_keep_by_their_names():
     seen = survey(chain(), tags=[("nightly-1", None, 1), ("release-1", None, 2)])
     assert kept_versions(seen, CleanupPolicy(older_than=timedelta(0), tags={"*": "keep"}))[""] == [1, 2, 3]
-    with pytest.raises(Refused, match=r"1 tagged versions.*'release-1'"):
+    with pytest.raises(Refused, match=r"1 tagged version.*'release-1'"):
         judge(seen, replace(EVERYTHING, tags={"release-*": "error"}), CLOCK, {})
 
 

@@ -58,6 +58,10 @@ def stream(uri, batch_size=7, split="train", columns=("id",), name="s", **settin
     return FrozenBatches(uri, name, Batching(batch_size, **settings), split=split, columns=columns)
 
 
+def as_lists(rows):
+    return rows.to_pydict()
+
+
 def ids(batches):
     return [np.asarray(batch["id"]).tolist() for batch in batches]
 
@@ -238,6 +242,21 @@ def test_workers_that_are_spawned_change_nothing(uri):
     resumed = stream(uri, reshuffle=True).loader()
     resumed.load_state_dict(state)
     assert begun + ids(resumed) == alone
+
+
+def test_a_function_that_workers_cannot_import_is_refused(uri, monkeypatch):
+    def local(rows):
+        return rows
+
+    for convert in (local, lambda rows: rows):
+        with pytest.raises(InvalidOption, match="Workers cannot import convert="):
+            stream(uri, convert=convert).loader(2)
+        assert ids(stream(uri, convert=as_lists).loader(0))
+    monkeypatch.setattr(sys.modules["__main__"], "as_lists", as_lists, raising=False)
+    monkeypatch.setattr(as_lists, "__module__", "__main__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with pytest.raises(InvalidOption, match="it is not a function of a file"):
+        stream(uri, convert=as_lists).loader(2)
 
 
 @pytest.mark.when(day=0)  # seconds for each process; by day two of them, once

@@ -57,7 +57,7 @@ def test_spark_comes_with_an_extra_only_and_with_all_that_it_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     brought = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
     assert not brought & {"pyspark", "pandas", "torch"}
-    assert project["optional-dependencies"]["spark"] == ["pyspark[sql]>=4.0"]
+    assert project["optional-dependencies"]["spark"] == ["pyspark[sql]>=4.0", "pandas<3"]
     assert [name for name in project["optional-dependencies"]["demo"] if name.startswith("pyspark")] == []
 
 
