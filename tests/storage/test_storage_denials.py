@@ -108,7 +108,7 @@ def test_errors_carry_what_is_missing_and_what_the_store_said():
     assert error.message.startswith(
         f"The store denied access to {S3.uri} while creating tag 'v1': {error.missing} is missing."
     )
-    assert "docs/operations/permissions.md" in error.hint
+    assert "the page 'Permissions' of the documentation" in error.hint
     explained = from_fsspec(PermissionError(BY_AWS), S3, "x")
     assert "because no identity-based policy allows" in explained.message
 
