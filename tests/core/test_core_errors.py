@@ -32,7 +32,7 @@ EXIT_CODES = {
 TREE = {
     name: kind
     for name, kind in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(kind, Exception) and kind.__module__ == errors.__name__
+    if issubclass(kind, Exception) and not issubclass(kind, Warning) and kind.__module__ == errors.__name__
 }
 
 
