@@ -17,6 +17,9 @@ def waiting_rows(location: DatasetLocation, pin: PinnedVersion) -> Waiting:
 
     Raises StorageFailure, CorruptData.
     """
+    # A listing that finds nothing costs less than a manifest, which may have megabytes.
+    if not files.entries(DatasetLocation(location.branch_uri(pin.branch), location.options), DIRECTORY):
+        return Waiting()
     manifest = find_manifest(location, pin)
     done = None if manifest is None else compacted(decode_indexes(manifest))
     return Waiting() if done is None else _waiting(location, pin.branch, done)
