@@ -76,6 +76,7 @@ ANSWERS = {
     "changes": (lambda dev: dev.changes(2).count(), 1),
     "checkout": (lambda dev: dev.checkout(version=2).to_df().count(), 6),
     "count_rows": (lambda dev: dev.count_rows(), 7),
+    "head": (lambda dev: dev.head(100).num_rows, 7),
     "history": (lambda dev: dev.history().first().branch, "dev"),
     "indexes.list": (lambda dev: [each.name for each in dev.indexes.list()], ["id_idx"]),
     "indexes.stats": (lambda dev: type(dev.indexes.stats("id")).__name__, "IndexStats"),
@@ -95,10 +96,13 @@ STARTS = {
 }
 """What they make begins on the branch."""
 ELSEWHERE = {
+    "compact_wal": "test_optimize_wal.py",
+    "diff": "test_tables_local_write.py",
     "clone": "test_remotes_following.py",
     "remotes.pull": "test_remotes_following.py",
     "remotes.push": "test_remotes_pushing.py",
     "remotes.fetch": "test_remotes_fetching.py",
+    "remotes.push_tag": "",
     "remotes.at": "test_remotes_spark.py",
     "search": "test_search_spark.py",
     "nearest_join": "test_search_spark.py",
