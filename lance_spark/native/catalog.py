@@ -103,6 +103,17 @@ OWNER = "owner"
 """Spark sets it to the session's user for everything that it creates; it is not kept."""
 
 
+LOCATION = "location"
+"""Spark passes SET LOCATION as a property of that name."""
+
+
+def _cannot_move(what: str) -> Refused:
+    return Refused(
+        f"Cannot change the location of a {what}: the catalog chooses it. Nothing was moved.",
+        hint="To copy a table elsewhere: LanceTable(...).clone(path, 'deep').",
+    )
+
+
 class Namespaces(Implementation):
     """The part of a catalog that is Spark's ``SupportsNamespaces``."""
 
@@ -147,6 +158,8 @@ class Namespaces(Implementation):
     def alter_namespace(self, namespace: Any, changes: Any) -> None:
         """Set and remove properties."""
         put, unset = property_changes(changes)
+        if LOCATION in {*put, *unset}:
+            raise _cannot_move("namespace")
         with self.known(namespace):
             tables.alter_namespace(self.catalog, [*namespace], put, unset)
 
@@ -213,10 +226,18 @@ class Altering(Implementation):
     def _alter(self, ident: Any, changes: Any) -> None:
         place = self._find(ident, for_reading=False)
         branch = place.branch_to_change("alter the table")
+        put, unset = property_changes(changes)
+        if LOCATION in {*put, *unset}:
+            raise _cannot_move("table")
+        kinds = {each.getClass().getSimpleName() for each in changes}
+        if {"DeleteColumn", "AddColumn"} <= kinds:
+            raise Refused(
+                "Cannot replace the columns of a table: that would drop all of them, with their values.",
+                hint="Use DROP COLUMN and ADD COLUMN; or CREATE OR REPLACE TABLE ... AS SELECT.",
+            )
         columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in _PROPERTIES]
         if columns:
             alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
-        put, unset = property_changes(changes)
         if put or unset:
             self.places.alter_properties(place, put, unset)
 
@@ -226,7 +247,8 @@ def _change(given: Any) -> ColumnChange:
     kind = given.getClass().getSimpleName()
     make = _KINDS.get(kind)
     if make is None:
-        raise Refused(f"Cannot change the table this way ({kind}): Lance has no counterpart.")
+        what = _UNKNOWN.get(kind, f"change the table this way ({kind})")
+        raise Refused(f"Cannot {what}: Lance has no counterpart. Nothing was changed.")
     change: ColumnChange = make(tuple(given.fieldNames()), given)
     return change
 
@@ -246,6 +268,10 @@ def _retyped(path: tuple[str, ...], given: Any) -> ColumnChange:
     return AlterColumn(path, type=made.type, kept=kept_of(made))
 
 
+_UNKNOWN = {
+    "UpdateColumnDefaultValue": "change the default of a column",
+    "ClusterBy": "cluster the table (CALL ... .optimize with sort_by sorts its rows)",
+}
 _KINDS: dict[str, Any] = {
     "AddColumn": _added,
     "DeleteColumn": lambda path, given: DropColumn(path, bool(given.ifExists())),

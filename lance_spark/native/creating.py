@@ -19,7 +19,8 @@ from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_option
 
 FORMAT = "lance"
 _OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
-_NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, "external"})
+_EXTERNAL = "external"
+_NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, _EXTERNAL})
 """Properties that Spark sets by itself: the owner, the session's user, for everything that it creates."""
 _OPTION = "option."
 
@@ -83,6 +84,11 @@ class Creating(Implementation):
             raise Refused(
                 "The catalog chooses the location of its tables.",
                 hint=f"Leave out LOCATION; for a path, use the catalog of paths: lance.`{given[_LOCATION]}`.",
+            )
+        if given.get(_EXTERNAL, "").lower() == "true":
+            raise Refused(
+                "Cannot create an external table: DROP TABLE deletes the files of every table of the catalog.",
+                hint="Leave out EXTERNAL; or create the dataset by its path, which no catalog drops.",
             )
         options = {key[len(_OPTION) :]: value for key, value in given.items() if key.startswith(_OPTION)}
         check_options(options)

@@ -11,6 +11,7 @@ errors. Everything else behaves as before. Unregistering the last session remove
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -41,7 +42,7 @@ from lance_spark.native.scan import Source
 from lance_spark.native.session import any_session, current, inherit
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
-from lance_spark.sql.rules import may_change_rows, may_make_tables, opened
+from lance_spark.sql.rules import may_change_rows, may_make_tables, opened, without_comments
 from lance_spark.tables.read import is_newest, pin_read
 from lance_spark.tables.write import planned_with
 
@@ -57,6 +58,7 @@ _sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.li
 _save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
 _table_exists = Catalog.tableExists
 _stream_table = DataStreamReader.table
+_ANALYZES = re.compile(r"ANALYZE\s+TABLES\s+(?:IN|FROM)\s+(\S+)\s", re.IGNORECASE)
 _OF_VIEWS = ("does not support", "Unexpected table relation", "Cannot delete from table")
 _convert: Any = captured.convert_exception
 _init, _new_session = SparkSession.__init__, SparkSession.newSession
@@ -144,6 +146,12 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
             check_statement(room, sqlQuery)
         except LanceSparkError as error:
             raise as_spark(error) from None
+    analyzes = None if room is None else _ANALYZES.match(without_comments(sqlQuery))
+    if room is not None and analyzes is not None and _meant(room, f"{analyzes[1]}.t")[0] in room.catalogs:
+        # Spark fails with an internal error.
+        raise as_spark(
+            Refused("There is nothing to analyze: each version of a Lance table has its statistics."), Spoken("sql")
+        )
     known = args is None or isinstance(args, dict | list)
     if room is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return _sql(self, sqlQuery, args, **kwargs)
