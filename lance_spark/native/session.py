@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from lance_spark.catalog.lake import at_ref
@@ -124,25 +125,34 @@ def inherit(spark: SparkSession, origin: SparkSession | None = None) -> None:
     with _lock:
         if spark in _rooms or spark in _refusals:
             return
-        room = _same_session(spark)
-        if room is not None:
-            room.bridge.also(spark)
-        else:
-            parent = _cloned(spark) if origin is None else _rooms.get(origin)
-            if parent is None:
-                return
-            room = parent.for_child(spark)
+        try:
+            room = _same_session(spark)
+            if room is not None:
+                room.bridge.also(spark)
+            else:
+                parent = _cloned(spark) if origin is None else _rooms.get(origin)
+                if parent is None:
+                    return
+                room = parent.for_child(spark)
+        except Py4JError:
+            return  # its JVM is going: what the session lacks shows when it is used, as in any other
         _rooms[spark], connected[spark] = room, room.bridge
+
+
+def _neighbours(spark: SparkSession) -> list[tuple[SparkSession, Room]]:
+    """The registered sessions of the same JVM: objects of another one cannot be compared."""
+    gateway = spark.sparkContext._gateway
+    return [(other, room) for other, room in [*_rooms.items()] if room.bridge.gateway is gateway]
 
 
 def _same_session(spark: SparkSession) -> Room | None:
     session = spark._jsparkSession
-    return next((room for other, room in [*_rooms.items()] if other._jsparkSession == session), None)
+    return next((room for other, room in _neighbours(spark) if other._jsparkSession == session), None)
 
 
 def _cloned(spark: SparkSession) -> Room | None:
     state = cloned_from(spark)
-    found = (room for other, room in [*_rooms.items()] if other._jsparkSession.sessionState() == state)
+    found = (room for other, room in _neighbours(spark) if other._jsparkSession.sessionState() == state)
     return None if state is None else next(found, None)
 
 
