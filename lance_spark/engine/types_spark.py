@@ -70,6 +70,14 @@ def _inner_spark_field(field: pa.Field, path: str) -> st.StructField:
     return st.StructField(field.name, _kept_type(field, path), field.nullable, metadata)
 
 
+_COLLATED = "string collate "
+
+
+def _kept_name(kind: st.DataType) -> str:
+    """Spark's name of a type. In JSON, Spark 4.0 has the collation of a string beside it."""
+    return str(kind.simpleString() if isinstance(kind, st.StringType) else kind.jsonValue())
+
+
 def _kept_type(field: pa.Field, path: str) -> st.DataType:
     """The type that the field's metadata keeps; without any, that of its Arrow type."""
     name = kept_of(field).get(TYPE_KEY)
@@ -78,6 +86,8 @@ def _kept_type(field: pa.Field, path: str) -> st.DataType:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import _parse_datatype_json_value
 
+    if name.startswith(_COLLATED):
+        return st.StringType(name.removeprefix(_COLLATED))
     try:
         found: st.DataType | None = _parse_datatype_json_value(name)
     except (PySparkException, AttributeError, NameError):
@@ -194,7 +204,7 @@ def _vector_length(size: Any, path: str) -> int:
 
 def _named_field(name: str, kind: st.DataType, nullable: bool, path: str, lengths: Lengths) -> pa.Field:
     """A field, with metadata that keeps its type if Arrow has none that says the same."""
-    kept = {TYPE_KEY: kind.jsonValue()} if _is_kept(kind) else {}
+    kept = {TYPE_KEY: _kept_name(kind)} if _is_kept(kind) else {}
     if type(kind).__name__ in _LENGTHS:
         lengths, kind = str(kind.simpleString()), st.StringType()
     if isinstance(lengths, str) and lengths:

@@ -1,21 +1,12 @@
 """Every statement of Spark's SQL reference on a catalog of ours: it works, or is refused with the page's sentence."""
 
-from pathlib import Path
-
 import pytest
 from pyspark.errors import PySparkException
 from support.sql_reference import STATEMENTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sql-coverage.md"
+pytestmark = pytest.mark.spark
 
 
-@pytest.mark.pure
-def test_the_page_has_the_statements():
-    shown = [line for line in PAGE.read_text().splitlines() if line.startswith("| ``")]
-    assert shown == [statement.row for statement in STATEMENTS]
-
-
-@pytest.mark.spark
 @pytest.mark.when(day=0.02, oldest=0.0)
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.text)
 def test_a_statement_works_or_says_why_not(lake, spark, statement):
