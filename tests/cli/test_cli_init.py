@@ -96,8 +96,8 @@ def test_a_trial_makes_nothing(tmp_path):
 
 
 WRONG = [
-    (("old.lance", "--from", "twice.csv"), 11, "with its own columns already exists"),
-    (("plain.lance", "--from", "note.txt"), 11, "with its own columns already exists"),
+    (("old.lance", "--from", "twice.csv"), 11, "already, and it has its own columns"),
+    (("plain.lance", "--from", "note.txt"), 11, "already, and it has its own columns"),
     (("plain.lance", "old.lance"), 11, "already has a workspace"),
     (("new.lance", "old.lance"), 11, "already has a workspace"),
     (("plain.lance/data",), 3, "is inside the dataset"),
