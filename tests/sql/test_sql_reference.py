@@ -4,10 +4,10 @@ import pytest
 from pyspark.errors import PySparkException
 from support.sql_reference import STATEMENTS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
-@pytest.mark.when(day=0.02, oldest=0.0)
+@pytest.mark.when(day=0.02)
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.text)
 def test_a_statement_works_or_says_why_not(lake, spark, statement):
     spark.sql("CREATE TABLE lake.ns1.t (id INT, v STRING)")

@@ -277,7 +277,7 @@ OF_ROWS = {
 """What is run on rows of which two have the same id, and the rows afterwards."""
 
 
-@pytest.mark.when(day=0.4, newest=1.0, oldest=0.0)
+@pytest.mark.when(day=0.4, newest=1.0, spark="newest")
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_statements_name_the_columns_about_rows(spark, lake, name):
     spark.sql("CREATE TABLE lake.ns1.rows AS SELECT * FROM VALUES (1, 'a'), (1, 'c'), (2, 'b') AS x(id, v)")

@@ -10,7 +10,7 @@ from support.spark_types import IN_SQL, REFUSED, Place, check, every_type
 
 from lance_spark.errors import LanceSparkError, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.0)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 
 @pytest.fixture(scope="module")
