@@ -57,13 +57,13 @@ def test_all_tables_are_cleaned_in_one_job_as_without_spark(spark, lake, tmp_pat
         return {table["table"]: (table["state"], table["versions"], table["files"]) for table in found}
 
     local = told("--run-on", "local")
-    assert local["ns.a"][:2] == local["ns.b"][:2] == ("planned", 1)
+    assert local["ns.a"][:2] == local["ns.b"][:2] == ("would", 1)
     by_itself = told()
     assert by_itself == local
     assert json.loads((tmp_path / "report.json").read_text())["ran_on"] == "local", "a handful of small tables"
     done = told("--execute", "--run-on", "spark")
     assert json.loads((tmp_path / "report.json").read_text())["ran_on"] == "spark"
-    assert done == {name: ("done" if state == "planned" else state, *rest) for name, (state, *rest) in local.items()}
+    assert done == {name: ("done" if state == "would" else state, *rest) for name, (state, *rest) in local.items()}
     assert "broken" in capsys.readouterr().out
     assert [len(lance.dataset(place).versions()) for place in places] == [1, 1, 2, 1]
     assert lance.dataset(places[3]).to_table()["id"].to_pylist() == [0, 1, 2]
