@@ -59,7 +59,7 @@ _save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
 _table_exists = Catalog.tableExists
 _stream_table = DataStreamReader.table
 _ANALYZES = re.compile(r"ANALYZE\s+TABLES\s+(?:IN|FROM)\s+(\S+)\s", re.IGNORECASE)
-_OF_VIEWS = ("does not support", "Unexpected table relation", "Cannot delete from table")
+_OF_VIEWS = ("not support", "Unexpected table relation", "Cannot delete from table")
 _convert: Any = captured.convert_exception
 _init, _new_session = SparkSession.__init__, SparkSession.newSession
 
