@@ -83,17 +83,19 @@ def merge(
     Readers see the branch before or after, never in between. The merge keeps concurrent commits: it is planned again on
     top of them. Raises Conflict, which names what clashes, Refused or NotFound, and then leaves the branch unchanged.
     """
-    make = merge_requests(location, source, into, options)
-    check_nothing_waits(location, source, "the merge would pass them over")
+    make, without = merge_requests(location, source, into, options), "the merge would pass them over"
     if options.reference and not options.dry_run:
         check_branch(location, source.branch)  # before the tag: a deleted branch must not get one
         with unchanged():
             check_may_commit(location, into)
+            check_nothing_waits(location, source, without)
             protect(location, source)
     requests: list[Request] = []
 
     def noted() -> Request:
         requests.append(make())
+        # With the request's own cache: a store must not send the manifest of the source twice.
+        check_nothing_waits(location, source, without, requests[-1].reader)
         return requests[-1]
 
     result = replay(noted, engine, options.dry_run)

@@ -9,18 +9,19 @@ from lance_spark.errors import Refused
 from lance_spark.format.contents import decode_indexes
 from lance_spark.format.mem_wal import DIRECTORY, Waiting, compacted, entry_number, waiting_of
 from lance_spark.storage import files
-from lance_spark.storage.versions import find_manifest
+from lance_spark.storage.versions import VersionCache, find_manifest
 
 
-def waiting_rows(location: DatasetLocation, pin: PinnedVersion) -> Waiting:
+def waiting_rows(location: DatasetLocation, pin: PinnedVersion, known: VersionCache | None = None) -> Waiting:
     """What waits beside a branch, as of one of its versions; nothing if that has no write-ahead log.
 
-    Raises StorageFailure, CorruptData.
+    ``known`` has the version's manifest, or keeps it. Raises StorageFailure, CorruptData.
     """
     # A listing that finds nothing costs less than a manifest, which may have megabytes.
-    if not files.entries(DatasetLocation(location.branch_uri(pin.branch), location.options), DIRECTORY):
+    root = DatasetLocation(location.branch_uri(pin.branch), location.options)
+    if known is None and not files.entries(root, DIRECTORY):
         return Waiting()
-    manifest = find_manifest(location, pin)
+    manifest = find_manifest(location, pin) if known is None else known.manifest(location, pin)
     done = None if manifest is None else compacted(decode_indexes(manifest))
     return Waiting() if done is None else _waiting(location, pin.branch, done)
 
@@ -35,9 +36,14 @@ def waiting_beside(location: DatasetLocation, branch: str | None, pin: PinnedVer
     return _waiting(location, branch, done or {}), done is not None
 
 
-def check_nothing_waits(location: DatasetLocation, pin: PinnedVersion, what: str) -> None:
-    """Raise Refused if rows wait beside the branch of a version; ``what`` says what would be without them."""
-    found = waiting_rows(location, pin)
+def check_nothing_waits(
+    location: DatasetLocation, pin: PinnedVersion, what: str, known: VersionCache | None = None
+) -> None:
+    """Raise Refused if rows wait beside the branch of a version; ``what`` says what would be without them.
+
+    ``known`` as for :func:`waiting_rows`.
+    """
+    found = waiting_rows(location, pin, known)
     if found:
         raise Refused(
             f"{str(found).capitalize()} of '{pin.branch or MAIN}' wait in pylance's write-ahead log (MemWAL), in no "

@@ -318,7 +318,7 @@ class VersionCache:
 
     def has(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
         """Whether a version exists."""
-        return self._manifest(location, pin) is not None
+        return self.manifest(location, pin) is not None
 
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
         """Request several versions at once that will be needed one after another; some might be gone."""
@@ -347,7 +347,7 @@ class VersionCache:
         chain = (location, branch)
 
         def read(version: int) -> None:
-            content = self._manifest(location, PinnedVersion(branch, version))
+            content = self.manifest(location, PinnedVersion(branch, version))
             if content is not None:
                 self._transactions[chain, version] = transaction_of(location, branch, content)
 
@@ -356,7 +356,8 @@ class VersionCache:
         known = [version for version in versions if (chain, version) in self._transactions]
         return {version: self._transactions[chain, version] for version in known}
 
-    def _manifest(self, location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
+    def manifest(self, location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
+        """Like :func:`find_manifest`."""
         content = self._manifests.get(((location, pin.branch), pin.version))
         if content is None:
             content = find_manifest(location, pin)
