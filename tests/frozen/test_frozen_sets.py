@@ -23,6 +23,7 @@ from lance_spark.frozen.rules import make_spec
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import NEEDED
 from lance_spark.maintenance.maintain import Job, TableSteps, UpkeepOptions
+from lance_spark.storage import refs
 from lance_spark.storage.datasets import pin_version
 
 SPLIT = {"train": 0.8, "val": 0.2}
@@ -367,7 +368,7 @@ def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
     frozen.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
     table.branches.create("frozen/mine")
     steps = TableSteps(Job(UpkeepOptions(), LocalRunner(), 0), FleetTable("visits", table.location))
-    assert steps.branches() == [None, "frozen/mine"]
+    assert steps.branches(refs.read_refs(table.location)) == [None, "frozen/mine"]
 
 
 def test_columns_that_cannot_stand_side_by_side_are_refused(uri):

@@ -190,10 +190,11 @@ def test_an_audit_answers_with_a_bool(lake, answer, said):
     assert lake.publish("etl", audit=lambda _: np.bool_(True)).tables
 
 
-@pytest.mark.parametrize("rows", [pa.table({"id": [1]}), [{"id": 1}]])
-def test_a_table_is_written_from_a_dataframe_of_spark(lake, rows):
-    with pytest.raises(InvalidOption, match="write_table takes a DataFrame of Spark, not a") as refused:
-        lake.write_table(rows, "b")
+def test_a_table_is_written_from_a_table_of_arrow_and_from_no_list(lake):
+    lake.write_table(pa.table({"id": [1]}), "b")
+    assert ids(lake, "b") == [1]
+    with pytest.raises(InvalidOption, match="A list of builtins cannot be written") as refused:
+        lake.write_table([{"id": 1}], "c")
     assert "spark.createDataFrame" in refused.value.hint
 
 
