@@ -195,3 +195,14 @@ def test_without_a_key_the_log_is_left_alone(uri):
     with pytest.raises(Refused, match="matched by the table's primary key, and it has none"):
         LanceTable.for_path(uri).compact_wal()
     assert lance.dataset(uri).count_rows() == 1
+
+
+def test_a_protected_branch_takes_no_waiting_rows(uri, table):
+    put(uri, str(uuid.uuid4()), ([1, 7], 5))
+    table.branches.alter("main", protected=True)
+    with pytest.raises(Refused, match="Branch 'main' is protected"):
+        table.compact_wal()
+    assert content(uri) == dict.fromkeys(range(5), 0)
+    table.branches.alter("main", protected=False)
+    table.compact_wal()
+    assert content(uri) == {0: 0, 1: 5, 2: 0, 3: 0, 4: 0, 7: 5}

@@ -15,7 +15,7 @@ from lance_spark import LanceCatalog, LanceTable, register, unregister
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 _NAMES = """
-branch branches changes checkout cleanup clone count_rows expire_refs for_path frozen fsck history
+branch branches changes checkout cleanup clone count_rows diff expire_refs for_path frozen fsck head history
 indexes log near_duplicates nearest_join open_cleanup_plan query reflog remotes schema search
 storage tags to_df transaction undo_repair version versions
 """
@@ -61,6 +61,7 @@ UPKEEP = {
     "merge of a branch": lambda t: t.branches.merge("work", into=t.branch or "main"),
 }
 COVERED = {
+    "compact_wal": "refused where rows wait; tests/optimize/test_optimize_wal.py",
     "repair": "makes branches of its own without on_main; tests/fsck/test_fsck_repairs.py",
     "streams": "its verb upserts is a stream of upserts above",
     "enable_auto_cleanup": "refused as disable_auto_cleanup is; tests/refs/test_refs_protected.py",

@@ -249,7 +249,6 @@ def test_a_merge_under_way_shows_what_can_be_typed_next(spark, table):
         (lambda t, _: t.merge(t.checkout(branch="exp")), r"t\.branches\.merge\('exp'\)"),
         (lambda t, _: t.merge(pa.table({"id": [1]}), on="id"), r"spark\.createDataFrame"),
         (lambda t, frame: t.merge(frame), r"t\.merge\(df, on='id'\)"),
-        (lambda t, _: t.write(pa.table({"id": [1]})), "not a Table of pyarrow"),
         (lambda t, _: t.overwrite([(1, 1, "mon")], where="id = 1"), "not a list of builtins"),
         (lambda t, _: t.update("id = 3", {"day": "'x'"}), r'where="id = 3"'),
         (lambda t, _: t.checkout(3), "version=3"),
