@@ -24,8 +24,8 @@ from lance_spark.jvm.server.compiling import compiled_jar, digest
 
 _SHARED = "lance_spark.helper"
 """The property of the JVM in which ``Helper.java`` keeps what all sessions share."""
-attached: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
-"""Sessions of a server, and the class loader that has this package's Java classes for all of them.
+attached: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The gateway to a server, and the class loader that has this package's Java classes for all of its sessions.
 
 Executors take the classes from the artifact that a client sent for its session. On the driver all sessions share one
 loader: py4j keeps methods by the names of classes, and would call those of one session on the objects of another.
@@ -52,9 +52,9 @@ class Server:
         """A Python object of a session; each call makes another one."""
         if self._context is None:
             self._context = self._attach(session)
-        made = self._made(session)
-        attached[made] = self._loader(session)
-        return made
+        if self._gateway not in attached:
+            attached[self._gateway] = self._loader(session)
+        return self._made(session)
 
     def keep(self, key: str, session: Any, request: str) -> None:
         """Remember a request, for the process that comes after this one. The session is not kept alive by it."""

@@ -44,7 +44,7 @@ def maker(bridge: Bridge) -> Any:
     try:
         with _lock:  # of two sessions that start at the same time, the second one finds the first one's classes
             jar = f"{_PACKAGE}-{_digest()}.jar"
-            known = bridge.spark in attached or jar in bridge.session.sparkContext().listJars().mkString(" ")
+            known = bridge.gateway in attached or jar in bridge.session.sparkContext().listJars().mkString(" ")
             if not known:
                 _add(bridge, jar)
             loader = _loader(bridge)
@@ -69,7 +69,7 @@ def can_write(bridge: Bridge) -> bool:
 
 def _loader(bridge: Bridge) -> Any:
     """The class loader that has the classes."""
-    return attached.get(bridge.spark) or bridge.session.sharedState().jarClassLoader()
+    return attached.get(bridge.gateway) or bridge.session.sharedState().jarClassLoader()
 
 
 def compiled(bridge: Bridge) -> dict[str, bytes]:
