@@ -27,13 +27,13 @@ from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import LanceSparkError, Refused
 from lance_spark.jvm.server.compiling import digest
+from lance_spark.jvm.switches import SWITCH, switched_off
 from lance_spark.session.capabilities import Capabilities, plain_way
+from lance_spark.session.sources import register_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SWITCH = "LANCE_SPARK_NATIVE"
-_OFF = ("0", "false", "no", "off")
 _RAISED = re.compile(r"\w+(Error|Exception): ")
 _numbers = itertools.count(1)
 
@@ -131,10 +131,11 @@ def describe(spark: SparkSession) -> Capabilities:
 
 def _connected(spark: SparkSession) -> Connection:
     """Raises Refused."""
-    if os.environ.get(SWITCH, "").lower() in _OFF:
-        raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
+    off = switched_off(SWITCH)
+    if off is not None:
+        raise Refused(off)
     try:
-        spark.dataSource.register(ServerSource)
+        register_class(spark, ServerSource)
         row = spark.read.format(NAME).load().collect()[0]
     except (PySparkException, OSError) as problem:
         raise Refused(f"the server's Python cannot load lance_spark: {_first_line(problem)}") from problem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +17,11 @@ from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
 from lance_spark.jvm.java.compiled import can_write, maker
+from lance_spark.jvm.switches import BY_ROWS, SWITCH, switched_off
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-SWITCH = "LANCE_SPARK_NATIVE"
-"""Environment variable that switches the native way off: 0, false, no or off."""
-BY_ROWS = "LANCE_SPARK_COLUMNAR"
-"""Environment variable that makes scans return rows and writes send rows, as Spark does: 0, false, no or off."""
-_OFF = ("0", "false", "no", "off")
 
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
 """Java's text of a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
@@ -38,8 +32,9 @@ connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
 
 def connect(spark: SparkSession) -> Bridge:
     """The bridge to a session's JVM. Raises Refused, with the missing part, if only the plain data source works."""
-    if os.environ.get(SWITCH, "").lower() in _OFF:
-        raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
+    off = switched_off(SWITCH)
+    if off is not None:
+        raise Refused(off)
     if is_connect(spark):
         raise Refused("the session is one of Spark Connect, which has no JVM here.")
     try:
@@ -103,10 +98,9 @@ def _why_no_batches(bridge: Bridge) -> str | None:
         bridge.maker = maker(bridge)
     except Refused as reason:
         return reason.message
-    if os.environ.get(BY_ROWS, "").lower() in _OFF:
-        return f"{BY_ROWS} is {os.environ[BY_ROWS]!r}."
-    bridge.batches = True
-    return None
+    off = switched_off(BY_ROWS)
+    bridge.batches = off is None
+    return off
 
 
 def _why_no_columns(bridge: Bridge) -> str | None:

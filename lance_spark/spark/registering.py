@@ -72,10 +72,7 @@ def register(  # noqa: PLR0913 - all but the session by name
     elif room is not None and DEFAULT_CATALOG not in room.catalogs and not room.taken(DEFAULT_CATALOG):
         room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
     elif room is None and catalog is not None:
-        raise Refused(
-            f"The session cannot have a catalog: {capabilities(spark).reason}",
-            hint="LanceCatalog(root).register_views() creates views of its tables.",
-        )
+        raise _no_catalog(capabilities(spark).reason)
 
 
 def _at_server(spark: SparkSession, wanted: dict[str, Any], native: bool) -> None:
@@ -97,14 +94,18 @@ def _at_server(spark: SparkSession, wanted: dict[str, Any], native: bool) -> Non
         check_places(spark, wanted["root"])
     connection = client.connect(spark)
     if connection is None:
-        raise Refused(
-            f"The session cannot have a catalog: {client.reason(spark)}",
-            hint="LanceCatalog(root).register_views() creates views of its tables.",
-        )
+        raise _no_catalog(client.reason(spark))
     if "published" in wanted:
         wanted["published"] = True
     connection.state = connection.ask(messages.REGISTER, **wanted)
     hooks.install(spark, wanted["name"])
+
+
+def _no_catalog(reason: str) -> Refused:
+    return Refused(
+        f"The session cannot have a catalog: {reason}",
+        hint="LanceCatalog(root).register_views() creates views of its tables.",
+    )
 
 
 def register_handle(spark: SparkSession) -> None:

@@ -35,7 +35,7 @@ def test_the_process_ends_with_the_server_however_it_ends(tmp_path):
     try:
         for rows in (10, 20):
             server.start({"MARK": mark, "ROUND": str(rows)})
-            with client(server.url) as session:
+            with client(server.url, release=False) as session:
                 register(session, catalog="lake", root=root)
                 session.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
                 session.sql(f"CREATE OR REPLACE TABLE lake.ns.t AS SELECT id FROM range({rows})")

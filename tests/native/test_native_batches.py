@@ -21,12 +21,12 @@ from support.type_table import READABLE
 
 from lance_spark import capabilities, register, unregister
 from lance_spark.errors import CorruptData
-from lance_spark.jvm import detection
+from lance_spark.jvm import detection, switches
 from lance_spark.jvm.java import compiled
 from lance_spark.native import scan, tasks
 from lance_spark.native.tasks import bounded
 
-OFF = os.environ.get(detection.SWITCH) == "0"
+OFF = os.environ.get(switches.SWITCH) == "0"
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.when(oldest=0.3),
@@ -340,7 +340,7 @@ def test_python_functions_read_what_the_scan_hands_over(frame):
 
 def test_rows_can_be_asked_for(spark, table, monkeypatch):
     unregister(spark)
-    monkeypatch.setenv(detection.BY_ROWS, "0")
+    monkeypatch.setenv(switches.BY_ROWS, "0")
     register(spark)
     found = capabilities(spark)
     assert (found.native, found.no_batches) == (True, "LANCE_SPARK_COLUMNAR is '0'.")
@@ -349,7 +349,7 @@ def test_rows_can_be_asked_for(spark, table, monkeypatch):
     assert "ColumnarToRow" not in plan(frame)
     assert frame.agg(F.sum(F.col("id") + 1)).first()[0] == 8002000
     unregister(spark)
-    monkeypatch.delenv(detection.BY_ROWS)
+    monkeypatch.delenv(switches.BY_ROWS)
 
 
 @pytest.mark.parametrize("broken", ["no compiler", "source", "no class"])

@@ -12,7 +12,8 @@ from py4j.clientserver import ClientServerConnection
 
 from lance_spark import capabilities, register
 from lance_spark.jvm import proxies
-from lance_spark.jvm.detection import SWITCH, connected
+from lance_spark.jvm.detection import connected
+from lance_spark.jvm.switches import SWITCH
 from lance_spark.native import scan
 
 pytestmark = [

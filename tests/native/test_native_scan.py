@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from lance_spark import LanceTable, register
-from lance_spark.jvm.detection import SWITCH
+from lance_spark.jvm.switches import SWITCH
 from lance_spark.native import scan
 
 OFF = os.environ.get(SWITCH) == "0"

@@ -15,8 +15,8 @@ from pyspark.sql.readwriter import DataFrameReader
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.jvm import detection, names
-from lance_spark.jvm.detection import SWITCH
+from lance_spark.jvm import names, switches
+from lance_spark.jvm.switches import SWITCH
 from lance_spark.native import scan
 
 OFF = os.environ.get(SWITCH) == "0"
@@ -215,9 +215,9 @@ def test_it_can_be_switched_off(session, table, monkeypatch):
     register(session)
     assert capabilities(session).native
     unregister(session)
-    monkeypatch.setenv(detection.SWITCH, "0")
+    monkeypatch.setenv(switches.SWITCH, "0")
     register(session)
-    assert detection.SWITCH in capabilities(session).reason
+    assert switches.SWITCH in capabilities(session).reason
 
 
 def test_each_session_is_registered_on_its_own(session, table):

@@ -17,12 +17,12 @@ from support.frames import save
 
 from lance_spark import capabilities, register, unregister
 from lance_spark.core.options import OWN_NAME
-from lance_spark.jvm import detection
+from lance_spark.jvm import detection, switches
 from lance_spark.jvm.java import compiled
 from lance_spark.native import hooks, writes
 from lance_spark.native.session import current
 
-OFF = "0" in (os.environ.get(detection.SWITCH), os.environ.get(detection.BY_ROWS))
+OFF = "0" in (os.environ.get(switches.SWITCH), os.environ.get(switches.BY_ROWS))
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.when(oldest=0.3),
@@ -371,7 +371,7 @@ def test_a_spark_without_what_writes_need(spark, tmp_path, monkeypatch, shapes):
 
 def test_it_can_be_switched_off(spark, tmp_path, monkeypatch, shapes):
     unregister(spark)
-    monkeypatch.setenv(detection.BY_ROWS, "0")
+    monkeypatch.setenv(switches.BY_ROWS, "0")
     register(spark)
     assert capabilities(spark).no_columns == "LANCE_SPARK_COLUMNAR is '0'."
     save(spark.range(10), tmp_path / "t")

@@ -34,15 +34,16 @@ def connect_server(spark: SparkSession) -> Iterator[str]:
 
 
 @contextmanager
-def client(address: str) -> Iterator[Any]:
-    """A session of its own."""
+def client(address: str, release: bool = True) -> Iterator[Any]:
+    """A session of its own. A server that is dead by the end must not be asked to release it: the client would wait."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     session = RemoteSession.builder.remote(address).create()
     try:
         yield session
     finally:
-        session.client.release_session()
+        if release:
+            session.client.release_session()
         session.client.close()
 
 

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
-from lance_spark.jvm.detection import SWITCH
+from lance_spark.jvm.switches import SWITCH
 from support.local_datasets import make_dataset, numbers
 from support.sql_changes import CHANGES, ROWS, SOURCE, table
 

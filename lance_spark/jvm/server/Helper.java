@@ -2,7 +2,6 @@ package lance_spark;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.lang.ref.WeakReference;
 import java.util.*;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.api.python.Py4JServer;
@@ -22,7 +21,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public class Helper implements SupportsNamespaces, Runnable {
   static final String SHARED = "lance_spark.helper";
-  static final int ATTEMPTS = 3;
 
   private String name;
   private String python;
