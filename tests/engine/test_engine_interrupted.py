@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -17,6 +18,17 @@ def table(tmp_path):
     uri = forked(str(tmp_path / "flights.lance"))
     add(uri, 30, 35, "exp")
     return LanceTable.for_path(uri)
+
+
+@pytest.fixture(autouse=True)
+def python_takes_the_signal():
+    """Python's own handler, and no garbage collection: an exception inside a callback of the collector (the test
+    libraries have one) is printed and lost, and a Spark session that has ended leaves a handler that fails."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
+    yield
+    gc.enable()
+    signal.signal(signal.SIGINT, before)
 
 
 def press_ctrl_c(*_):
