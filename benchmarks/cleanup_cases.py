@@ -17,7 +17,7 @@ from benchmarks.cleanup_measure import Clean, Scenario
 from benchmarks.cleanup_s3 import Store, storage_options
 from benchmarks.measure import Target
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.storage.datasets import locate

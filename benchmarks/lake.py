@@ -27,10 +27,10 @@ from benchmarks.cataloging.data import name_of, scratch
 from benchmarks.cleanup_s3 import DELAY, memory_store, storage_options
 from benchmarks.data import HOME
 from lance_spark import LanceCatalog
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import AddTables
 from lance_spark.catalog.lake import table_branch
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 
 PLACES = ("local", "s3")
 SMALL = 100
@@ -101,7 +101,7 @@ def _fill(root: Path, directories: int, rows: int | None = None) -> None:
     """The catalog's rows, and directories of tables, of hard links."""
     count = directories if rows is None else rows
     catalog = LanceCatalog(str(root), mode="v2").catalog
-    manifest_pylance.apply(catalog.manifest, AddTables({name_of(n): f"{name_of(n)}.lance" for n in range(count)}))
+    manifest_commits.apply(catalog.manifest, AddTables({name_of(n): f"{name_of(n)}.lance" for n in range(count)}))
     template = _template(root)
     for number in range(directories):
         shutil.copytree(template, root / f"{name_of(number)}.lance", copy_function=os.link)

@@ -102,7 +102,7 @@ class Peers:
 def batch_rows(uri: str) -> int:
     """Rows of the batches that lance_spark hands over for all columns of a table."""
     from lance_spark.format.schema import row_width
-    from lance_spark.scan.rules import batch_rows as rows_of_width
+    from lance_spark.scan.partition_rules import batch_rows as rows_of_width
 
     return rows_of_width(row_width(lance.dataset(uri).schema))
 

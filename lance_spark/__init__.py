@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+    from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
     from lance_spark.datasource.datasource import LanceDataSource
-    from lance_spark.maintenance.rules import MaintenancePolicy
+    from lance_spark.maintenance.policy_rules import MaintenancePolicy
     from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
     from lance_spark.spark.catalog import LanceCatalog
     from lance_spark.spark.registering import capabilities, register, unregister
@@ -41,9 +41,9 @@ __all__ = [
     "unregister",
 ]
 _HOMES = {
-    "cleanup.rules": ("CleanupPolicy", "VersionRule"),
+    "cleanup.retention_rules": ("CleanupPolicy", "VersionRule"),
     "datasource.datasource": ("LanceDataSource",),
-    "maintenance.rules": ("MaintenancePolicy",),
+    "maintenance.policy_rules": ("MaintenancePolicy",),
     "search.text_rules": ("BooleanQuery", "BoostQuery", "MatchQuery", "MultiMatchQuery", "PhraseQuery"),
     "spark.catalog": ("LanceCatalog",),
     "spark.registering": ("capabilities", "register", "unregister"),

@@ -11,10 +11,10 @@ from typing import Any
 
 from lance.namespace import DirectoryNamespace
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import RESERVED, AddTables
 from lance_spark.catalog.lookup import create_namespace, open_catalog
-from lance_spark.catalog.rules import Catalog, Mode
+from lance_spark.catalog.name_rules import Catalog, Mode
 
 NAMESPACE = "ns"
 V1 = {"manifest_enabled": "false"}
@@ -48,7 +48,7 @@ def fill_v1(root: Path, tables: int) -> Path:
 def fill_v2(root: Path, tables: int) -> Path:
     """Rows of tables in the root, with all indexes, and one namespace that is empty."""
     catalog = open_catalog(str(root), mode="v2")
-    manifest_pylance.apply(catalog.manifest, AddTables({name_of(n): f"{name_of(n)}.lance" for n in range(tables)}))
+    manifest_commits.apply(catalog.manifest, AddTables({name_of(n): f"{name_of(n)}.lance" for n in range(tables)}))
     create_namespace(catalog, NAMESPACE)
     return root
 

@@ -12,8 +12,8 @@ from lance_namespace import DeclareTableRequest, DescribeTableRequest, ListTable
 from benchmarks.cataloging.data import NAMESPACE, name_of
 from benchmarks.measure import Case, Target, Work
 from lance_spark.catalog.lookup import list_tables, locate_table
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.catalog.removing import rename_table
-from lance_spark.catalog.rules import Catalog
 from lance_spark.catalog.tables import declare_table
 
 LEVEL = Target("at least level with pylance", "pylance", 1.0)

@@ -12,7 +12,7 @@ from benchmarks.data import many_fragments
 from benchmarks.measure import Answer, Case, Result, Target, Work
 from benchmarks.peers import OURS
 from benchmarks.reading.ways import PLAIN
-from lance_spark.scan import pylance
+from lance_spark.scan import fragment_reads
 
 SIZES = {1_000: 0.02, 100_000: 0.5}
 """Fragments, and seconds to stay below."""
@@ -38,8 +38,8 @@ def _nothing() -> None:
 
 
 def _forget() -> None:
-    pylance._kept_fragments.cache_clear()
-    pylance._kept_schema_of.cache_clear()
+    fragment_reads._kept_fragments.cache_clear()
+    fragment_reads._kept_schema_of.cache_clear()
 
 
 def _planned(frame: DataFrame, before: Callable[[], None]) -> Work:

@@ -23,7 +23,7 @@ from lance_spark.catalog.entry_rules import (
     DirectoryState,
     state_of,
 )
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import NotFound, StorageFailure

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
-from lance_spark.catalog import directories, manifest_pylance
+from lance_spark.catalog import directories, manifest_commits
 from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import (
     DEAD_ROW,
@@ -27,9 +27,9 @@ from lance_spark.catalog.doctor_rules import (
 )
 from lance_spark.catalog.entry_rules import DEREGISTERED, SUFFIX, Entry, RowFilter, read_mark
 from lance_spark.catalog.leftovers import Leftover, find_leftovers
-from lance_spark.catalog.manifest_pylance import newest, older_columns, read_rows
+from lance_spark.catalog.manifest_commits import newest, older_columns, read_rows
+from lance_spark.catalog.name_rules import DELIMITER, Catalog, is_inside
 from lance_spark.catalog.removing import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
-from lance_spark.catalog.rules import DELIMITER, Catalog, is_inside
 from lance_spark.storage.files import THREADS
 from lance_spark.storage.files import entries as entries_of
 
@@ -44,7 +44,7 @@ def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE
         entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries
         findings += row_findings(entries)
         findings += dead_rows(entries, _have_files(catalog, entries, directories))
-        findings += table_findings(snapshot.schema, manifest_pylance.index_names(snapshot), older_columns(snapshot))
+        findings += table_findings(snapshot.schema, manifest_commits.index_names(snapshot), older_columns(snapshot))
         for orphan in find_orphans(catalog):
             if orphan.newest <= now - older_than:
                 findings.append(_orphan(orphan))
@@ -101,17 +101,17 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     wanted = {finding.subject for finding in chosen if (finding.kind, finding.subject) in problems}
     rows = [entry for entry in entries if entry.object_id in wanted]
     if rows:
-        manifest_pylance.apply(catalog.manifest, RemoveRows(tuple(rows)))
+        manifest_commits.apply(catalog.manifest, RemoveRows(tuple(rows)))
     parents = {finding.subject.rpartition(DELIMITER)[0] for finding in chosen if finding.kind == MISSING_PARENT}
     if parents:
-        manifest_pylance.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
+        manifest_commits.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
     for finding in chosen:
         if finding.kind == HIDDEN and _is_hidden(catalog, finding.subject, entries):
             directories.remove(catalog.at(finding.subject), DEREGISTERED)
     if any(finding.kind == MISSING_KEY for finding in chosen):
-        manifest_pylance.upgrade(catalog.manifest)
+        manifest_commits.upgrade(catalog.manifest)
     if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in chosen):
-        manifest_pylance.ensure_indexes(catalog.manifest)
+        manifest_commits.ensure_indexes(catalog.manifest)
     return tuple(chosen)
 
 

@@ -22,7 +22,7 @@ from lance_spark.catalog.entry_rules import (
     new_rows,
     v1_name,
 )
-from lance_spark.catalog.rules import DELIMITER, NAMESPACE, is_inside, is_sound
+from lance_spark.catalog.name_rules import DELIMITER, NAMESPACE, is_inside, is_sound
 
 DEAD_ROW = "dead row"
 DUPLICATE_ID = "duplicate id"

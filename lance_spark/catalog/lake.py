@@ -21,7 +21,7 @@ from typing import cast
 import pyarrow as pa
 
 from lance_spark import errors, hints
-from lance_spark.catalog import lake_v1, manifest_pylance
+from lance_spark.catalog import lake_v1, manifest_commits
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.entry_rules import (
     LOCATION,
@@ -53,10 +53,9 @@ from lance_spark.catalog.lake_rules import (
     ref_class,
 )
 from lance_spark.catalog.lookup import check_same_table, list_tables
-from lance_spark.catalog.manifest_pylance import CatalogVersion, newest
+from lance_spark.catalog.manifest_commits import CatalogVersion, newest
 from lance_spark.catalog.marks import hide
-from lance_spark.catalog.published import Moment, at_published
-from lance_spark.catalog.rules import (
+from lance_spark.catalog.name_rules import (
     MANIFEST,
     TABLE,
     Catalog,
@@ -67,6 +66,7 @@ from lance_spark.catalog.rules import (
     is_inside,
     split_name,
 )
+from lance_spark.catalog.published import Moment, at_published
 from lance_spark.core import refs as core_refs
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, kept_branches
@@ -199,7 +199,7 @@ def check_may_create(catalog: Catalog, kind: str, name: str) -> str:
 
 def check_whole(catalog: Catalog, doing: str) -> None:
     """Raise Refused on a branch or at a tag of the lake, for what concerns the catalog as a whole."""
-    manifest_pylance.check_may_change(catalog.manifest, doing)
+    manifest_commits.check_may_change(catalog.manifest, doing)
     if catalog.ref is not None:
         raise refusal(
             errors.Refused,
@@ -277,7 +277,7 @@ def _ever_known(catalog: Catalog, ref: LakeRef) -> list[Entry]:
     rows = list(_rows(catalog, ref, RowFilter(everything=True)).entries)
     if ref.kind == BRANCH and not ref.temporary:
         with suppress(errors.CorruptData, errors.NotFound):  # killed before it had rows of its own
-            rows += manifest_pylance.rows_at(_at(catalog, ref.kind, ref.name), base_of(catalog, ref).version).entries
+            rows += manifest_commits.rows_at(_at(catalog, ref.kind, ref.name), base_of(catalog, ref).version).entries
     return [row for row in rows if row.is_table]
 
 
@@ -297,7 +297,7 @@ def _leave_new_tables(catalog: Catalog, ref: LakeRef, entries: Iterable[Entry]) 
     new = {entry.location or "" for entry in entries if entry.pin and entry.pin.new}
     if not new or ref.temporary:
         return
-    main = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
+    main = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True))
     with suppress(errors.CorruptData, errors.NotFound):  # of another ref, which might name them: then they stay
         for path in sorted(filter(is_inside, new - _directories(main) - directories_of_refs(catalog, ref.branch))):
             hide(catalog, path, "drop")
@@ -353,8 +353,8 @@ def table_branch(catalog: Catalog, identifier: Identifier, doing: str) -> str:
     """
     ref = catalog.ref
     assert ref is not None
-    manifest_pylance.check_may_change(catalog.manifest, doing)
-    rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))
+    manifest_commits.check_may_change(catalog.manifest, doing)
+    rows = manifest_commits.read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))
     entry = find_table(rows, identifier, doing)
     pin = entry.pin or Pin()
     if pin.branch is not None:
@@ -370,7 +370,7 @@ def table_branch(catalog: Catalog, identifier: Identifier, doing: str) -> str:
             return pin.branch
     made = _created(location, ref.table_branch, PinnedVersion(None, pin.version))
     noted = Pin(made.parent_version, made.name, pin.new)
-    manifest_pylance.apply(catalog.manifest, NotePin(identifier, path, noted, doing))
+    manifest_commits.apply(catalog.manifest, NotePin(identifier, path, noted, doing))
     return made.name
 
 
@@ -390,8 +390,8 @@ def _joined(catalog: Catalog, identifier: Identifier, location: DatasetLocation,
         raise refusal(errors.Conflict, doing, "a publish that has not ended yet has changed it", hint)
     keep(location, ref.pin_tag, newest_main)
     note = NotePin(identifier, path, Pin(newest_main.version, None, new), doing)
-    manifest_pylance.apply(catalog.manifest, note)
-    pin = find_table(manifest_pylance.read_rows(catalog.manifest, note.needs), identifier, doing).pin or note.pin
+    manifest_commits.apply(catalog.manifest, note)
+    pin = find_table(manifest_commits.read_rows(catalog.manifest, note.needs), identifier, doing).pin or note.pin
     keep(location, ref.pin_tag, PinnedVersion(None, pin.version))
     return pin
 
@@ -507,7 +507,7 @@ def directories_of_refs(catalog: Catalog, besides: str | None = None) -> frozens
         at = DatasetLocation(whole.manifest.branch_uri(branch), whole.manifest.options)
         if deleted and newest(at) is None:
             return frozenset()
-        return _directories(manifest_pylance.read_rows(at, RowFilter(everything=True)))
+        return _directories(manifest_commits.read_rows(at, RowFilter(everything=True)))
 
     found = files.each(catalog.root, look, [each for each in branches if each[0] != besides])
     return frozenset().union(*found)
@@ -591,7 +591,7 @@ def rows_of_ref(catalog: Catalog, kind: str, name: str) -> Rows:
 
 
 def _rows_of(catalog: Catalog, kind: str, name: str, needed: RowFilter) -> Rows:
-    return manifest_pylance.read_rows(_at(catalog, kind, name), needed)
+    return manifest_commits.read_rows(_at(catalog, kind, name), needed)
 
 
 def _note(catalog: Catalog, ref: LakeRef) -> None:
@@ -631,7 +631,7 @@ def _of_moment(ref: LakeRef, moment: Moment, heads: Mapping[str, tuple[DatasetLo
 
 def _check_still_tables(catalog: Catalog, pinned: Collection[Entry], doing: str) -> None:
     """Raise Conflict if a table was dropped, or its directory moved, before others could see that it is pinned."""
-    there = _directories(manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True)))
+    there = _directories(manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True)))
     missing = [entry for entry in pinned if entry.location not in there]
     if missing and catalog.reads_directories:
         by_name = {v1_directory(table) for table in list_tables(catalog) if table.in_root}
@@ -650,7 +650,7 @@ def complete(catalog: Catalog, ref: LakeRef, tables: int, ready: bool = True) ->
 
 def fill(catalog: Catalog, ref: LakeRef, rows: Rows, pins: Mapping[str, Pin], doing: str) -> None:
     """Give a ref its first rows, with pins by id; a branch also remembers the version of its rows."""
-    manifest_pylance.replace_rows(_newest(catalog, ref.kind, ref.name), _with_pins(rows, pins), doing)
+    manifest_commits.replace_rows(_newest(catalog, ref.kind, ref.name), _with_pins(rows, pins), doing)
     if ref.kind == BRANCH and not ref.temporary:
         set_base(catalog, ref, pin_latest(catalog.manifest, ref.branch).version)
 

@@ -16,7 +16,7 @@ from lance_spark import errors, hints
 from lance_spark.catalog import directories, lake
 from lance_spark.catalog.entry_rules import DEREGISTERED, Entry, is_dropped, read_mark, refusal, v1_name
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin, branch_of, check_ref
-from lance_spark.catalog.rules import Catalog, is_inside
+from lance_spark.catalog.name_rules import Catalog, is_inside
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, kept_branches
 from lance_spark.core.refs import BRANCHES, PinnedVersion

@@ -15,8 +15,8 @@ from lance_spark import errors, hints
 from lance_spark.catalog.entry_rules import refusal, v1_directory
 from lance_spark.catalog.lake_rules import TAG, LakeRef, ref_class
 from lance_spark.catalog.lookup import list_tables, locate_table
+from lance_spark.catalog.name_rules import Catalog, Identifier, Name, identify_table
 from lance_spark.catalog.published import Moment
-from lance_spark.catalog.rules import Catalog, Identifier, Name, identify_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import Branch, PinnedVersion, Tag, is_service_tag, lake_branch_of
 from lance_spark.refs.refs import create_branch_at, create_tag_at, delete_tag, remove_branch

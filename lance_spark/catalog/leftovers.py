@@ -18,7 +18,7 @@ from lance_spark import errors
 from lance_spark.catalog import lake
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.lake_rules import BRANCH, TAG, name_of
-from lance_spark.catalog.rules import MANIFEST, Catalog, is_inside
+from lance_spark.catalog.name_rules import MANIFEST, Catalog, is_inside
 from lance_spark.core.layout import KeyRange, is_passing
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import kept_branches

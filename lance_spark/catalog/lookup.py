@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_pylance, published
+from lance_spark.catalog import directories, manifest_commits, published
 from lance_spark.catalog.directories import list_root, look, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -44,9 +44,8 @@ from lance_spark.catalog.entry_rules import (
     v1_name,
 )
 from lance_spark.catalog.lake_rules import BRANCH, PUBLISHED, TAG, LakePublished, LakeRef
-from lance_spark.catalog.manifest_pylance import CatalogVersion, read, read_rows
-from lance_spark.catalog.others_rules import read_pin
-from lance_spark.catalog.rules import (
+from lance_spark.catalog.manifest_commits import CatalogVersion, read, read_rows
+from lance_spark.catalog.name_rules import (
     DELIMITER,
     NAMESPACE,
     TABLE,
@@ -62,6 +61,7 @@ from lance_spark.catalog.rules import (
     identify_table,
     split_name,
 )
+from lance_spark.catalog.others_rules import read_pin
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, combine
 from lance_spark.core.refs import Beginning, PinnedVersion, RefSpec, missing_version
@@ -268,7 +268,7 @@ def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None
     check_new(identifier, TABLE)
     given = check_properties(properties)
     doing = f"{verb} table '{identifier}'"
-    manifest_pylance.check_may_change(catalog.manifest, doing)
+    manifest_commits.check_may_change(catalog.manifest, doing)
     if given or not identifier.in_root:
         need_manifest(catalog, doing)
     return NewTable(identifier, given, doing)
@@ -302,7 +302,7 @@ def create_namespace(
     Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
     """
     try:
-        manifest_pylance.apply(catalog.manifest, plan_namespace(catalog, name, properties))
+        manifest_commits.apply(catalog.manifest, plan_namespace(catalog, name, properties))
     except AlreadyExists:
         if exist_ok and namespace_exists(catalog, name):
             return False
@@ -319,7 +319,7 @@ def plan_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] |
     if identifier.is_root:
         raise refusal(AlreadyExists, change.doing, "the root always exists")
     check_no_table(catalog, identifier, change.doing)
-    manifest_pylance.decide(catalog.manifest, change)
+    manifest_commits.decide(catalog.manifest, change)
     return change
 
 
@@ -337,7 +337,7 @@ def describe_namespace(catalog: Catalog, name: Name) -> NamespaceInfo:
     identifier = identify_namespace(name)
     doing = f"describe namespace '{identifier}'"
     if identifier.is_root:
-        properties = manifest_pylance.root_properties(catalog.manifest) if catalog.reads_manifest else {}
+        properties = manifest_commits.root_properties(catalog.manifest) if catalog.reads_manifest else {}
         return NamespaceInfo(identifier, properties)
     need_manifest(catalog, doing)
     rows = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))

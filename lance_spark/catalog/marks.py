@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from lance_spark.catalog import directories
 from lance_spark.catalog.entry_rules import DEREGISTERED, Mark, RowFilter, refusal
-from lance_spark.catalog.manifest_pylance import read_rows
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.manifest_commits import read_rows
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, LanceSparkError, StorageFailure
 from lance_spark.storage import files

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import RemoveRows
 from lance_spark.catalog.entry_rules import LOCATION, OBJECT_ID, AddTables, Entry, RowFilter, v1_name
-from lance_spark.catalog.rules import DELIMITER, TABLE, Catalog, Identifier, is_sound
+from lance_spark.catalog.name_rules import DELIMITER, TABLE, Catalog, Identifier, is_sound
 from lance_spark.core.show import Card, Grid, Shown
 
 
@@ -62,7 +62,7 @@ class Migration(Shown):
 
 def plan_migration(catalog: Catalog) -> Migration:
     """Scan the catalog's directories by the rule of V1, in parallel. Changes nothing."""
-    rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
+    rows = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True))
     taken, claimed = set(rows.table[OBJECT_ID].to_pylist()), set(rows.table[LOCATION].to_pylist())
     directories, plain = list_root(catalog.root)
     names = {directory: name for directory in directories if (name := v1_name(directory)) is not None}
@@ -104,7 +104,7 @@ def apply_migration(plan: Migration) -> Migration:
     if not plan.tables:
         return Migration(plan.catalog, (), plan.registered, plan.skipped, executed=True)
     locations = {table.name: f"{table.name}.lance" for table in plan.tables}
-    edit = manifest_pylance.apply(plan.catalog.manifest, AddTables(locations))
+    edit = manifest_commits.apply(plan.catalog.manifest, AddTables(locations))
     added = [] if edit.add is None else edit.add[OBJECT_ID].to_pylist()
     gone = _withdraw_dropped(plan.catalog, added)
     tables = tuple(Identifier((name,)) for name in added if name not in gone)
@@ -117,7 +117,7 @@ def _withdraw_dropped(catalog: Catalog, names: Sequence[str]) -> frozenset[str]:
     states = look(catalog.root, [f"{name}.lance" for name in names])
     gone = [name for name in names if not states[f"{name}.lance"].is_table]
     if gone:
-        manifest_pylance.apply(
+        manifest_commits.apply(
             catalog.manifest, RemoveRows(tuple(Entry(name, TABLE, f"{name}.lance") for name in gone))
         )
     return frozenset(gone)

@@ -9,10 +9,10 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lance_spark.catalog import rules
+from lance_spark.catalog import name_rules
 from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
 from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables, open_table
-from lance_spark.catalog.manifest_pylance import read_rows
+from lance_spark.catalog.manifest_commits import read_rows
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.core.refs import PinnedVersion, RefSpec
@@ -21,7 +21,7 @@ from lance_spark.errors import NotFound
 from lance_spark.format import metadata
 from lance_spark.format.operations import VersionDetail
 from lance_spark.format.schema import in_batches
-from lance_spark.indexes.pylance import describe_segments
+from lance_spark.indexes.index_segments import describe_segments
 from lance_spark.log.log import or_why, show
 from lance_spark.storage import datasets, refs, versions
 from lance_spark.storage.refs import read_refs
@@ -33,7 +33,7 @@ from lance_spark.survey.survey import blob_files, deletion_sizes, index_files
 class Item:
     """A namespace or a table."""
 
-    identifier: rules.Identifier
+    identifier: name_rules.Identifier
     kind: str
     """``namespace`` or ``table``."""
     path: str | None = None
@@ -50,7 +50,7 @@ class TableContents:
     branches: tuple[str, ...]
 
 
-def look_into(catalog: rules.Catalog, table: rules.TableInfo) -> TableContents | None:
+def look_into(catalog: name_rules.Catalog, table: name_rules.TableInfo) -> TableContents | None:
     """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure.
 
     In a catalog at a tag, it is the version that the tag pins, and no branches: a tag has none.
@@ -64,24 +64,24 @@ def look_into(catalog: rules.Catalog, table: rules.TableInfo) -> TableContents |
     return TableContents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))
 
 
-def overview(catalog: rules.Catalog, namespace: rules.Name = "", recursive: bool = False) -> tuple[Item, ...]:
+def overview(catalog: name_rules.Catalog, namespace: name_rules.Name = "", recursive: bool = False) -> tuple[Item, ...]:
     """The namespaces and tables in a namespace, or also those below them, by name. Raises NotFound.
 
     However many there are, ``__manifest`` is read only a few times.
     """
-    within = rules.identify_namespace(namespace)
-    items = [Item(identifier, rules.NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
+    within = name_rules.identify_namespace(namespace)
+    items = [Item(identifier, name_rules.NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
     tables = list_tables(catalog, within, recursive)
     paths = _paths(catalog, within)
     for identifier in tables:
         if identifier.object_id in paths:
-            items.append(Item(identifier, rules.TABLE, paths[identifier.object_id]))
+            items.append(Item(identifier, name_rules.TABLE, paths[identifier.object_id]))
         elif identifier.in_root and catalog.reads_directories:
-            items.append(Item(identifier, rules.TABLE, v1_directory(identifier), registered=False))
+            items.append(Item(identifier, name_rules.TABLE, v1_directory(identifier), registered=False))
     return tuple(sorted(items, key=lambda item: item.identifier))
 
 
-def _paths(catalog: rules.Catalog, within: rules.Identifier) -> dict[str, str | None]:
+def _paths(catalog: name_rules.Catalog, within: name_rules.Identifier) -> dict[str, str | None]:
     """By id, the directories of the tables in a namespace that have rows."""
     if not catalog.reads_manifest:
         return {}
@@ -89,32 +89,32 @@ def _paths(catalog: rules.Catalog, within: rules.Identifier) -> dict[str, str | 
     return {entry.object_id: entry.location for entry in read_rows(catalog.manifest, needed).entries if entry.is_table}
 
 
-def kind_of(catalog: rules.Catalog, name: rules.Name) -> str:
+def kind_of(catalog: name_rules.Catalog, name: name_rules.Name) -> str:
     """Whether a name belongs to a ``table`` or a ``namespace``; the root is a namespace. Raises InvalidName, NotFound.
 
     A deregistered table that V1 could drop counts as a table.
     """
-    identifier = rules.identify_namespace(name)
+    identifier = name_rules.identify_namespace(name)
     if identifier.is_root:
-        return rules.NAMESPACE
+        return name_rules.NAMESPACE
     doing = f"find '{identifier}'"
     try:
-        find_table(catalog, rules.identify_table(identifier), doing, deregistered=True)
+        find_table(catalog, name_rules.identify_table(identifier), doing, deregistered=True)
     except NotFound as missing:
         if not catalog.reads_manifest:
             raise
         entry = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,))).find(identifier.object_id)
         if entry is not None and entry.is_namespace:
-            return rules.NAMESPACE
+            return name_rules.NAMESPACE
         if missing.hint is not None:  # it explains what happened to the table
             raise
         raise refusal(
             NotFound, doing, f"there is no such table or namespace in {catalog.uri}", _nearest(catalog, identifier)
         ) from None
-    return rules.TABLE
+    return name_rules.TABLE
 
 
-def _nearest(catalog: rules.Catalog, identifier: rules.Identifier) -> str | None:
+def _nearest(catalog: name_rules.Catalog, identifier: name_rules.Identifier) -> str | None:
     """A hint with a similar name in the same namespace."""
     try:
         names = [item.identifier.name for item in overview(catalog, identifier.parent)]
@@ -128,15 +128,15 @@ def _nearest(catalog: rules.Catalog, identifier: rules.Identifier) -> str | None
 # Does not raise.
 
 
-def look_at_catalog(what: str, catalog: rules.Catalog) -> Card:
+def look_at_catalog(what: str, catalog: name_rules.Catalog) -> Card:
     """The first namespaces and tables in the root."""
 
     def look() -> Card:
-        namespaces = [str(namespace) for namespace in list_namespaces(catalog, limit=rules.SHOWN + 1)]
-        tables = [str(table) for table in list_tables(catalog, limit=rules.SHOWN + 1)]
-        return rules.catalog_card(what, catalog, namespaces, tables)
+        namespaces = [str(namespace) for namespace in list_namespaces(catalog, limit=name_rules.SHOWN + 1)]
+        tables = [str(table) for table in list_tables(catalog, limit=name_rules.SHOWN + 1)]
+        return name_rules.catalog_card(what, catalog, namespaces, tables)
 
-    return or_why(look, lambda why: rules.catalog_card(what, catalog, [], [], why))
+    return or_why(look, lambda why: name_rules.catalog_card(what, catalog, [], [], why))
 
 
 # --- Metadata tables of a dataset at a ref: refs, manifests and listings as Arrow batches

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from lance_spark.catalog.entry_rules import Entry
-from lance_spark.catalog.rules import MANIFEST, Mode, from_object_id
+from lance_spark.catalog.name_rules import MANIFEST, Mode, from_object_id
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData

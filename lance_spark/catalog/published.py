@@ -20,8 +20,8 @@ from lance_spark.catalog import publish_rules
 from lance_spark.catalog.entry_rules import refusal
 from lance_spark.catalog.journal import DIRECTORY, read_journal, read_outcome
 from lance_spark.catalog.lake_rules import LakePublished
+from lance_spark.catalog.name_rules import MANIFEST, Catalog
 from lance_spark.catalog.publish_rules import Journal, PublishOutcome, journal_name
-from lance_spark.catalog.rules import MANIFEST, Catalog
 from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, CorruptData, NotFound

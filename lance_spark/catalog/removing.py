@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from lance_spark import errors, hints
-from lance_spark.catalog import directories, manifest_pylance
+from lance_spark.catalog import directories, manifest_commits
 from lance_spark.catalog.directories import Stamps, changed_at, copy_new_files, erase, list_directory, list_root
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -41,9 +41,9 @@ from lance_spark.catalog.entry_rules import (
 )
 from lance_spark.catalog.lake import check_unpinned, directories_of_refs, pinned_directories
 from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
-from lance_spark.catalog.manifest_pylance import newest, read_rows
+from lance_spark.catalog.manifest_commits import newest, read_rows
 from lance_spark.catalog.marks import Hidden, hide, is_named, shown_again_on_failure
-from lance_spark.catalog.rules import (
+from lance_spark.catalog.name_rules import (
     NAMESPACE,
     TABLE,
     Catalog,
@@ -103,7 +103,7 @@ def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
     if table.entry is None:
         removed = Removed(identifier, table.path, {}, data_kept=False)
     else:
-        removed = _removed(table.entry, manifest_pylance.decide(catalog.manifest, change))
+        removed = _removed(table.entry, manifest_commits.decide(catalog.manifest, change))
     plan = DropPlan(catalog, change, (removed,), force, table=table)
     _check_may_go(plan)
     return plan
@@ -119,7 +119,7 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
     need_manifest(catalog, change.doing)
     if change.identifier.is_root:
         raise refusal(errors.Refused, change.doing, "the root cannot be dropped")
-    edit = manifest_pylance.decide(catalog.manifest, change)
+    edit = manifest_commits.decide(catalog.manifest, change)
     tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
     namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
     known = replace(change, known=tuple(entry.object_id for entry in edit.before))
@@ -138,7 +138,7 @@ def drop(plan: DropPlan) -> tuple[Removed, ...]:
     catalog, table = plan.catalog, plan.table
     if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
         return (_drop_directory(plan, table, table.path),)
-    edit = manifest_pylance.apply(catalog.manifest, plan.change)
+    edit = manifest_commits.apply(catalog.manifest, plan.change)
     tables = tuple(_removed(entry, edit) for entry in edit.before if entry.is_table)
     if catalog.ref is not None:
         return tuple(_left(catalog, entry) for entry in edit.before if entry.is_table)
@@ -176,7 +176,7 @@ def _left(catalog: Catalog, entry: Entry) -> Removed:
 def _check_may_go_on_ref(plan: DropPlan) -> None:
     """Raise Refused for what a publish could not drop on main."""
     doing = plan.change.doing
-    rows = manifest_pylance.read_rows(plan.catalog.manifest, RowFilter(locations=_paths(plan.tables)))
+    rows = manifest_commits.read_rows(plan.catalog.manifest, RowFilter(locations=_paths(plan.tables)))
     for entry in rows.entries:
         if entry.is_table and entry.pin is None:
             raise refusal(
@@ -190,7 +190,7 @@ def _check_may_go_on_ref(plan: DropPlan) -> None:
 
 def check_apart_from_v1(catalog: Catalog, paths: Iterable[str | None], doing: str) -> None:
     """Raise Refused for tables in directories ``*.lance`` of a catalog on a branch, if main reads directories too."""
-    manifest_pylance.check_may_change(catalog.manifest, doing)
+    manifest_commits.check_may_change(catalog.manifest, doing)
     main = replace(catalog, ref=None)
     found = [path for path in paths if path is not None and shows_in_v1(main, path)]
     if catalog.ref is not None and found:
@@ -207,7 +207,7 @@ def _paths(tables: Iterable[Removed]) -> tuple[str, ...]:
 
 
 def _check_may_go(plan: DropPlan) -> None:
-    manifest_pylance.check_may_change(plan.catalog.manifest, plan.change.doing)
+    manifest_commits.check_may_change(plan.catalog.manifest, plan.change.doing)
     if plan.catalog.ref is not None:
         _check_may_go_on_ref(plan)
         return
@@ -269,7 +269,7 @@ def _drop_directory(plan: DropPlan, table: FoundTable, directory: str) -> Remove
         table = look_again(catalog, table, doing)
     if table.entry is not None:
         with shown_again_on_failure(hidden, had_row=True):
-            edit = manifest_pylance.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
+            edit = manifest_commits.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
         if directory in edit.shared:
             hidden.take_back()
             return Removed(table.identifier, directory, table.properties, data_kept=True)
@@ -343,7 +343,7 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
             if token is not None:  # a table that is only declared remains so
                 directories.put_new(catalog.at(target), RESERVED, token)
             check = partial(_check_copy, hidden, known, token, doing)
-            edit = manifest_pylance.apply(catalog.manifest, change_of_move(table, new, target), check)
+            edit = manifest_commits.apply(catalog.manifest, change_of_move(table, new, target), check)
     except errors.StorageFailure:
         raise  # the row may have been switched
     except errors.LanceSparkError:
@@ -483,7 +483,7 @@ def rename(plan: RenamePlan) -> Renamed:
     catalog, table, target = plan.catalog, plan.table, plan.target
     if plan.moves:
         return Renamed(table.identifier, target, move(catalog, table, target, plan.doing))
-    manifest_pylance.apply(catalog.manifest, _change(table, target))
+    manifest_commits.apply(catalog.manifest, _change(table, target))
     return Renamed(table.identifier, target)
 
 
@@ -500,7 +500,7 @@ def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
     check_apart_from_v1(catalog, [table.path], doing)
     moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
     directory = hashed_directory(target, 0)  # a placeholder: the real one is chosen when the files are copied
-    manifest_pylance.decide(
+    manifest_commits.decide(
         catalog.manifest, change_of_move(table, target, directory) if moves else _change(table, target)
     )
     if moves:

@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
-from lance_spark.catalog import rules
+from lance_spark.catalog import name_rules
 from lance_spark.catalog.entry_rules import check_properties, refusal
 from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
-from lance_spark.catalog.manifest_pylance import check_may_change
+from lance_spark.catalog.manifest_commits import check_may_change
 from lance_spark.catalog.tables import alter_table, confirm, declare_table, tell_dataset, withdraw
 from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
@@ -21,7 +21,7 @@ from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, Refused
 from lance_spark.storage.commits import change_table_metadata, check_writable, read_table_metadata
 from lance_spark.storage.datasets import find_latest
-from lance_spark.write.pylance import write_without_rows
+from lance_spark.write.data_files import write_without_rows
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,11 @@ Way = Literal["create", "replace", "create or replace"]
 class StagedTable:
     """A table that is about to be created or replaced."""
 
-    catalog: rules.Catalog
-    identifier: rules.Identifier
+    catalog: name_rules.Catalog
+    identifier: name_rules.Identifier
     location: DatasetLocation
     """Where a write puts its rows, in mode overwrite."""
-    declaration: rules.Declaration | None = None
+    declaration: name_rules.Declaration | None = None
     """The name that was taken; None for an existing table."""
     properties: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
@@ -176,14 +176,14 @@ class StagedTable:
 
 
 def begin(
-    catalog: rules.Catalog, name: rules.Name, way: Way, properties: Mapping[str, str] | None = None
+    catalog: name_rules.Catalog, name: name_rules.Name, way: Way, properties: Mapping[str, str] | None = None
 ) -> StagedTable:
     """Take the name of a new table, or find the one to replace.
 
     Raises InvalidName, InvalidOption, AlreadyExists for ``create``, NotFound for ``replace`` and for a missing
     namespace, Conflict if another process creates it at the same time, Refused for anything V1 cannot store.
     """
-    identifier = rules.identify_table(name)
+    identifier = name_rules.identify_table(name)
     given = check_properties(properties)
     isolation_level(given.get(ISOLATION))
     doing = f"{way} table '{identifier}'"
@@ -198,7 +198,7 @@ def begin(
         except NotFound:
             if way == "replace":
                 raise
-    rules.check_new(identifier, rules.TABLE)
+    name_rules.check_new(identifier, name_rules.TABLE)
     try:
         declaration = declare_table(catalog, identifier, given)
     except AlreadyExists as taken:
@@ -208,7 +208,7 @@ def begin(
     return StagedTable(catalog, identifier, declaration.location, declaration, given)
 
 
-def commit(staged: StagedTable) -> rules.TableInfo:
+def commit(staged: StagedTable) -> name_rules.TableInfo:
     """Called after the rows were committed; returns the table as it is. A replaced table gets its new properties now.
 
     Raises Conflict for a new table that another process dropped or renamed meanwhile; then nothing is left behind.

@@ -14,7 +14,7 @@ from functools import partial
 from urllib.parse import unquote
 
 from lance_spark import errors
-from lance_spark.catalog import directories, lookup, manifest_pylance
+from lance_spark.catalog import directories, lookup, manifest_commits
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -35,11 +35,9 @@ from lance_spark.catalog.entry_rules import (
 )
 from lance_spark.catalog.lake import catalog_of, table_branch
 from lance_spark.catalog.lake_rules import TAG, LakeRef, Pin
-from lance_spark.catalog.manifest_pylance import read_rows
+from lance_spark.catalog.manifest_commits import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
-from lance_spark.catalog.others_rules import check_ours
-from lance_spark.catalog.removing import erase_table, shows_in_v1
-from lance_spark.catalog.rules import (
+from lance_spark.catalog.name_rules import (
     NAMESPACE,
     TABLE,
     Catalog,
@@ -54,6 +52,8 @@ from lance_spark.catalog.rules import (
     identify_table,
     is_inside,
 )
+from lance_spark.catalog.others_rules import check_ours
+from lance_spark.catalog.removing import erase_table, shows_in_v1
 from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
@@ -99,7 +99,7 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
         pin = None if catalog.ref is None else Pin(new=True)
         change = AddTable(new.identifier, path, new.properties, unique=True, pin=pin)
     if catalog.reads_manifest:
-        manifest_pylance.decide(catalog.manifest, change)
+        manifest_commits.decide(catalog.manifest, change)
     return TablePlan(catalog, change)
 
 
@@ -122,7 +122,7 @@ def _declare_by_name(plan: TablePlan) -> Declaration:
     declaration = Declaration(change.identifier, plan.location, change.location, token)
     if catalog.reads_manifest:
         try:
-            manifest_pylance.apply(catalog.manifest, change)
+            manifest_commits.apply(catalog.manifest, change)
         except errors.StorageFailure:
             raise  # the row may have been written
         except errors.LanceSparkError:
@@ -137,7 +137,7 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
     if _is_held(declaration) and directories.content_of(declaration.location, DEREGISTERED) is None:
         return
     try:
-        manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+        manifest_commits.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
     except errors.NotFound:
         # The process that removed the row also deletes the directory. Without its mark, a third process could create
         # a table there in between, which would be deleted instead.
@@ -194,12 +194,12 @@ def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = Fa
 def _declare_hashed(plan: TablePlan) -> Declaration:
     """The row comes first, so that the loser of a race leaves no directory behind."""
     table, path = plan.identifier, plan.change.location
-    manifest_pylance.apply(plan.catalog.manifest, plan.change)
+    manifest_commits.apply(plan.catalog.manifest, plan.change)
     declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
     try:
         mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
     except errors.LanceSparkError:
-        manifest_pylance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
+        manifest_commits.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
         raise
     if not mine:
         raise refusal(errors.AlreadyExists, plan.change.doing, "this plan was already executed")
@@ -240,7 +240,7 @@ def _withdraw_by_name(catalog: Catalog, declaration: Declaration) -> bool:
 
 def _remove_row(catalog: Catalog, declaration: Declaration) -> bool:
     """Remove the row; returns whether another row names the directory. Raises NotFound, Conflict."""
-    edit = manifest_pylance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
+    edit = manifest_commits.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
     return declaration.path in edit.shared
 
 
@@ -295,7 +295,7 @@ class DeregisterPlan:
 def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
     """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
-    manifest_pylance.check_may_change(catalog.manifest, f"deregister table '{identifier}'")
+    manifest_commits.check_may_change(catalog.manifest, f"deregister table '{identifier}'")
     return DeregisterPlan(catalog, lookup.find_table(catalog, identifier, f"deregister table '{identifier}'"))
 
 
@@ -309,7 +309,7 @@ def deregister(plan: DeregisterPlan) -> Removed:
     if path is not None and shows_in_v1(catalog, path):
         _deregister_directory(catalog, table, path)
         return plan.removed
-    edit = manifest_pylance.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
+    edit = manifest_commits.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
     if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
         hide(catalog, path, "deregister")
     return plan.removed
@@ -328,7 +328,7 @@ def _deregister_directory(catalog: Catalog, table: lookup.FoundTable, directory:
         table = lookup.look_again(catalog, table, doing)
     with shown_again_on_failure(hidden, table.entry is not None):
         if table.entry is not None:
-            manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
+            manifest_commits.apply(catalog.manifest, change, partial(hidden.check, doing))
             hidden.keep()  # the mark of a process that tried to drop it would get it collected
         elif not hidden.mine or hidden.is_alone():
             raise refusal(errors.NotFound, doing, "another process dropped or deregistered it")
@@ -357,7 +357,7 @@ def plan_registration(
     change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
     _staying(catalog, change.location, new.doing)
     if catalog.reads_manifest:
-        manifest_pylance.decide(catalog.manifest, change)
+        manifest_commits.decide(catalog.manifest, change)
     return Registration(catalog, change)
 
 
@@ -369,13 +369,13 @@ def register(plan: Registration) -> TableInfo:
         directories.remove(catalog.at(change.location), DEREGISTERED)
         return lookup.describe(catalog, lookup.FoundTable(change.identifier, change.location, None))
     _staying(catalog, change.location, doing)
-    manifest_pylance.apply(catalog.manifest, change)
+    manifest_commits.apply(catalog.manifest, change)
     try:  # another process may have dropped it, or begun to, before the row existed
         _check_table(catalog, change.location, doing)
         mark = _staying(catalog, change.location, doing)
     except errors.NotFound:
         with suppress(errors.NotFound, errors.Conflict):
-            manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+            manifest_commits.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
         raise
     if mark is not None and is_named(catalog, change.location):  # not if a process has deregistered it since
         directories.remove_if(catalog.at(change.location), DEREGISTERED, mark)
@@ -534,7 +534,7 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
     """
     catalog, identifier = catalog_of(table), identify_table(table.name)
     if catalog.ref is None or catalog.reads_manifest or catalog.ref.kind == TAG:
-        manifest_pylance.check_may_change(catalog.manifest, f"write table '{identifier}'")
+        manifest_commits.check_may_change(catalog.manifest, f"write table '{identifier}'")
     try:
         known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
     except errors.NotFound as missing:
@@ -546,7 +546,7 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
             plan = plan_table(catalog, identifier)
         return TableClaim(catalog, plan.location, plan, options.create_table)
     if known.entry is not None and catalog.ref is None:
-        check_ours(manifest_pylance.root_properties(catalog.manifest), f"write table '{identifier}'")
+        check_ours(manifest_commits.root_properties(catalog.manifest), f"write table '{identifier}'")
     location = lookup.located(catalog, known)
     if options.create_table:
         raise _exists(identifier, location)
@@ -634,9 +634,9 @@ def alter(plan: Alteration) -> None:
     """Execute the plan. Properties that another process set meanwhile stay, unless they are the same ones."""
     location, change = plan.catalog.manifest, plan.change
     if change.identifier.is_root:
-        manifest_pylance.alter_root_properties(location, dict(change.put), tuple(change.unset))
+        manifest_commits.alter_root_properties(location, dict(change.put), tuple(change.unset))
     else:
-        manifest_pylance.apply(location, change)
+        manifest_commits.apply(location, change)
 
 
 def alter_table(

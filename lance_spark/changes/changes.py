@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark import hints
-from lance_spark.changes import rules
+from lance_spark.changes import feed_rules
+from lance_spark.changes.changed_rows import came_rows, gone_rows, rewritten_rows
 from lance_spark.changes.image_rules import changes, pair, unpaired, updates
-from lance_spark.changes.pylance import came_rows, gone_rows, rewritten_rows
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, newest_at
 from lance_spark.engine.local import Frame, Runner
@@ -29,7 +29,7 @@ from lance_spark.format.row_ids import Deleted, DeletionKey, Offsets, Rewrite, d
 from lance_spark.format.schema import row_width, unknown_column
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import Deletions, Snapshot
-from lance_spark.scan.pylance import blob_columns, read_deletions, schema_of
+from lance_spark.scan.fragment_reads import blob_columns, read_deletions, schema_of
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import list_versions, pin_version
@@ -67,7 +67,7 @@ def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedV
         raise InvalidOption(
             f"{point!r} is not a version.", hint="Give a number from 1, a tag, a branch, 'branch@7' or a datetime."
         )
-    pin = rules.at_or_before(PinnedVersion(at.branch, point), _branches(location, at.branch))
+    pin = feed_rules.at_or_before(PinnedVersion(at.branch, point), _branches(location, at.branch))
     return pin_version(location, pin.branch, pin.version)
 
 
@@ -93,47 +93,49 @@ def _branches(location: DatasetLocation, branch: str | None) -> Mapping[str, Bra
     return {} if branch is None else refs.read_branches(location).branches
 
 
-def plan_changes(location: DatasetLocation, ends: FeedEnds, options: rules.FeedOptions) -> rules.FeedPlan:
+def plan_changes(location: DatasetLocation, ends: FeedEnds, options: feed_rules.FeedOptions) -> feed_rules.FeedPlan:
     """Which fragments to read, and for what; reads no row.
 
     The path from the last common version of both ends to ``until`` is reported version by version. What ``since`` has
     beyond the common version is reverted in one step, labeled with the common version. Raises NotFound for a version
     or a column that is gone, Refused, InvalidOption and CorruptData.
     """
-    path = rules.path_between(ends.since, ends.until, refs.read_branches(location).branches)
+    path = feed_rules.path_between(ends.since, ends.until, refs.read_branches(location).branches)
     versions = VersionsOfPath(location, path)
     end = stored_versions.read_contents(location, ends.until)
     columns = feed_columns(location, ends.until, end, options)
-    walk = _FeedWalk(versions, rules.StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
+    walk = _FeedWalk(versions, feed_rules.StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
     onwards = [*walk.forward()]
     told = [walk.back(), *reversed(onwards)]
     below = versions.common.contents.next_row_id if path.back and path.forward and options.net else None
-    return rules.arrange(rules.FeedReading(location, columns, options, walk.stable and not columns.key, below), told)
+    return feed_rules.arrange(
+        feed_rules.FeedReading(location, columns, options, walk.stable and not columns.key, below), told
+    )
 
 
 class _FeedWalk:
     """Walks through versions; ``stable`` is whether all of them have stable row ids."""
 
-    def __init__(self, versions: VersionsOfPath, steps: rules.StepReader, stable: bool) -> None:
+    def __init__(self, versions: VersionsOfPath, steps: feed_rules.StepReader, stable: bool) -> None:
         self.stable = stable
         self._versions = versions
         self._steps = steps
 
-    def forward(self) -> Iterator[rules.VersionPieces]:
+    def forward(self) -> Iterator[feed_rules.VersionPieces]:
         """The changes of each version after the common one, newest first."""
         for step in self._seen(forward=True):
             commit = commit_of(step.after, step.after.pin.branch)
             yield self._steps.forward(step.before, step.after, commit, step.transaction)
 
-    def back(self) -> rules.VersionPieces:
+    def back(self) -> feed_rules.VersionPieces:
         """One step that reverts everything after the common version."""
         if not self._versions.path.back:
-            return rules.VersionPieces(())
+            return feed_rules.VersionPieces(())
         commit = commit_of(self._versions.common, self._versions.path.common.branch)
         steps = self._seen(forward=False)
         found = [self._steps.back(step.before, step.after, commit, step.transaction).pieces for step in steps]
         pieces = tuple(piece for each in found for piece in each)
-        return rules.VersionPieces(pieces, net=sum(map(bool, found)) > 1)
+        return feed_rules.VersionPieces(pieces, net=sum(map(bool, found)) > 1)
 
     def _seen(self, forward: bool) -> Iterator[FeedStep]:
         for step in self._versions.steps(forward):
@@ -141,15 +143,15 @@ class _FeedWalk:
             yield step
 
 
-def commit_of(snapshot: Snapshot, branch: str | None) -> rules.Commit:
+def commit_of(snapshot: Snapshot, branch: str | None) -> feed_rules.Commit:
     """The fields of a version that a feed shows."""
     head = snapshot.contents.head
-    return rules.Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
+    return feed_rules.Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
 
 
 def feed_columns(
-    location: DatasetLocation, until: PinnedVersion, end: Contents, options: rules.FeedOptions
-) -> rules.FeedColumns:
+    location: DatasetLocation, until: PinnedVersion, end: Contents, options: feed_rules.FeedOptions
+) -> feed_rules.FeedColumns:
     """The columns to read. Of blobs only the size is read, which reveals most of their changes."""
     schema, blobs = schema_of(location, until), blob_columns(location, until)
     chosen = [name for name in schema.names if name not in blobs] if options.columns is None else list(options.columns)
@@ -162,7 +164,7 @@ def feed_columns(
                 f"Column '{name}' holds blobs, which the change feed does not show.",
                 hint="Leave it out, and read the blobs of the changed rows by their key.",
             )
-    taken = {field.name for field in rules.FEED_FIELDS}
+    taken = {field.name for field in feed_rules.FEED_FIELDS}
     clash = next((name for name in chosen if name.lower() in taken), None)
     if clash is not None:
         raise InvalidOption(f"The change feed has its own column '{clash}'.", hint="Leave it out with columns=[...].")
@@ -170,22 +172,22 @@ def feed_columns(
     sizes = [] if options.columns is not None else [name for name in schema.names if name in blobs]
     fields = [schema.field(name).with_nullable(True) for name in (*chosen, *hidden)]
     fields += [pa.field(name, pa.int64()) for name in sizes]
-    return rules.FeedColumns(pa.schema(fields), len(chosen), tuple(key), frozenset(sizes))
+    return feed_rules.FeedColumns(pa.schema(fields), len(chosen), tuple(key), frozenset(sizes))
 
 
-def feed_frame(runner: Runner, plan: rules.FeedPlan) -> Frame:
+def feed_frame(runner: Runner, plan: feed_rules.FeedPlan) -> Frame:
     """The changes, as a frame of the runner; its columns are those of ``plan.reading.columns.rows``."""
     reading = plan.reading
     columns = reading.columns
     frames = []
     if plan.direct or not plan.to_pair:
         read = partial(direct_changes, reading)
-        frames.append(runner.flat_map("read changes", rules.in_tasks(plan.direct), read, columns.rows))
+        frames.append(runner.flat_map("read changes", feed_rules.in_tasks(plan.direct), read, columns.rows))
     if plan.to_pair:
         sides = tuple(
             runner.flat_map(
                 stage,
-                rules.in_tasks(pieces),
+                feed_rules.in_tasks(pieces),
                 partial(rows_to_pair, reading, plan.unrecognizable, old),
                 columns.unpaired,
             )
@@ -200,10 +202,13 @@ def feed_frame(runner: Runner, plan: rules.FeedPlan) -> Frame:
     return runner.union(frames)
 
 
-def direct_changes(reading: rules.FeedReading, pieces: Sequence[rules.Piece]) -> Iterator[pa.RecordBatch]:
+def direct_changes(reading: feed_rules.FeedReading, pieces: Sequence[feed_rules.Piece]) -> Iterator[pa.RecordBatch]:
     """The changes of pieces whose rows need no comparison with others."""
     for piece in pieces:
-        for kind, rows in ((rules.DELETE, gone_rows(reading, piece)), (rules.INSERT, came_rows(reading, piece))):
+        for kind, rows in (
+            (feed_rules.DELETE, gone_rows(reading, piece)),
+            (feed_rules.INSERT, came_rows(reading, piece)),
+        ):
             for batch in rows:
                 yield changes(batch, kind, piece.commit, reading.columns)
         for before, after in rewritten_rows(reading, piece):
@@ -211,7 +216,7 @@ def direct_changes(reading: rules.FeedReading, pieces: Sequence[rules.Piece]) ->
 
 
 def rows_to_pair(
-    reading: rules.FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[rules.Piece]
+    reading: feed_rules.FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[feed_rules.Piece]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one side, with the hashes that pair them with rows of the other side."""
     for piece in pieces:
@@ -247,7 +252,7 @@ class ReadVersion(NamedTuple):
 class VersionsOfPath:
     """The versions on a path. At most two neighboring manifests are kept decoded."""
 
-    def __init__(self, location: DatasetLocation, path: rules.FeedPath) -> None:
+    def __init__(self, location: DatasetLocation, path: feed_rules.FeedPath) -> None:
         self.path = path
         self._location = location
 
@@ -274,7 +279,7 @@ class VersionsOfPath:
         last: ReadVersion | None = None
         for here in self._versions(previous, span, newest_first):
             older, newer = (here, last) if newest_first else (last, here)
-            if older is not None and newer is not None and not rules.changes_no_rows(newer.transaction):
+            if older is not None and newer is not None and not feed_rules.changes_no_rows(newer.transaction):
                 known = {each.pin: known.get(each.pin) or self._snapshot(each) for each in (older, newer)}
                 yield FeedStep(known[older.pin], known[newer.pin], newer.transaction)
             last = here
@@ -290,7 +295,7 @@ class VersionsOfPath:
             if content is None:
                 raise self._gone(pin, span.until)
             found = self._found(pin, content)
-            if pin.version == span.until or not rules.begins_copy(found.transaction):
+            if pin.version == span.until or not feed_rules.begins_copy(found.transaction):
                 yield found
         if newest_first:
             yield self._first_of(begin, previous)

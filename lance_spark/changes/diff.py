@@ -22,7 +22,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.format import operations
 from lance_spark.format.contents import Contents, Fragment, decode_contents
 from lance_spark.format.row_values import ADDRESS, HASHED, RowChanges, compare_hashed, hashed
-from lance_spark.scan import pylance
+from lance_spark.scan import fragment_reads
 from lance_spark.storage import refs, versions
 from lance_spark.storage.files import THREADS
 from lance_spark.storage.versions import has_version, read_manifest
@@ -124,7 +124,9 @@ class _Deletions:
     def _offsets(self) -> tuple[pa.Array, pa.Array]:
         sides, pair = self.sides, self.pair
         old, new = (
-            pylance.deleted_offsets(sides.location, versions.snapshot_of(sides.location, pin, contents), fragment)
+            fragment_reads.deleted_offsets(
+                sides.location, versions.snapshot_of(sides.location, pin, contents), fragment
+            )
             for pin, contents, fragment in ((sides.a, sides.before, pair.before), (sides.b, sides.after, pair.after))
         )
         return _without(new, old), _without(old, new)
@@ -190,7 +192,9 @@ class _RowChanges:
         """From the rows that may differ."""
         sides = self._sides
         names = operations.common_columns(sides.before.fields, sides.after.fields)
-        blobs = pylance.blob_columns(sides.location, sides.a) | pylance.blob_columns(sides.location, sides.b)
+        blobs = fragment_reads.blob_columns(sides.location, sides.a) | fragment_reads.blob_columns(
+            sides.location, sides.b
+        )
         _read_files(self._deletions)
         before, after = self._source(True, self._rewritten), self._source(False, self._rewritten)
         identity = self._identity()
@@ -220,18 +224,18 @@ class _RowChanges:
         after = self._total(self._sides.b, self._sides.after)
         return diff_rules.RowCounts(added, deleted, changed, before, after, compared=False)
 
-    def _source(self, old: bool, whole: Iterable[operations.FragmentPair]) -> pylance.RowSource:
+    def _source(self, old: bool, whole: Iterable[operations.FragmentPair]) -> fragment_reads.RowSource:
         """The rows of one side that may not be on the other. ``whole`` are pairs to read with all their rows."""
         sides, changes = self._sides, self._changes
-        rows = [pylance.FragmentRows(fragment.id) for fragment in (changes.removed if old else changes.added)]
+        rows = [fragment_reads.FragmentRows(fragment.id) for fragment in (changes.removed if old else changes.added)]
         pairs = list(whole)
-        rows += [pylance.FragmentRows((pair.before if old else pair.after).id) for pair in pairs]
+        rows += [fragment_reads.FragmentRows((pair.before if old else pair.after).id) for pair in pairs]
         read = {id(pair) for pair in pairs}
         for each in self._deletions:
             if id(each.pair) not in read:
                 fragment = each.pair.before if old else each.pair.after
-                rows.append(pylance.FragmentRows(fragment.id, each.deleted if old else each.undeleted))
-        return pylance.RowSource(sides.location, sides.a if old else sides.b, tuple(rows))
+                rows.append(fragment_reads.FragmentRows(fragment.id, each.deleted if old else each.undeleted))
+        return fragment_reads.RowSource(sides.location, sides.a if old else sides.b, tuple(rows))
 
     def _identity(self) -> Identity:
         sides = self._sides
@@ -241,12 +245,12 @@ class _RowChanges:
     def _live(self, pin: PinnedVersion, fragments: Sequence[Fragment]) -> int:
         if self._sides.counted:
             return sum(fragment.rows for fragment in fragments)
-        return sum(pylance.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
+        return sum(fragment_reads.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
 
     def _total(self, pin: PinnedVersion, contents: Contents) -> int:
         if contents.counts_rows:
             return sum(fragment.rows for fragment in contents.fragments())
-        return pylance.count_rows(self._sides.location, pin)
+        return fragment_reads.count_rows(self._sides.location, pin)
 
 
 # --- Comparing the rows of two versions, batch by batch, with examples
@@ -314,7 +318,9 @@ def _fork(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Cont
     return decode_contents(read_manifest(location, fork))
 
 
-def compare_ids(before: pylance.RowSource, after: pylance.RowSource, identity: Identity) -> RowChanges | None:
+def compare_ids(
+    before: fragment_reads.RowSource, after: fragment_reads.RowSource, identity: Identity
+) -> RowChanges | None:
     """Which rows were added, deleted and changed, from their ids and the version of their last update; reads no value.
 
     None without stable row ids.
@@ -324,35 +330,41 @@ def compare_ids(before: pylance.RowSource, after: pylance.RowSource, identity: I
     sides = []
     for number, source in enumerate((before, after)):
         batches = [
-            _by_id(batch, identity, number) for batch in pylance.read_rows(source, [pylance.UPDATED, pylance.ROW_ID])
+            _by_id(batch, identity, number)
+            for batch in fragment_reads.read_rows(source, [fragment_reads.UPDATED, fragment_reads.ROW_ID])
         ]
         sides.append(pa.Table.from_batches(batches, HASHED))
     return compare_hashed(*sides)
 
 
 def _by_id(batch: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBatch:
-    updated = pc.fill_null(batch.column(pylance.UPDATED).cast(pa.int64()), 0)
+    updated = pc.fill_null(batch.column(fragment_reads.UPDATED).cast(pa.int64()), 0)
     if identity.fork_version is not None:
         late = pc.greater(updated, identity.fork_version)
         updated = pc.if_else(late, pc.add(updated, _UNKNOWN_TO_OTHERS + side * 2**61), updated)
     wide = pa.record_batch(
-        [updated, batch.column(pylance.ROW_ID), batch.column(ADDRESS)], names=[pylance.UPDATED, pylance.ROW_ID, ADDRESS]
+        [updated, batch.column(fragment_reads.ROW_ID), batch.column(ADDRESS)],
+        names=[fragment_reads.UPDATED, fragment_reads.ROW_ID, ADDRESS],
     )
-    return _trusted(hashed(wide, [pylance.UPDATED, pylance.ROW_ID], [pylance.ROW_ID]), batch, identity)
+    return _trusted(
+        hashed(wide, [fragment_reads.UPDATED, fragment_reads.ROW_ID], [fragment_reads.ROW_ID]), batch, identity
+    )
 
 
 def _trusted(rows: pa.RecordBatch, batch: pa.RecordBatch, identity: Identity) -> pa.RecordBatch:
     """The identities, without those that two branches gave to different rows."""
     if identity.below is None:
         return rows
-    mine = pc.greater_equal(batch.column(pylance.ROW_ID).cast(pa.uint64()), pa.scalar(identity.below, pa.uint64()))
+    mine = pc.greater_equal(
+        batch.column(fragment_reads.ROW_ID).cast(pa.uint64()), pa.scalar(identity.below, pa.uint64())
+    )
     known = pc.if_else(mine, pa.scalar(None, pa.uint64()), rows.column("identity"))
     return pa.record_batch([rows.column("content"), known, rows.column("address")], schema=HASHED)
 
 
 def compare_rows(
-    before: pylance.RowSource,
-    after: pylance.RowSource,
+    before: fragment_reads.RowSource,
+    after: fragment_reads.RowSource,
     names: Sequence[tuple[str, str]],
     identity: Identity,
     blobs: Collection[str] = (),
@@ -361,10 +373,10 @@ def compare_rows(
     sides = []
     for side, source in enumerate((before, after)):
         content = [pair[side] for pair in names]
-        key = [pylance.ROW_ID] if identity.row_ids else [pair[side] for pair in identity.key]
+        key = [fragment_reads.ROW_ID] if identity.row_ids else [pair[side] for pair in identity.key]
         columns = [*content, *key]
         batches = []
-        for batch in pylance.read_rows(source, list(dict.fromkeys(columns))):
+        for batch in fragment_reads.read_rows(source, list(dict.fromkeys(columns))):
             rows = hashed(batch, content, key, tuple(blobs))
             if identity.row_ids:
                 rows = _trusted(rows, batch, identity)
@@ -387,7 +399,7 @@ def _placed(rows: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBat
 
 
 def examples(
-    before: pylance.RowSource, after: pylance.RowSource, changes: RowChanges, limit: int
+    before: fragment_reads.RowSource, after: fragment_reads.RowSource, changes: RowChanges, limit: int
 ) -> tuple[diff_rules.RowExample, ...]:
     """Up to ``limit`` rows of each kind, with all their columns."""
     deleted, added = changes.deleted[:limit].to_pylist(), changes.added[:limit].to_pylist()
@@ -403,15 +415,17 @@ def examples(
     )
 
 
-def _at(source: pylance.RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]]:
+def _at(source: fragment_reads.RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Rows by address."""
     offsets: dict[int, list[int]] = {}
     for address in addresses:
         offsets.setdefault(address >> _OFFSET_BITS, []).append(address & (2**_OFFSET_BITS - 1))
     if not offsets:
         return {}
-    parts = tuple(pylance.FragmentRows(number, pa.array(places, pa.uint32())) for number, places in offsets.items())
-    selected = pylance.RowSource(source.location, source.pin, parts)
-    names = list(pylance.stored_schema(source.location, source.pin).names)
-    rows = [row for batch in pylance.read_rows(selected, names) for row in batch.to_pylist()]
+    parts = tuple(
+        fragment_reads.FragmentRows(number, pa.array(places, pa.uint32())) for number, places in offsets.items()
+    )
+    selected = fragment_reads.RowSource(source.location, source.pin, parts)
+    names = list(fragment_reads.stored_schema(source.location, source.pin).names)
+    rows = [row for batch in fragment_reads.read_rows(selected, names) for row in batch.to_pylist()]
     return {row.pop(ADDRESS): row for row in rows}

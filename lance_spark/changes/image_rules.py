@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.changes import rules
+from lance_spark.changes import feed_rules
 from lance_spark.format.row_values import HASHED, Hashes, compare_hashed, hash_rows
 from lance_spark.format.schema import ROW_ID
 
@@ -18,7 +18,9 @@ Places = npt.NDArray[np.int64]
 _GOLDEN, _WORD = 0x9E37_79B9_7F4A_7C15, 2**64
 
 
-def changes(batch: pa.RecordBatch, kind: str, commit: rules.Commit, columns: rules.FeedColumns) -> pa.RecordBatch:
+def changes(
+    batch: pa.RecordBatch, kind: str, commit: feed_rules.Commit, columns: feed_rules.FeedColumns
+) -> pa.RecordBatch:
     """Rows as changes of one kind. ``batch`` has all columns of the feed, and possibly more."""
     shown = [batch.column(place) for place in range(columns.shown)]
     kinds = pa.array([kind]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
@@ -26,18 +28,18 @@ def changes(batch: pa.RecordBatch, kind: str, commit: rules.Commit, columns: rul
 
 
 def updates(
-    before: pa.RecordBatch, after: pa.RecordBatch, commit: rules.Commit, reading: rules.FeedReading
+    before: pa.RecordBatch, after: pa.RecordBatch, commit: feed_rules.Commit, reading: feed_rules.FeedReading
 ) -> tuple[pa.RecordBatch, ...]:
     """Rows paired one by one, as changes; with both images, each row is followed by the row that replaced it."""
     columns, images = reading.columns, reading.options.images
     if images == "post":
-        return (changes(after, rules.UPDATE_POSTIMAGE, commit, columns),)
+        return (changes(after, feed_rules.UPDATE_POSTIMAGE, commit, columns),)
     if images == "none":
-        return changes(before, rules.DELETE, commit, columns), changes(after, rules.INSERT, commit, columns)
+        return changes(before, feed_rules.DELETE, commit, columns), changes(after, feed_rules.INSERT, commit, columns)
     both = pa.Table.from_batches(
         [
-            changes(before, rules.UPDATE_PREIMAGE, commit, columns),
-            changes(after, rules.UPDATE_POSTIMAGE, commit, columns),
+            changes(before, feed_rules.UPDATE_PREIMAGE, commit, columns),
+            changes(after, feed_rules.UPDATE_POSTIMAGE, commit, columns),
         ]
     )
     order = np.arange(2 * before.num_rows).reshape(2, -1).T.reshape(-1)
@@ -45,7 +47,7 @@ def updates(
 
 
 def unpaired(
-    batch: pa.RecordBatch, commit: rules.Commit, reading: rules.FeedReading, recognizable: bool
+    batch: pa.RecordBatch, commit: feed_rules.Commit, reading: feed_rules.FeedReading, recognizable: bool
 ) -> pa.RecordBatch:
     """Rows with the hashes that pair them. ``batch`` has all columns of the feed, and possibly row ids.
 
@@ -66,7 +68,7 @@ def unpaired(
     return pa.RecordBatch.from_arrays([*shown, *_told(commit, rows), *hashes], schema=columns.unpaired)
 
 
-def hash_values(batch: pa.RecordBatch, columns: rules.FeedColumns, places: Sequence[int] | None = None) -> Hashes:
+def hash_values(batch: pa.RecordBatch, columns: feed_rules.FeedColumns, places: Sequence[int] | None = None) -> Hashes:
     """A hash of the values of each row: of the shown columns and the sizes of blobs, or of some columns."""
     names = columns.schema.names
     shown = range(columns.shown)
@@ -74,12 +76,12 @@ def hash_values(batch: pa.RecordBatch, columns: rules.FeedColumns, places: Seque
     return hash_rows([batch.column(place) for place in chosen], batch.num_rows)
 
 
-def pair(gone: pa.Table, came: pa.Table, images: rules.Images, schema: pa.Schema) -> pa.Table:
+def pair(gone: pa.Table, came: pa.Table, images: feed_rules.Images, schema: pa.Schema) -> pa.Table:
     """The changes between removed and added rows: of whole versions, or of all rows that may belong together.
 
     Equal rows of one identity were only copied and are dropped. Any other two of one identity are an update.
     """
-    gone, came = (table.sort_by(rules.COMMIT_VERSION).combine_chunks() for table in (gone, came))
+    gone, came = (table.sort_by(feed_rules.COMMIT_VERSION).combine_chunks() for table in (gone, came))
     found = compare_hashed(_hashed(gone), _hashed(came), renumbered=False)
     deleted, added, old, new = (
         column.to_numpy().astype(np.int64)
@@ -91,12 +93,14 @@ def pair(gone: pa.Table, came: pa.Table, images: rules.Images, schema: pa.Schema
     rows = pa.concat_tables([gone, came])
     shift = gone.num_rows
     images_of_updates = (new + shift)[:, None] if images == "post" else np.stack([old, new + shift], axis=1)
-    kinds = [rules.UPDATE_POSTIMAGE] if images == "post" else [rules.UPDATE_PREIMAGE, rules.UPDATE_POSTIMAGE]
+    kinds = (
+        [feed_rules.UPDATE_POSTIMAGE] if images == "post" else [feed_rules.UPDATE_PREIMAGE, feed_rules.UPDATE_POSTIMAGE]
+    )
     order = np.concatenate([deleted, added + shift, images_of_updates.reshape(-1)])
     told_by = np.concatenate([labels, added + shift, np.repeat(new + shift, len(kinds))])
-    words = [*[rules.DELETE] * len(deleted), *[rules.INSERT] * len(added), *kinds * len(new)]
-    told = rows.take(pa.array(told_by)).select([field.name for field in rules.COMMIT_FIELDS])
-    shown = rows.take(pa.array(order)).columns[: len(schema) - len(rules.FEED_FIELDS)]
+    words = [*[feed_rules.DELETE] * len(deleted), *[feed_rules.INSERT] * len(added), *kinds * len(new)]
+    told = rows.take(pa.array(told_by)).select([field.name for field in feed_rules.COMMIT_FIELDS])
+    shown = rows.take(pa.array(order)).columns[: len(schema) - len(feed_rules.FEED_FIELDS)]
     return pa.table([*shown, pa.array(words, pa.string()), *told.columns], names=schema.names).cast(schema)
 
 
@@ -106,8 +110,8 @@ def _last_commits(gone: pa.Table, came: pa.Table, deleted: Places) -> Places:
     Places count the removed rows, then the added ones. A row that was changed and then deleted was removed by the
     version that deleted it.
     """
-    versions = np.concatenate([_numbers(gone[rules.COMMIT_VERSION]), _numbers(came[rules.COMMIT_VERSION])])
-    identity = pa.chunked_array([*gone[rules.IDENTITY].chunks, *came[rules.IDENTITY].chunks], pa.int64())
+    versions = np.concatenate([_numbers(gone[feed_rules.COMMIT_VERSION]), _numbers(came[feed_rules.COMMIT_VERSION])])
+    identity = pa.chunked_array([*gone[feed_rules.IDENTITY].chunks, *came[feed_rules.IDENTITY].chunks], pa.int64())
     known = np.asarray(pc.is_valid(identity), dtype=bool)
     ids = np.asarray(pc.fill_null(identity, 0), dtype=np.int64)
     places = np.flatnonzero(known)
@@ -122,7 +126,7 @@ def _last_commits(gone: pa.Table, came: pa.Table, deleted: Places) -> Places:
 
 
 def _identity(
-    batch: pa.RecordBatch, reading: rules.FeedReading, recognizable: bool
+    batch: pa.RecordBatch, reading: feed_rules.FeedReading, recognizable: bool
 ) -> tuple[Hashes, npt.NDArray[np.bool_]]:
     """The identity of each row, and whether it has one."""
     rows = batch.num_rows
@@ -145,16 +149,18 @@ def _identity(
 
 def _hashed(table: pa.Table) -> pa.Table:
     """The rows of one side of a comparison, addressed by their places."""
-    identity = table[rules.IDENTITY]
+    identity = table[feed_rules.IDENTITY]
     numbers = pa.array(np.asarray(pc.fill_null(identity, 0), dtype=np.int64).view(np.uint64))
     known = pc.if_else(pc.is_valid(identity).combine_chunks(), numbers, pa.scalar(None, pa.uint64()))
-    content = pa.array(_numbers(table[rules.CONTENT]).view(np.uint64))
+    content = pa.array(_numbers(table[feed_rules.CONTENT]).view(np.uint64))
     return pa.table([content, known, pa.array(np.arange(table.num_rows, dtype=np.uint64))], schema=HASHED)
 
 
-def _told(commit: rules.Commit, rows: int) -> list[pa.Array]:
+def _told(commit: feed_rules.Commit, rows: int) -> list[pa.Array]:
     every = pa.array(np.zeros(rows, np.int64))
-    return [pa.array([value], field.type).take(every) for value, field in zip(commit, rules.COMMIT_FIELDS, strict=True)]
+    return [
+        pa.array([value], field.type).take(every) for value, field in zip(commit, feed_rules.COMMIT_FIELDS, strict=True)
+    ]
 
 
 def _signed(hashes: Hashes) -> pa.Array:

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.cleanup import reference_rules, rules, stored_plans
+from lance_spark.cleanup import reference_rules, retention_rules, stored_plans
 from lance_spark.cleanup import sweep_rules as sweep
 from lance_spark.cleanup.reference_rules import ANYWHERE, MARKS, ChainSpan, KeyResolver
 from lance_spark.cleanup.report import CleanupReport, PlanFacts, from_document, to_document
-from lance_spark.cleanup.rules import CleanupPolicy, RunClock
+from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock
 from lance_spark.cleanup.sweep_rules import CANDIDATES, FILES
 from lance_spark.core.layout import BLOB, INDEX, MANIFEST, KeyRange, Roots, branch_root, clip, tile
 from lance_spark.core.location import DatasetLocation, is_within
@@ -40,8 +40,17 @@ from lance_spark.storage.deleting import BATCH, Pace, delete_batch, remove_empty
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.versions import read_manifests
+from lance_spark.survey.chain_rules import (
+    Chain,
+    Survey,
+    VersionFile,
+    first_sink,
+    first_sinks,
+    going_after,
+    join,
+    manifest_at,
+)
 from lance_spark.survey.identity import read_identity
-from lance_spark.survey.rules import Chain, Survey, VersionFile, first_sink, first_sinks, going_after, join, manifest_at
 from lance_spark.survey.survey import check_gone, confirm_newest, leave_note, survey, take_survey
 
 
@@ -100,7 +109,7 @@ class CleanupPlan(Shown):
             dataset=self.location.uri,
             executed=False,
             planned=self.facts.sums.to_pylist(),
-            versions=rules.version_counts(self.facts.survey, self.facts.verdicts, self.facts.branches),
+            versions=retention_rules.version_counts(self.facts.survey, self.facts.verdicts, self.facts.branches),
             warnings=self.facts.warnings,
             ran_on=self.runner.name,
         )
@@ -232,10 +241,10 @@ def plan_cleanup(
     """
     clock = RunClock(now_ns)
     survey = take_survey(location, policy.clones, policy.clones_from)
-    chosen = rules.chosen_chains(survey, policy)
+    chosen = retention_rules.chosen_chains(survey, policy)
     runner = engine.for_work(OPERATION, work_of_survey(survey, policy, clock))
     marking = Marking(survey, policy, runner)
-    verdicts = tuple(rules.judge(survey, policy, clock, marking.ages(clock)))
+    verdicts = tuple(retention_rules.judge(survey, policy, clock, marking.ages(clock)))
     marking.mark_the_rest(verdicts, clock)
     judgement = _judgement(survey, policy, clock, verdicts, whole=inventory is None)
     lister = ListFiles.of(survey, chosen)
@@ -276,10 +285,10 @@ def open_plan(location: DatasetLocation, directory: DatasetLocation, engine: Eng
 
 
 def _judgement(
-    survey: Survey, policy: CleanupPolicy, clock: RunClock, verdicts: tuple[rules.Verdict, ...], whole: bool
+    survey: Survey, policy: CleanupPolicy, clock: RunClock, verdicts: tuple[retention_rules.Verdict, ...], whole: bool
 ) -> sweep.Judgement:
     unverified = None if policy.delete_unverified else clock.before(policy.unverified_age)
-    if rules.branches_in_quarantine(survey, clock.now_ns, policy.undo_window):
+    if retention_rules.branches_in_quarantine(survey, clock.now_ns, policy.undo_window):
         unverified = 0  # a quarantined manifest may name any of them
     return sweep.Judgement(
         verdicts=verdicts,
@@ -289,7 +298,7 @@ def _judgement(
             for index, chain in survey.owned()
             if chain.has_ref and policy.takes(chain.branch)
         },
-        removed_manifests=frozenset(rules.removed_paths(survey, verdicts)),
+        removed_manifests=frozenset(retention_rules.removed_paths(survey, verdicts)),
         started_ns=clock.now_ns,
         unverified_before_ns=unverified,
         sinks=first_sinks(survey),
@@ -420,7 +429,9 @@ def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[st
     for tag, uri in survey.recorded_clones.items():
         if locate(uri).uri not in uris:
             yield f"The clone at {uri} is gone; delete tag '{tag}' with force to release all that is kept for it."
-    for branch in sorted(branch or MAIN for branch in rules.branches_in_quarantine(survey, now_ns, policy.undo_window)):
+    for branch in sorted(
+        branch or MAIN for branch in retention_rules.branches_in_quarantine(survey, now_ns, policy.undo_window)
+    ):
         yield (
             f"A repair quarantined a manifest of '{branch}'. Until the undo window ends, all versions of the branch "
             "stay, and all files that no version names: the manifest may need them."
@@ -430,7 +441,7 @@ def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[st
             "The commit window is 0, so versions that a running job may need are not kept: safe only while no other "
             "process commits."
         )
-    yield from rules.unused_rules(survey, policy)
+    yield from retention_rules.unused_rules(survey, policy)
 
 
 # --- Estimating the work of a cleanup before its first stage
@@ -479,10 +490,10 @@ def _named(survey: Survey) -> int:
 
 def _manifests_to_read(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Iterator[VersionFile]:
     """The manifests that Marking reads, or more: of unknown age, kept, or needed to prove young files unused."""
-    unknown = rules.positions_of_unknown_age(survey, policy, clock)
+    unknown = retention_rules.positions_of_unknown_age(survey, policy, clock)
     # Only the plan knows all ages, and so whether tags forbid the cleanup.
-    verdicts = rules.judge(survey, replace(policy, error_if_tagged_old_versions=False, tags={}), clock, {})
-    since = rules.proofs_since(policy, clock)
+    verdicts = retention_rules.judge(survey, replace(policy, error_if_tagged_old_versions=False, tags={}), clock, {})
+    since = retention_rules.proofs_since(policy, clock)
     for index, (chain, verdict) in enumerate(zip(survey.chains, verdicts, strict=True)):
         asked = frozenset(unknown.get(index, ()))
         for position, (manifest, kept) in enumerate(zip(chain.files, verdict.kept, strict=True)):
@@ -513,13 +524,13 @@ class Marking:
         known = each(survey.location, read_identity, survey.repositories[1:])
         self._known_bases |= {uri for clone in known if clone is not None for uri in clone.former}
 
-    def ages(self, clock: RunClock) -> rules.Ages:
+    def ages(self, clock: RunClock) -> retention_rules.Ages:
         """Commit times of the versions that age decides about, except those that are gone by now."""
-        return self._mark("read manifests", rules.positions_of_unknown_age(self._survey, self._policy, clock))
+        return self._mark("read manifests", retention_rules.positions_of_unknown_age(self._survey, self._policy, clock))
 
-    def mark_the_rest(self, verdicts: Sequence[rules.Verdict], clock: RunClock) -> None:
+    def mark_the_rest(self, verdicts: Sequence[retention_rules.Verdict], clock: RunClock) -> None:
         """Mark the files of all kept versions, and of removed ones that may prove a young file unused."""
-        since = rules.proofs_since(self._policy, clock)
+        since = retention_rules.proofs_since(self._policy, clock)
         positions: dict[int, list[int]] = {}
         for index, (chain, verdict) in enumerate(zip(self._survey.chains, verdicts, strict=True)):
             known = self._read.get(index, set())
@@ -576,7 +587,7 @@ class Marking:
         ]
         check_gone(self._survey, self._policy.clones, self._policy.clones_from, gone)
 
-    def _check_bases(self, verdicts: Sequence[rules.Verdict]) -> None:
+    def _check_bases(self, verdicts: Sequence[retention_rules.Verdict]) -> None:
         """Raise Refused for a base path that leads nowhere if a kept version reads from it."""
         reads = ((row["foreign"], verdicts[row["chain"]].kept[row["first"] : row["last"] + 1]) for row in self._foreign)
         for base in sorted({base for base, kept in reads if any(kept)}):

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.directories import list_root
+from lance_spark.catalog.name_rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside
 from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
-from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside
 from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, clean_fleet
 from lance_spark.cleanup.report import (
     ORPHAN,
@@ -24,7 +24,7 @@ from lance_spark.cleanup.report import (
     why_nothing,
     without,
 )
-from lance_spark.cleanup.rules import nanoseconds
+from lance_spark.cleanup.retention_rules import nanoseconds
 from lance_spark.core.show import EPOCH
 from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
@@ -82,7 +82,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
 def check_of_ours(catalog: Catalog, verb: str) -> None:
     """Raise Refused for a catalog of another writer, which may need versions that no ref names."""
     if catalog.reads_manifest:
-        check_ours(manifest_pylance.root_properties(catalog.manifest), f"{verb} {catalog.uri}")
+        check_ours(manifest_commits.root_properties(catalog.manifest), f"{verb} {catalog.uri}")
 
 
 def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
@@ -133,13 +133,13 @@ def _compact(catalog: Catalog, execute: bool) -> tuple[str, LanceSparkError | No
     """Compact the catalog's own table to one file if that pays; returns what was done, and the error if it failed."""
     if not catalog.reads_manifest:
         return "", None
-    files = manifest_pylance.fragment_count(catalog.manifest)
+    files = manifest_commits.fragment_count(catalog.manifest)
     if files < _WORTH:
         return "", None
     if not execute:
         return f"{files} files would become one", None
     try:
-        done = manifest_pylance.compact(catalog.manifest, _WORTH)
+        done = manifest_commits.compact(catalog.manifest, _WORTH)
     except LanceSparkError as problem:
         return "", problem
     return f"{files} files became one" if done else "", None

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_spark.cleanup import report
 from lance_spark.cleanup.cleanup import OPERATION, plan_cleanup
 from lance_spark.cleanup.report import LOOKS, ROWS, CleanupReport, FleetReport
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Item, LocalRunner, Runner, Work, told

@@ -21,7 +21,7 @@ from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.format.contents import RunDecoder
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
 from lance_spark.format.schema import in_batches
-from lance_spark.survey.rules import Chain, Survey, join
+from lance_spark.survey.chain_rules import Chain, Survey, join
 
 MARKS = pa.schema(
     [

@@ -15,15 +15,15 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from lance_spark.cleanup import rules
-from lance_spark.cleanup.rules import CleanupPolicy, Verdict
+from lance_spark.cleanup import retention_rules
+from lance_spark.cleanup.retention_rules import CleanupPolicy, Verdict
 from lance_spark.cleanup.sweep_rules import DELETE, DELETED, FAILED, GONE, KEEP, KEPT, SUMS, UNKNOWN_KIND
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.reflog import decode, encode
 from lance_spark.core.refs import MAIN, Branch, RefTable, Tag
 from lance_spark.core.show import Card, Grid, Shown, counted, masked, readable
 from lance_spark.errors import CorruptData, PermissionDenied
-from lance_spark.survey.rules import Chain, Survey, VersionFile
+from lance_spark.survey.chain_rules import Chain, Survey, VersionFile
 
 FORMAT = 1
 PARTLY = 6
@@ -49,7 +49,7 @@ class PlanFacts:
     """What a user should know about the dataset."""
     finishes: tuple[str, ...] = ()
     """Unfinished plans whose evidence is part of this one. Carrying this one out finishes them."""
-    commit_window: timedelta = rules.DEFAULT_COMMIT_WINDOW
+    commit_window: timedelta = retention_rules.DEFAULT_COMMIT_WINDOW
     """The policy's commit window."""
     branches: tuple[str, ...] = ()
     """The branches that are cleaned alone, in order; empty for the whole dataset."""
@@ -480,10 +480,10 @@ def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
     work on other tables all the time.
     """
     return CleanupPolicy(
-        older_than=max(policy.older_than or rules.DEFAULT_OLDER_THAN, rules.DEFAULT_OLDER_THAN),
+        older_than=max(policy.older_than or retention_rules.DEFAULT_OLDER_THAN, retention_rules.DEFAULT_OLDER_THAN),
         retain_versions=max(policy.retain_versions or 1, KEPT_VERSIONS),
-        commit_window=max(policy.commit_window, rules.DEFAULT_COMMIT_WINDOW),
-        unverified_age=max(policy.unverified_age, rules.DEFAULT_UNVERIFIED_AGE),
+        commit_window=max(policy.commit_window, retention_rules.DEFAULT_COMMIT_WINDOW),
+        unverified_age=max(policy.unverified_age, retention_rules.DEFAULT_UNVERIFIED_AGE),
         error_if_tagged_old_versions=False,
     )
 

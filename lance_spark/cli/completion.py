@@ -70,8 +70,8 @@ def remotes(ctx: click.Context) -> Iterable[str]:
 
 def tables(ctx: click.Context) -> Iterable[str]:
     """Tables of the catalog, and namespaces."""
+    from lance_spark.catalog.name_rules import Identifier
     from lance_spark.catalog.overview import overview
-    from lance_spark.catalog.rules import Identifier
     from lance_spark.cli.catalog.session import CatalogSession
     from lance_spark.cli.output import Output
     from lance_spark.core.options import storage_from

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lance_spark import hints
-from lance_spark.clones import pylance, rules
+from lance_spark.clones import base_commits, base_rules
+from lance_spark.clones.base_commits import Head, canonical, list_sizes, read_head
 from lance_spark.clones.identity import register_moved
-from lance_spark.clones.pylance import Head, canonical, list_sizes, read_head
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.format.versions import ADDS_ONLY, MOVED, RELOCATE, Root, Trace
-from lance_spark.scan.pylance import blob_columns
+from lance_spark.scan.fragment_reads import blob_columns
 from lance_spark.storage import files, refs
 from lance_spark.storage.commits import attempts, overtaken
 from lance_spark.storage.datasets import locate, locate_typed
@@ -22,7 +22,7 @@ from lance_spark.survey.survey import recorded_clones
 
 def relocate(
     location: DatasetLocation, old: str | None = None, new: str | None = None, dry_run: bool = False
-) -> rules.Relocation:
+) -> base_rules.Relocation:
     """Check every base path of the newest version of main and each branch; repair those that lead to an old place.
 
     A base path is repaired if this dataset has every file read from it, at the same place below its root and in the
@@ -38,7 +38,7 @@ def relocate(
     places = BasePathResolver(location, move)
     heads = [read_head(location, branch) for branch in (None, *sorted(table.branches))]
     states = {head.pin.branch: places.look(head) for head in heads}
-    former = rules.former_roots(location.uri, (base for branch in states.values() for base in branch))
+    former = base_rules.former_roots(location.uri, (base for branch in states.values() for base in branch))
     states = {head.pin.branch: places.look_again(head, states[head.pin.branch], former) for head in heads}
     if move is not None:
         _check_named(move, (base for branch in states.values() for base in branch))
@@ -52,7 +52,7 @@ def relocate(
     bases = tuple(base for branch in states.values() for base in branch)
     former |= set() if move is None else {move.old}
     notes = [*_notes(location, former, bases), *([] if dry_run else register_moved(location))]
-    return rules.Relocation(location.uri, bases, done, tuple(notes), dry_run)
+    return base_rules.Relocation(location.uri, bases, done, tuple(notes), dry_run)
 
 
 def trace_of(table: RefTable, head: Head) -> Trace:
@@ -74,7 +74,7 @@ def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move |
     return move
 
 
-def _check_named(move: Move, states: Iterable[rules.BaseState]) -> None:
+def _check_named(move: Move, states: Iterable[base_rules.BaseState]) -> None:
     """Raise unless a branch reads from the named place and its files are in the new place."""
     named = [base for base in states if (uri := canonical(base.path)) is not None and is_within(uri, move.old)]
     if not named:
@@ -82,7 +82,7 @@ def _check_named(move: Move, states: Iterable[rules.BaseState]) -> None:
             f"No branch reads from {move.old}.", hint=hints.of("To see all base paths: ", hints.RELOCATE_DRY_RUN, ".")
         )
     for base in named:
-        if base.state == rules.INCOMPLETE and base.target is not None:
+        if base.state == base_rules.INCOMPLETE and base.target is not None:
             few = "".join(f"\n  - {path}" for path in base.missing[:5])
             raise Refused(
                 f"'{base.branch or MAIN}' needs {len(base.missing)} files that are not in {base.target.uri}; "
@@ -96,20 +96,20 @@ class _BranchRepair:
     """A branch to repair."""
 
     head: Head
-    states: tuple[rules.BaseState, ...]
+    states: tuple[base_rules.BaseState, ...]
     trace: Trace
 
 
 def _relocated(
     location: DatasetLocation, table: RefTable, places: BasePathResolver, work: _BranchRepair, dry_run: bool
-) -> rules.Relocated:
+) -> base_rules.Relocated:
     """Repair a branch, unless it is a dry run; returns what was done."""
     moving = [base for base in work.states if base.moves]
     newest = work.head.pin
-    older = pylance.versions_naming(location, newest, {base.path for base in moving}) if moving else []
+    older = base_commits.versions_naming(location, newest, {base.path for base in moving}) if moving else []
     tags = [tag.name for tag in table.tags.values() if tag.branch == newest.branch and tag.version in older]
     broken = {uuid for base in moving for uuid in base.broken}
-    return rules.Relocated(
+    return base_rules.Relocated(
         branch=newest.branch,
         before=newest.version,
         version=None if dry_run else _repair(location, places, work),
@@ -124,10 +124,10 @@ def _relocated(
 def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRepair) -> int:
     """Commit until nothing is left to repair; returns the newest version. Every single step leaves a sound branch."""
     branch = work.head.pin.branch
-    before: rules.Repair | None = None
+    before: base_rules.Repair | None = None
     for _ in attempts():
         head, states = (work.head, work.states) if before is None else _newest(location, places, branch)
-        repair = rules.repair_of(head.contents, head.uses, head.known, states)
+        repair = base_rules.repair_of(head.contents, head.uses, head.known, states)
         if not repair:
             return head.pin.version
         if repair == before:
@@ -136,30 +136,30 @@ def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRe
             _step(location, head, repair, work.trace)
             before = repair
         except Conflict:
-            before = rules.Repair()
+            before = base_rules.Repair()
             places.forget()
     raise overtaken(branch, "it is not repaired")
 
 
 def _newest(
     location: DatasetLocation, places: BasePathResolver, branch: str | None
-) -> tuple[Head, tuple[rules.BaseState, ...]]:
+) -> tuple[Head, tuple[base_rules.BaseState, ...]]:
     head = read_head(location, branch)
     return head, places.look(head)
 
 
-def _step(location: DatasetLocation, head: Head, repair: rules.Repair, trace: Trace) -> None:
+def _step(location: DatasetLocation, head: Head, repair: base_rules.Repair, trace: Trace) -> None:
     """One commit. Indexes come before fragments: while fragments name an old place, the next run recognizes it."""
     properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
     if repair.new_roots:
-        pylance.register(location, head.pin.branch, repair.new_roots, properties)
+        base_commits.register(location, head.pin.branch, repair.new_roots, properties)
     elif repair.indexes or repair.dropped:
-        pylance.repoint_indexes(location, head, repair, properties)
+        base_commits.repoint_indexes(location, head, repair, properties)
     else:
-        pylance.repoint_fragments(location, head, repair, properties)
+        base_commits.repoint_fragments(location, head, repair, properties)
 
 
-def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[rules.BaseState]) -> Iterator[str]:
+def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[base_rules.BaseState]) -> Iterator[str]:
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
@@ -198,25 +198,27 @@ class BasePathResolver:
         """Discard the cached listings."""
         self._listed.clear()
 
-    def look(self, head: Head) -> tuple[rules.BaseState, ...]:
+    def look(self, head: Head) -> tuple[base_rules.BaseState, ...]:
         """Where every base path of a version leads."""
         return tuple(self._with_home(head, use) for use in head.uses.values())
 
-    def _with_home(self, head: Head, use: rules.BaseUse) -> rules.BaseState:
+    def _with_home(self, head: Head, use: base_rules.BaseUse) -> base_rules.BaseState:
         home = Root(self._location.branch_uri(head.pin.branch))
         lying = [
-            index.uuid for index in use.indexes if not self._missing(home, rules.index_files(index, is_dataset=True))
+            index.uuid
+            for index in use.indexes
+            if not self._missing(home, base_rules.index_files(index, is_dataset=True))
         ]
         base = replace(self._state(use.without(lying), _unused(head, use)), home=tuple(lying))
         if base.moves and base.target is not None and blob_columns(self._location, head.pin):
             base = self._with_blobs(use, base, base.target)
         return (
-            replace(base, state=rules.MISPLACED)
-            if lying and base.state in (rules.OK, rules.FOREIGN, rules.UNUSED)
+            replace(base, state=base_rules.MISPLACED)
+            if lying and base.state in (base_rules.OK, base_rules.FOREIGN, base_rules.UNUSED)
             else base
         )
 
-    def _with_blobs(self, use: rules.BaseUse, base: rules.BaseState, root: Root) -> rules.BaseState:
+    def _with_blobs(self, use: base_rules.BaseUse, base: base_rules.BaseState, root: Root) -> base_rules.BaseState:
         """Blobs lie next to data files, and no manifest names them: only the old place shows which ones existed."""
         old = canonical(use.path)
         try:
@@ -224,73 +226,81 @@ class BasePathResolver:
         except StorageFailure:
             return base  # after a move, the old place may no longer be reachable
         stems = {file.path.removesuffix(".lance") for file in use.files}
-        blobs = [rules.Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
+        blobs = [base_rules.Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
         lost = self._missing(root, tuple(blobs)) if blobs else []
-        return replace(base, state=rules.INCOMPLETE, missing=tuple(lost)) if lost else base
+        return replace(base, state=base_rules.INCOMPLETE, missing=tuple(lost)) if lost else base
 
     def look_again(
-        self, head: Head, states: tuple[rules.BaseState, ...], former: Collection[str]
-    ) -> tuple[rules.BaseState, ...]:
+        self, head: Head, states: tuple[base_rules.BaseState, ...], former: Collection[str]
+    ) -> tuple[base_rules.BaseState, ...]:
         """The states once former roots of this dataset are known: what is below such a root belongs to this dataset."""
         return tuple(self._again(head.uses[base.key], base, former) for base in states)
 
-    def _again(self, use: rules.BaseUse, base: rules.BaseState, former: Collection[str]) -> rules.BaseState:
+    def _again(
+        self, use: base_rules.BaseUse, base: base_rules.BaseState, former: Collection[str]
+    ) -> base_rules.BaseState:
         uri = canonical(use.path)
-        for old in former if uri is not None and base.state == rules.FOREIGN else ():
-            place = rules.moved(uri or "", old, self._location.uri)
+        for old in former if uri is not None and base.state == base_rules.FOREIGN else ():
+            place = base_rules.moved(uri or "", old, self._location.uri)
             if place is not None:
                 return self._verified(use, base, Root(place, use.is_dataset))
         return base
 
-    def _state(self, use: rules.BaseUse, base: rules.BaseState) -> rules.BaseState:
+    def _state(self, use: base_rules.BaseUse, base: base_rules.BaseState) -> base_rules.BaseState:
         if not use.probes:
             return base
         uri = None if use.is_relative else canonical(use.path)
         if uri is not None and is_within(uri, self._location.uri):
-            return replace(base, state=self._look_at(uri, rules.OK))
+            return replace(base, state=self._look_at(uri, base_rules.OK))
         if self._move is not None and uri is not None:
-            target = rules.moved(uri, self._move.old, self._move.new)
+            target = base_rules.moved(uri, self._move.old, self._move.new)
             if target is not None:
-                return self._verified(use, replace(base, state=rules.OLD), Root(target, use.is_dataset))
+                return self._verified(use, replace(base, state=base_rules.OLD), Root(target, use.is_dataset))
         here = self._counterpart(use, base)
         if here is not None:
             return here
         there = canonical(use.path)
-        return replace(base, state=rules.UNREACHABLE if there is None else self._look_at(there, rules.FOREIGN))
+        return replace(
+            base, state=base_rules.UNREACHABLE if there is None else self._look_at(there, base_rules.FOREIGN)
+        )
 
-    def _counterpart(self, use: rules.BaseUse, base: rules.BaseState) -> rules.BaseState | None:
+    def _counterpart(self, use: base_rules.BaseUse, base: base_rules.BaseState) -> base_rules.BaseState | None:
         """The place in this dataset that has the files; None if this dataset has none of them."""
         partly = None
-        for place in rules.likely_places((not use.is_relative and canonical(use.path)) or use.path, use.is_dataset):
+        for place in base_rules.likely_places(
+            (not use.is_relative and canonical(use.path)) or use.path, use.is_dataset
+        ):
             root = Root(f"{self._location.uri}/{place}".rstrip("/"), use.is_dataset)
             if self._has_none(root, use):
                 continue
-            state = rules.OLD if use.generated else rules.UNCLEAR
-            here = self._verified(use, replace(base, state=rules.RELATIVE if use.is_relative else state), root)
-            if here.state != rules.INCOMPLETE:
+            state = base_rules.OLD if use.generated else base_rules.UNCLEAR
+            here = self._verified(use, replace(base, state=base_rules.RELATIVE if use.is_relative else state), root)
+            if here.state != base_rules.INCOMPLETE:
                 return here
             if partly is None or len(here.missing) < len(partly.missing):
                 partly = here
         return partly
 
-    def _verified(self, use: rules.BaseUse, base: rules.BaseState, root: Root) -> rules.BaseState:
+    def _verified(self, use: base_rules.BaseUse, base: base_rules.BaseState, root: Root) -> base_rules.BaseState:
         """The state if every file is at the root; otherwise INCOMPLETE. A missing index is dropped."""
         lost = self._missing(root, use.probes)
         broken = {index.uuid for index in use.indexes if index.fragments is None}
-        broken |= {index.uuid for index in use.indexes if self._missing(root, rules.index_files(index, use.is_dataset))}
-        state = rules.INCOMPLETE if lost else base.state
+        broken |= {
+            index.uuid for index in use.indexes if self._missing(root, base_rules.index_files(index, use.is_dataset))
+        }
+        state = base_rules.INCOMPLETE if lost else base.state
         return replace(base, state=state, target=root, missing=tuple(lost), broken=tuple(sorted(broken)))
 
-    def _has_none(self, root: Root, use: rules.BaseUse) -> bool:
+    def _has_none(self, root: Root, use: base_rules.BaseUse) -> bool:
         """Whether none of the files of one directory are in a place; one listing is enough to rule a place out."""
-        some = [file for file in use.probes if rules.directories([file]) == rules.directories(use.probes[:1])]
-        return len(rules.missing(some, self._list(root.uri, rules.directories(some)[0]))) == len(some)
+        some = [file for file in use.probes if base_rules.directories([file]) == base_rules.directories(use.probes[:1])]
+        return len(base_rules.missing(some, self._list(root.uri, base_rules.directories(some)[0]))) == len(some)
 
-    def _missing(self, root: Root, needed: tuple[rules.Needed, ...]) -> list[str]:
+    def _missing(self, root: Root, needed: tuple[base_rules.Needed, ...]) -> list[str]:
         listed: dict[str, int | None] = {}
-        for directory in rules.directories(needed):
+        for directory in base_rules.directories(needed):
             listed |= self._list(root.uri, directory)
-        return rules.missing(needed, listed)
+        return base_rules.missing(needed, listed)
 
     def _list(self, uri: str, directory: str) -> Mapping[str, int | None]:
         if (uri, directory) not in self._listed:
@@ -302,18 +312,18 @@ class BasePathResolver:
         if uri not in self._there:
             try:
                 there = files.exists(locate(uri, self._location.storage_options))
-                self._there[uri] = if_there if there else rules.ABSENT
+                self._there[uri] = if_there if there else base_rules.ABSENT
             except StorageFailure:
-                self._there[uri] = rules.UNREACHABLE
+                self._there[uri] = base_rules.UNREACHABLE
         return self._there[uri]
 
 
-def _unused(head: Head, use: rules.BaseUse) -> rules.BaseState:
-    return rules.BaseState(
+def _unused(head: Head, use: base_rules.BaseUse) -> base_rules.BaseState:
+    return base_rules.BaseState(
         branch=head.pin.branch,
         key=use.key,
         path=use.path,
-        state=rules.UNUSED,
+        state=base_rules.UNUSED,
         files=len(use.files),
         indexes=tuple(sorted({index.name for index in use.indexes if not index.is_internal})),
     )

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lance_spark import errors
-from lance_spark.columns import pylance, rules
-from lance_spark.columns.pylance import CastFile, CastItem
-from lance_spark.columns.rules import BackfillOptions, BackfillResult, ComputedColumns, FilledFile, RecordPlace
+from lance_spark.columns import column_files, fill_rules
+from lance_spark.columns.column_files import CastFile, CastItem
+from lance_spark.columns.fill_rules import BackfillOptions, BackfillResult, ComputedColumns, FilledFile, RecordPlace
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
@@ -37,7 +37,7 @@ from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import share_of_row
 from lance_spark.format.storable import check_new_types
 from lance_spark.format.versions import same_deletion, write_computed
-from lance_spark.scan.pylance import deleted_offsets
+from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import versions
 from lance_spark.storage.commits import (
     attempts,
@@ -97,11 +97,11 @@ def alter_columns(
                 return AlterResult(head, plan)
             contents = versions.read_contents(location, head)
             check_format(contents, plan)
-            schema = pylance.planned_schema(location, head, contents, plan)
+            schema = column_files.planned_schema(location, head, contents, plan)
             files = casting.files(head, contents, plan, flattened(schema) if plan.drops_fields else ())
-            pylance.check_written_files(location, branch, [cast.file for cast in files.values()])
+            column_files.check_written_files(location, branch, [cast.file for cast in files.values()])
             try:
-                made = pylance.commit_columns(location, head, schema, plan, files, message)
+                made = column_files.commit_columns(location, head, schema, plan, files, message)
             except errors.Conflict:
                 if not left:
                     raise
@@ -170,7 +170,7 @@ class CastFiles:
         work = rewriting((fragment.size for fragment, _ in wanted), share)
         runner = self._engine.for_work(OPERATION, work)
         items = [CastItem(self._location, head, fragment.id, columns) for fragment, columns in wanted]
-        written = runner.flat_map("write columns", items, pylance.cast_fragment, pylance.CAST_FILES)
+        written = runner.flat_map("write columns", items, column_files.cast_fragment, column_files.CAST_FILES)
         rows: list[dict[str, Any]] = runner.collect("write columns", written).to_pylist()
         return rows
 
@@ -179,11 +179,11 @@ class CastFiles:
         used = {cast.file for cast in files.values()}
         with suppress(errors.StorageFailure):  # the result is more useful
             unused = [cast.file for cast in self._made.values() if cast.file not in used]
-            pylance.discard_files(self._location, self._branch, unused)
+            column_files.discard_files(self._location, self._branch, unused)
 
     def delete(self) -> None:
         """Delete all files. Raises StorageFailure."""
-        pylance.discard_files(self._location, self._branch, [cast.file for cast in self._made.values()])
+        column_files.discard_files(self._location, self._branch, [cast.file for cast in self._made.values()])
 
 
 # --- Columns with values on any branch: new ones, and other values for existing ones
@@ -220,7 +220,7 @@ def add_filled_columns(
             if left and files.overtaken(head):
                 continue
             commit = partial(
-                pylance.commit_added, location, head, contents, plan, files.offer(filled), files.properties
+                column_files.commit_added, location, head, contents, plan, files.offer(filled), files.properties
             )
             made = commit_once(location, head, files.properties, left, commit)
             if made is not None:
@@ -256,7 +256,7 @@ def fill_columns_by_groups(
                 size = files.group_size(len(wanted))
                 group = files.offer(files.of(head, contents, wanted[:size], len(filled), len(wanted[size:])))
                 try:
-                    made = pylance.commit_replaced(location, head, names, group, files.properties)
+                    made = column_files.commit_replaced(location, head, names, group, files.properties)
                 except errors.Conflict:
                     break
                 filled |= group
@@ -288,7 +288,7 @@ def update_filled_columns(
             if not filled:
                 return files.done(head, filled)
             names, offered = values.schema.names, files.offer(filled)
-            commit = partial(pylance.commit_replaced, location, head, names, offered, files.properties)
+            commit = partial(column_files.commit_replaced, location, head, names, offered, files.properties)
             made = commit_once(location, head, files.properties, left, commit)
             if made is not None:
                 return files.done(made, filled)
@@ -303,13 +303,13 @@ def _lacking(
     A file that has other columns besides these is not one of ours: a compaction or an update of rows ran before they
     had their values, and wrote nulls into it.
     """
-    ids = {key for found in rules.field_ids(contents.fields, names).values() for key in found}
+    ids = {key for found in fill_rules.field_ids(contents.fields, names).values() for key in found}
     mixed = [
         fragment.id
         for fragment in fragments
         if any(not ids.isdisjoint(file.fields) and {*file.fields} - ids - {-2} for file in fragment.files)
     ]
-    nulls = pylance.with_nulls(location, head, mixed, names)
+    nulls = column_files.with_nulls(location, head, mixed, names)
     return [
         fragment
         for fragment in fragments
@@ -365,13 +365,13 @@ class FilledFiles:
         self._first: frozenset[int] | None = None
         self._inputs: Mapping[str, tuple[int, ...]] | None = None
         known = options.resume is not False and (values.identity is not None or options.tag)
-        self._call = rules.call_key(values.identity or "", values.schema, options.tag) if known else None
+        self._call = fill_rules.call_key(values.identity or "", values.schema, options.tag) if known else None
 
     def look(self) -> tuple[PinnedVersion, Contents]:
         """The newest version. Raises Conflict if an input column of the values was altered or dropped."""
         head = pin_latest(self._location, self._branch)
         contents = versions.read_contents(self._location, head)
-        inputs = rules.field_ids(contents.fields, self._values.inputs)
+        inputs = fill_rules.field_ids(contents.fields, self._values.inputs)
         if self._inputs is None:
             self._inputs = inputs
         if inputs != self._inputs:
@@ -396,7 +396,7 @@ class FilledFiles:
         ids = frozenset(fragment.id for fragment in fragments)
         if self._first is None:
             self._first = ids
-        if self._options.new_rows == rules.NULL and self._first <= ids:
+        if self._options.new_rows == fill_rules.NULL and self._first <= ids:
             return [fragment for fragment in fragments if fragment.id in self._first]
         return fragments
 
@@ -436,7 +436,7 @@ class FilledFiles:
             if self._call is None:
                 self._discard(self._unused)
             else:
-                pylance.forget_records(self._location, self._branch, self._call)
+                column_files.forget_records(self._location, self._branch, self._call)
         files = filled.values()
         resumed = sum(self._made[fragment].resumed for fragment in filled)
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
@@ -462,17 +462,17 @@ class FilledFiles:
         cleanup can tell which ones are unreferenced. Raises Conflict for files that a cleanup deleted meanwhile.
         """
         offered = [file.file for file in filled.values()]
-        pylance.check_written_files(self._location, self._branch, offered)
+        column_files.check_written_files(self._location, self._branch, offered)
         self._offered.update(offered)
         return filled
 
     def _discard(self, files: Sequence[FilledFile]) -> None:
         unused = [file.file for file in files if file.file not in self._offered]
-        pylance.discard_files(self._location, self._branch, unused)
+        column_files.discard_files(self._location, self._branch, unused)
 
     def _computed(self, head: PinnedVersion, group: Sequence[Fragment]) -> Sequence[FilledFile]:
         ids = [fragment.id for fragment in group]
-        files = self._values.compute(head, ids, rules.FillOrder(self._place(group), self._options.incremental))
+        files = self._values.compute(head, ids, fill_rules.FillOrder(self._place(group), self._options.incremental))
         if sorted(file.fragment for file in files) != sorted(ids):
             missing = sorted({*ids}.difference(file.fragment for file in files))
             raise errors.CorruptData(f"Expected one file for each fragment; missing: {missing}.", hint="Run it again.")
@@ -487,7 +487,7 @@ class FilledFiles:
     def _place(self, fragments: Sequence[Fragment]) -> RecordPlace | None:
         if self._call is None:
             return None
-        return RecordPlace(self._call, {each.id: rules.fragment_key(each, self._input_ids) for each in fragments})
+        return RecordPlace(self._call, {each.id: fill_rules.fragment_key(each, self._input_ids) for each in fragments})
 
     @property
     def _input_ids(self) -> frozenset[int]:
@@ -499,12 +499,12 @@ class FilledFiles:
         place = self._place(unknown)
         if place is None or not unknown:
             return
-        found = pylance.read_records(self._location, self._branch, place)
+        found = column_files.read_records(self._location, self._branch, place)
         for fragment in unknown:
             file = found.get(fragment.id)
             if file is not None and file.rows == fragment.physical_rows:
                 with suppress(errors.CorruptData, errors.NotFound):  # a broken file is computed again
-                    pylance.check_whole(self._location, self._branch, file)
+                    column_files.check_whole(self._location, self._branch, file)
                     self._put(_Made(file, fragment, head, resumed=True))
 
     def _put(self, made: _Made) -> None:
@@ -516,7 +516,7 @@ class FilledFiles:
     def _fits(self, head: PinnedVersion, contents: Contents, now: Fragment) -> bool:
         """Whether a fragment's file has a value for each of its current rows."""
         made = self._made.get(now.id)
-        if made is None or not rules.same_sources(made.fragment, now, self._input_ids):
+        if made is None or not fill_rules.same_sources(made.fragment, now, self._input_ids):
             return False
         if made.fragment.deletion is None or same_deletion(made.fragment, now):
             return True
@@ -534,7 +534,7 @@ class FilledFiles:
         files = [made.file for made in self._made.values()]
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         names = tuple(self._values.schema.names)
-        progress = rules.BackfillProgress(", ".join(names), done, total, rows, size, names)
+        progress = fill_rules.BackfillProgress(", ".join(names), done, total, rows, size, names)
         _LOG.info("%s", progress)
         if self._options.progress is not None:
             self._options.progress(progress)

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
 from pyspark.sql.types import StructType
 
-from lance_spark.columns import pylance
-from lance_spark.columns.pylance import ColumnFunction, FillJob, FunctionItem
-from lance_spark.columns.rules import (
+from lance_spark.columns import column_files
+from lance_spark.columns.column_files import ColumnFunction, FillJob, FunctionItem
+from lance_spark.columns.fill_rules import (
     FILLED,
     FRAME,
     SQL,
@@ -45,9 +45,9 @@ from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
-from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, stored_schema
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, read_batches, stored_schema
+from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
-from lance_spark.scan.rules import ScanPartition, batch_rows
 from lance_spark.session.narrow_query import probe
 
 Batches = Iterator[pa.RecordBatch]
@@ -100,7 +100,7 @@ class ColumnTarget:
 
         def write(batches: Batches) -> Batches:
             with plainly():
-                yield from pylance.fill_fragments(job, batches)
+                yield from column_files.fill_fragments(job, batches)
 
         return self.files(frame.mapInArrow(write, to_spark(FILLED)))
 
@@ -213,7 +213,7 @@ class FunctionValues(SparkValues):
         items = [FunctionItem(job, fragment, self.columns, self.batch_size) for fragment in fragments]
         runner = self.target.runner
         return self.target.files(
-            runner.flat_map(_STAGE, items, partial(pylance.fill_by_function, self.function), FILLED)
+            runner.flat_map(_STAGE, items, partial(column_files.fill_by_function, self.function), FILLED)
         )
 
     def _where(self, condition: RowCondition, job: FillJob, fragments: Sequence[int]) -> list[FilledFile]:
@@ -222,12 +222,12 @@ class FunctionValues(SparkValues):
 
         def write(batches: Batches) -> Batches:
             with plainly():
-                yield from pylance.fill_chosen(
+                yield from column_files.fill_chosen(
                     function, lambda number: FunctionItem(job, number, columns, size), batches
                 )
 
         rows = self.target.rows(job.pin, fragments, condition.columns)
-        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(pylance.CHOSEN))
+        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(column_files.CHOSEN))
         return self.target.files(told.mapInArrow(write, to_spark(FILLED)))
 
 
@@ -262,7 +262,7 @@ class FrameValues(SparkValues):
         )
         same = [quoted(key) == F.col(_KEY.format(place)) for place, key in enumerate(self.keys)]
         if self.condition is not None:
-            rows = rows.withColumn(pylance.CHOSEN, self.condition.holds())
+            rows = rows.withColumn(column_files.CHOSEN, self.condition.holds())
         joined = rows.join(theirs, same, "left")
         values = [self._value(place, rows.schema) for place in range(len(names))]
         chosen = joined.select(F.col(ROW_ADDRESS), *values)
@@ -275,7 +275,7 @@ class FrameValues(SparkValues):
         if not self.kept:
             return column
         own = self.schema.names[place]
-        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(pylance.CHOSEN)
+        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(column_files.CHOSEN)
         return F.when(hit, column.cast(rows[own].dataType)).otherwise(quoted(own)).alias(name)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.connect.sql_formatter import SQLStringFormatter
 
 from lance_spark.connect.client import current
 from lance_spark.core.options import OWN_NAME
-from lance_spark.sql.rules import may_change_rows, opened
+from lance_spark.sql.statement_rules import may_change_rows, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.format.schema import conform
-from lance_spark.scan.pylance import read_batches
+from lance_spark.scan.fragment_reads import read_batches
+from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.scan.read import PinnedRead, plan_read, read_for_spark
-from lance_spark.scan.rules import ScanPartition
 
 
 class LancePartition(InputPartition):

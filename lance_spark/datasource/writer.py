@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from lance_spark.engine.columns_spark import rows_of
 from lance_spark.engine.workers_spark import plainly
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 
 @dataclass

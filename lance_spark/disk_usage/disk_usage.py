@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from lance_spark.catalog.lake import list_refs
 from lance_spark.catalog.lake_rules import BRANCH, TAG
-from lance_spark.catalog.rules import Catalog, Name
+from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.cleanup.cleanup import Marking, about_rows, list_all, work_of_all
 from lance_spark.cleanup.lake import find_tables
 from lance_spark.cleanup.many_tables import FleetTable, looks_at
 from lance_spark.cleanup.report import clones_among
-from lance_spark.cleanup.rules import CleanupPolicy, RunClock, Verdict
+from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, Verdict
 from lance_spark.core.location import DatasetLocation
+from lance_spark.disk_usage.holder_rules import ATTRIBUTED, Costs, Holders, attribute, holders_of, portions
 from lance_spark.disk_usage.report import (
     TABLE_USAGE,
     CatalogStorage,
@@ -29,11 +30,10 @@ from lance_spark.disk_usage.report import (
     nothing_there,
     usage_row,
 )
-from lance_spark.disk_usage.rules import ATTRIBUTED, Costs, Holders, attribute, holders_of, portions
 from lance_spark.engine.local import LOCAL, Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError
 from lance_spark.storage import versions
-from lance_spark.survey.rules import Survey
+from lance_spark.survey.chain_rules import Survey
 from lance_spark.survey.survey import take_survey
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_spark.core.refs import lake_id_of
 from lance_spark.core.show import Card, Grid, Shown, counted, readable
-from lance_spark.disk_usage.rules import BRANCH, OLD, TAG, Costs, Holder, RefUsage
+from lance_spark.disk_usage.holder_rules import BRANCH, OLD, TAG, Costs, Holder, RefUsage
 from lance_spark.errors import NotFound
 
 USAGE = pa.schema(

@@ -24,13 +24,12 @@ from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.operations import key_columns
 from lance_spark.format.schema import BLOB_BYTES, ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
-from lance_spark.frozen import pylance as frozen_pylance
-from lance_spark.frozen import rules
+from lance_spark.frozen import draw_rules, set_plans
+from lance_spark.refs.ref_rules import check_delete_branch
 from lance_spark.refs.refs import create_branch_at, delete_branch
-from lance_spark.refs.rules import check_delete_branch
-from lance_spark.scan import pylance
+from lance_spark.scan import fragment_reads
+from lance_spark.scan.partition_rules import BATCH_ROWS, batch_rows
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
-from lance_spark.scan.rules import BATCH_ROWS, batch_rows
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import pin_latest, pin_version
 from lance_spark.storage.versions import read_contents, read_snapshot
@@ -61,7 +60,7 @@ class FrozenReading:
         return len(self.schema) > len(self.names)
 
 
-def list_frozen(location: DatasetLocation) -> list[rules.Lineage]:
+def list_frozen(location: DatasetLocation) -> list[draw_rules.Lineage]:
     """All frozen sets of a dataset, by name, except those whose plan is lost: ``needed_plan`` and fsck report them."""
     prefix = plan_tag("")
     found = []
@@ -107,8 +106,8 @@ def plan_reading(
     Raises NotFound, and InvalidOption for columns that clash.
     """
     source = plan.lineage.source
-    stored = pylance.schema_of(location, source)
-    blobs = pylance.blob_columns(location, source)
+    stored = fragment_reads.schema_of(location, source)
+    blobs = fragment_reads.blob_columns(location, source)
     names = tuple(stored.names) if columns is None else names_of(columns)
     if not names or len({*names}) < len(names):
         raise InvalidOption(f"columns={list(names)!r} names no columns, or a column twice.")
@@ -131,19 +130,17 @@ def tasks_of(reading: FrozenReading, first: int, rows: int) -> list[tuple[int, i
 
 def read_task(reading: FrozenReading, task: tuple[int, int]) -> Iterator[pa.RecordBatch]:
     """The rows of a range of the plan, in order."""
-    for planned in frozen_pylance.read_range(reading.location, reading.plan, *task, reading.batch_size):
+    for planned in set_plans.read_range(reading.location, reading.plan, *task, reading.batch_size):
         yield from _rows(reading, pa.Table.from_batches([planned])).to_batches()
 
 
 def read_rows(reading: FrozenReading, places: Sequence[int]) -> pa.Table:
     """The rows at some places of the plan, in the order of the places."""
-    return _rows(reading, frozen_pylance.read_places(reading.location, reading.plan, places))
+    return _rows(reading, set_plans.read_places(reading.location, reading.plan, places))
 
 
 def _rows(reading: FrozenReading, planned: pa.Table) -> pa.Table:
-    rows = frozen_pylance.take_frozen(
-        reading.location, reading.source, list(reading.names), planned["row_id"].to_pylist()
-    )
+    rows = set_plans.take_frozen(reading.location, reading.source, list(reading.names), planned["row_id"].to_pylist())
     if reading.with_position:
         for field, name in zip(PLACE, ("split", "position"), strict=True):
             rows = rows.append_column(field, planned[name])
@@ -162,7 +159,7 @@ class _ComparedSet:
     @property
     def schema(self) -> pa.Schema:
         local = pa.field("local", pa.binary() if self.key else pa.int64())
-        return pa.schema([local, *rules.ENTRIES])
+        return pa.schema([local, *draw_rules.ENTRIES])
 
     def frame(self, runner: Runner) -> Frame:
         rows = self.plan.lineage.rows
@@ -171,14 +168,14 @@ class _ComparedSet:
 
 
 def _entries(side: _ComparedSet, task: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    for planned in frozen_pylance.read_range(side.location, side.plan.pin, *task, _TAKEN if side.key else BATCH_ROWS):
+    for planned in set_plans.read_range(side.location, side.plan.pin, *task, _TAKEN if side.key else BATCH_ROWS):
         ids = planned["row_id"]
         local = pa.array(_keys(side, ids.to_pylist()), pa.binary()) if side.key else ids
         yield pa.record_batch([local, planned["split"], ids], schema=side.schema)
 
 
 def _keys(side: _ComparedSet, row_ids: list[int]) -> list[bytes]:
-    rows = frozen_pylance.take_frozen(side.location, side.plan.lineage.source, list(side.key), row_ids).combine_chunks()
+    rows = set_plans.take_frozen(side.location, side.plan.lineage.source, list(side.key), row_ids).combine_chunks()
     columns = []
     for name in side.key:
         if rows[name].null_count:
@@ -186,13 +183,13 @@ def _keys(side: _ComparedSet, row_ids: list[int]) -> list[bytes]:
                 f"Rows of the frozen set '{side.plan.lineage.name}' have no '{name}', which is part of the key.",
                 hint="Name columns in which every row has a value, as in key=['id'].",
             )
-        columns.append(rules.canonical_bytes(rows[name]))
+        columns.append(draw_rules.canonical_bytes(rows[name]))
     return [b"".join(parts) for parts in zip(*columns, strict=True)]
 
 
 def diff_frozen(
     location: DatasetLocation, names: tuple[str, str], key: tuple[str, ...], engine: Engine
-) -> rules.FrozenDiff:
+) -> draw_rules.FrozenDiff:
     """The differences between two sets; the runner computes the result's frame when it is used.
 
     Raises NotFound, InvalidOption for columns that cannot be a key, Refused if nothing identifies the rows of both.
@@ -202,14 +199,16 @@ def diff_frozen(
     rows = before.lineage.rows + after.lineage.rows
     runner = engine.for_work("frozen diff", Work(copies=-(-rows // _PLAN_ROWS), copied_bytes=rows * 48))
     first, second = (_ComparedSet(location, plan, key).frame(runner) for plan in (before, after))
-    matched = runner.match("compare rows", (first, second), rules.compare, rules.DIFFERENCES, rows)
+    matched = runner.match("compare rows", (first, second), draw_rules.compare, draw_rules.DIFFERENCES, rows)
     counted = runner.collect(
-        "count differences", runner.map("count differences", matched, rules.count, rules.DIFFERENCE_COUNTS)
+        "count differences", runner.map("count differences", matched, draw_rules.count, draw_rules.DIFFERENCE_COUNTS)
     )
     keys = ["change", "split_before", "split_after"]
     sums = counted.group_by(keys).aggregate([("rows", "sum")]).to_pylist()
     counts = {(row["change"], row["split_before"], row["split_after"]): row["rows_sum"] for row in sums}
-    return rules.FrozenDiff(*names, counts, runner.map("list differences", matched, rules.changed, rules.DIFFERENCES))
+    return draw_rules.FrozenDiff(
+        *names, counts, runner.map("list differences", matched, draw_rules.changed, draw_rules.DIFFERENCES)
+    )
 
 
 def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -225,11 +224,11 @@ def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given
             hint="Name the columns that identify rows, as in key=['id'].",
         )
     for side in (one, other):
-        stored = pylance.stored_schema(location, side.source)
+        stored = fragment_reads.stored_schema(location, side.source)
         for name in key:
             if name not in stored.names:
                 raise unknown_column(name, stored.names)
-            rules.check_key_type(name, stored.field(name).type)
+            draw_rules.check_key_type(name, stored.field(name).type)
     return key
 
 
@@ -246,47 +245,49 @@ _Counting = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 class DrawnRows:
     """All rows that pass the filter, with their hashes."""
 
-    def __init__(self, read: PinnedRead, spec: rules.FreezeSpec, runner: Runner, at_once: int) -> None:
+    def __init__(self, read: PinnedRead, spec: draw_rules.FreezeSpec, runner: Runner, at_once: int) -> None:
         """``read`` comes from :func:`drawn_rows`. Raises Refused for rows without a group, or if there are no rows."""
         self._location, self._runner, self._at_once = read.location, runner, at_once
         self._frame = runner.keep(_draw(read, spec, runner))
         self.sizes = self._count(spec)
 
-    def _count(self, spec: rules.FreezeSpec) -> tuple[rules.SplitSize, ...]:
-        rows = self._sums("count rows", rules.count_splits, rules.COUNTS)
-        if rules.NO_GROUP in rows:
+    def _count(self, spec: draw_rules.FreezeSpec) -> tuple[draw_rules.SplitSize, ...]:
+        rows = self._sums("count rows", draw_rules.count_splits, draw_rules.COUNTS)
+        if draw_rules.NO_GROUP in rows:
             columns = " or ".join(f"'{name}'" for name in spec.by)
             known = " AND ".join(f"{name if name.isidentifier() else f'`{name}`'} IS NOT NULL" for name in spec.by)
             raise Refused(
-                f"{rows[rules.NO_GROUP]:,} rows have no {columns}, so their group is unknown.",
+                f"{rows[draw_rules.NO_GROUP]:,} rows have no {columns}, so their group is unknown.",
                 hint=f"Leave them out with filter={known!r}, or give each a value.",
             )
         if not rows:
             raise Refused("There are no rows to freeze.", hint="Check the filter with t.count_rows(filter).")
         return tuple(
-            rules.SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(spec.splits)
+            draw_rules.SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(spec.splits)
         )
 
     def write(self, branch: str) -> list[str]:
         """Write the plan to files of the branch; returns the fragments in its order, as JSON. Raises CorruptData."""
         layout = self._layout()
         runner = self._runner
-        pieces = runner.map("divide rows", self._frame, partial(rules.divide, layout), rules.PIECES)
-        writer = partial(frozen_pylance.write_slice, frozen_pylance.PlanJob(self._location, branch, layout))
-        written = runner.gather("sort and write the plan", pieces, writer, frozen_pylance.WRITTEN, len(layout.slices))
+        pieces = runner.map("divide rows", self._frame, partial(draw_rules.divide, layout), draw_rules.PIECES)
+        writer = partial(set_plans.write_slice, set_plans.PlanJob(self._location, branch, layout))
+        written = runner.gather("sort and write the plan", pieces, writer, set_plans.WRITTEN, len(layout.slices))
         found = runner.collect("sort and write the plan", written).sort_by("slice")
         rows = dict(zip(found["slice"].to_pylist(), found["rows"].to_pylist(), strict=True))
         if tuple(rows.get(number, 0) for number in range(len(layout.slices))) != layout.rows:
             raise CorruptData("The rows written are not those counted. No set was created.", hint="Run it again.")
         return [fragment for fragments in found["fragments"].to_pylist() for fragment in fragments]
 
-    def _layout(self) -> rules.Layout:
+    def _layout(self) -> draw_rules.Layout:
         sizes = [size.rows for size in self.sizes]
-        layout = rules.Layout(tuple(size.name for size in self.sizes), tuple(rules.slices(sizes, self._at_once)))
+        layout = draw_rules.Layout(
+            tuple(size.name for size in self.sizes), tuple(draw_rules.slices(sizes, self._at_once))
+        )
         if len(layout.slices) == sum(rows > 0 for rows in sizes):
-            return rules.Layout(layout.splits, layout.slices, tuple(rows for rows in sizes if rows))
-        rows = self._sums("count slices", partial(rules.count_slices, layout), rules.SLICE_COUNTS)
-        return rules.Layout(
+            return draw_rules.Layout(layout.splits, layout.slices, tuple(rows for rows in sizes if rows))
+        rows = self._sums("count slices", partial(draw_rules.count_slices, layout), draw_rules.SLICE_COUNTS)
+        return draw_rules.Layout(
             layout.splits, layout.slices, tuple(rows.get(number, 0) for number in range(len(layout.slices)))
         )
 
@@ -300,11 +301,11 @@ class DrawnRows:
 
 @contextmanager
 def drawn_rows(
-    location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec, engine: Engine, at_once: int
+    location: DatasetLocation, pin: PinnedVersion, spec: draw_rules.FreezeSpec, engine: Engine, at_once: int
 ) -> Iterator[DrawnRows]:
     """The rows of a set. Raises NotFound and InvalidOption for columns that cannot be read or grouped by; Refused."""
     read = _checked_read(location, pin, spec)
-    fragments = pylance.fragment_sizes(location, pin)
+    fragments = fragment_reads.fragment_sizes(location, pin)
     width = row_width(_wanted(read, spec))
     work = Work(copies=len(fragments), copied_bytes=int(sum(each.live_rows for each in fragments) * width))
     runner = engine.for_work(OPERATION, work)
@@ -314,38 +315,38 @@ def drawn_rows(
         runner.release()
 
 
-def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec) -> PinnedRead:
+def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: draw_rules.FreezeSpec) -> PinnedRead:
     """The read of the rows. Raises NotFound and InvalidOption for the columns to group by."""
-    stored = pylance.stored_schema(location, pin)
-    blobs = pylance.blob_columns(location, pin)
+    stored = fragment_reads.stored_schema(location, pin)
+    blobs = fragment_reads.blob_columns(location, pin)
     for name in spec.by:
         if name not in stored.names:
             raise unknown_column(name, stored.names)
         if name in blobs:
             raise InvalidOption(f"Column '{name}' holds blobs and cannot be used to group rows.")
-        rules.check_key_type(name, stored.field(name).type)
+        draw_rules.check_key_type(name, stored.field(name).type)
     return PinnedRead(location, pin, ReadOptions(filter=spec.filter, with_row_id=True, with_row_address=True))
 
 
-def _wanted(read: PinnedRead, spec: rules.FreezeSpec) -> pa.Schema:
+def _wanted(read: PinnedRead, spec: draw_rules.FreezeSpec) -> pa.Schema:
     columns = read_schema(read)
     return pa.schema([columns.field(name) for name in (*spec.by, ROW_ID, ROW_ADDRESS)])
 
 
-def _draw(read: PinnedRead, spec: rules.FreezeSpec, runner: Runner) -> Frame:
+def _draw(read: PinnedRead, spec: draw_rules.FreezeSpec, runner: Runner) -> Frame:
     plan = plan_read(read, _wanted(read, spec), runner.parallelism)
     scan = plan.scan
-    fragments = pylance.fragment_sizes(scan.location, scan.pin)
+    fragments = fragment_reads.fragment_sizes(scan.location, scan.pin)
     counts = accumulate((each.live_rows for each in fragments), initial=0)
     firsts = {each.fragment_id: first for each, first in zip(fragments, counts, strict=False)}
     snapshot = read_snapshot(scan.location, scan.pin)
     deletions = {fragment.id: snapshot.deletions_of(fragment) for fragment in snapshot.contents.fragments()}
     tasks = [
-        frozen_pylance.DrawTask(part, {key: firsts[key] for key in part.fragment_ids},
+        set_plans.DrawTask(part, {key: firsts[key] for key in part.fragment_ids},
                  {key: deletions[key] for key in part.fragment_ids})
         for part in plan.partitions
     ]  # fmt: skip
-    return runner.flat_map("hash rows", tasks, partial(frozen_pylance.draw_rows, scan, spec), rules.DRAWN)
+    return runner.flat_map("hash rows", tasks, partial(set_plans.draw_rows, scan, spec), draw_rules.DRAWN)
 
 
 # --- ``freeze`` and ``unfreeze``
@@ -359,7 +360,7 @@ class FrozenPlan(NamedTuple):
     """A plan, and the version from which it was made."""
 
     pin: PinnedVersion
-    lineage: rules.Lineage
+    lineage: draw_rules.Lineage
 
 
 def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
@@ -368,13 +369,13 @@ def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
     if tag is None:
         return None
     pin = pin_version(location, tag.branch, tag.version)
-    lineage = frozen_pylance.read_lineage(location, pin)
+    lineage = set_plans.read_lineage(location, pin)
     return None if lineage is None else FrozenPlan(pin, lineage)
 
 
 def freeze(
-    location: DatasetLocation, pin: PinnedVersion, spec: rules.FreezeSpec, engine: Engine, at_once: int = AT_ONCE
-) -> rules.Lineage:
+    location: DatasetLocation, pin: PinnedVersion, spec: draw_rules.FreezeSpec, engine: Engine, at_once: int = AT_ONCE
+) -> draw_rules.Lineage:
     """Freeze rows of a version; see ``FrozenSets.create``.
 
     Raises AlreadyExists, InvalidOption, NotFound and Refused; then nothing was created.
@@ -388,10 +389,10 @@ def freeze(
         fragments = drawn.write(branch.name)
     # Imported by name: the package's root imports Spark, which this module must not depend on.
     software = f"lance_spark {import_module('lance_spark').__version__}, pylance {version_of('pylance')}"
-    stable = frozen_pylance.has_stable_row_ids(location, pin)
-    lineage = rules.Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
+    stable = set_plans.has_stable_row_ids(location, pin)
+    lineage = draw_rules.Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
     _check_own(location, branch)
-    committed = frozen_pylance.commit_plan(location, branch.name, fragments, lineage)
+    committed = set_plans.commit_plan(location, branch.name, fragments, lineage)
     _check_own(location, branch)
     # Another freeze of that name may have been faster: then its plan counts, and must be the same.
     _tag(location, plan_tag(spec.name), committed)
@@ -438,8 +439,8 @@ def _check_unneeded(location: DatasetLocation, plan: Branch) -> None:
 
 
 def _finished(
-    location: DatasetLocation, plan: FrozenPlan, spec: rules.FreezeSpec, pin: PinnedVersion, identity: str
-) -> rules.Lineage:
+    location: DatasetLocation, plan: FrozenPlan, spec: draw_rules.FreezeSpec, pin: PinnedVersion, identity: str
+) -> draw_rules.Lineage:
     """The existing set, if it matches the spec; adds its last tag if that is missing."""
     others = plan.lineage.differences(spec, pin, identity)
     if others:
@@ -532,4 +533,4 @@ def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> B
 def _is_left_over(location: DatasetLocation, branch: Branch) -> bool:
     """Whether a branch has nothing of its own but plans."""
     newest = pin_latest(location, branch.name)
-    return newest.version == branch.parent_version or frozen_pylance.read_lineage(location, newest) is not None
+    return newest.version == branch.parent_version or set_plans.read_lineage(location, newest) is not None

@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.cleanup import about_rows, list_all, work_of_all
 from lance_spark.cleanup.reference_rules import ChainSpan, KeyResolver, cut_spans
-from lance_spark.cleanup.rules import RunClock
+from lance_spark.cleanup.retention_rules import RunClock
 from lance_spark.cleanup.sweep_rules import FILES
 from lance_spark.core import finding_codes
 from lance_spark.core.layout import KeyRange, branch_root, classify, stored_name
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import WorkProgress
-from lance_spark.disk_usage.rules import BRANCH, CLONE, TAG, Holder, Holders, holders_of
+from lance_spark.disk_usage.holder_rules import BRANCH, CLONE, TAG, Holder, Holders, holders_of
 from lance_spark.engine.local import Engine, Frame, Runner
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, StorageFailure
 from lance_spark.format.contents import Contents, DataFile, Fragment
@@ -35,19 +35,19 @@ from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
-from lance_spark.fsck import rules
+from lance_spark.fsck import finding_rules
+from lance_spark.fsck.file_contents import holds_nulls, look_inside, may_hold_nulls, read_descriptions, size_of
 from lance_spark.fsck.option_rules import FsckOptions
-from lance_spark.fsck.pylance import holds_nulls, look_inside, may_hold_nulls, read_descriptions, size_of
 from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
-from lance_spark.scan.pylance import deleted_offsets
+from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.mem_wal import waiting_beside
 from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import read_manifests, read_snapshot
-from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_explained
+from lance_spark.survey.chain_rules import Chain, Manifest, Survey, manifest_at, not_explained
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
 
 
@@ -86,7 +86,7 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
         findings = [*findings_of_refs(survey, lasting, damaged), *findings_of_records(location, now_ns)]
         findings += check.findings()
         linked = linked_directories(location, map(branch_root, survey.branches))
-        findings += (rules.CheckFinding(finding_codes.LINKED, path) for path in linked)
+        findings += (finding_rules.CheckFinding(finding_codes.LINKED, path) for path in linked)
         findings += _spelled_otherwise(survey)
         findings += _waiting(survey)
     finally:
@@ -103,14 +103,14 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
     return Examined(report, survey, damaged)
 
 
-def _spelled_otherwise(survey: Survey) -> Iterator[rules.CheckFinding]:
+def _spelled_otherwise(survey: Survey) -> Iterator[finding_rules.CheckFinding]:
     """Branches that the disk finds under the spelling of another branch, and deleted ones that it would restore so."""
     for on_disk, root in spelling_of(survey.location).branches.items():
         if on_disk != root:
-            yield rules.CheckFinding(finding_codes.CASE_CLASH, on_disk, (root.removeprefix("tree/"),))
+            yield finding_rules.CheckFinding(finding_codes.CASE_CLASH, on_disk, (root.removeprefix("tree/"),))
 
 
-def _waiting(survey: Survey) -> Iterator[rules.CheckFinding]:
+def _waiting(survey: Survey) -> Iterator[finding_rules.CheckFinding]:
     """Branches beside which rows wait in a write-ahead log."""
     for _, chain in survey.owned():
         newest = PinnedVersion(chain.branch, chain.versions[-1].version) if chain.versions else None
@@ -125,7 +125,7 @@ def _waiting(survey: Survey) -> Iterator[rules.CheckFinding]:
                 told += (
                     " The newest version has no such log, as after an overwrite: restore a version from before first."
                 )
-            yield rules.CheckFinding(finding_codes.ROWS_WAIT, path, (chain.name,), found.rows or None, told)
+            yield finding_rules.CheckFinding(finding_codes.ROWS_WAIT, path, (chain.name,), found.rows or None, told)
 
 
 class _Check:
@@ -136,11 +136,11 @@ class _Check:
         self.files = 0
         self._holders: Holders = holders_of(survey)
 
-    def findings(self) -> Iterator[rules.CheckFinding]:
+    def findings(self) -> Iterator[finding_rules.CheckFinding]:
         needed = self._needed()
         bases = self._collected("read base paths", needed, about_bases, BASES)
         lost = self._lost_bases(bases)
-        suspects = self._collected("read manifests", needed, about_versions, rules.NEEDED)
+        suspects = self._collected("read manifests", needed, about_versions, finding_rules.NEEDED)
         found: list[dict[str, Any]] = [
             {**row, "path": self._manifest(row), "expected": 0, "files": 1, "bytes": 0, "rows": None}
             for row in suspects
@@ -159,7 +159,7 @@ class _Check:
         positions = {index: range(len(chain.files)) for index, chain in enumerate(self._survey.chains) if chain.files}
         spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, {})
         needed = partial(needed_of, self._survey)
-        return self._runner.keep(self._runner.flat_map("read manifests", spans, needed, rules.NEEDED))
+        return self._runner.keep(self._runner.flat_map("read manifests", spans, needed, finding_rules.NEEDED))
 
     def _collected(self, stage: str, frame: Frame, function: Any, schema: pa.Schema) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._runner.collect(
@@ -193,18 +193,18 @@ class _Check:
         if places:
             listed = runner.flat_map("list base paths", list(places.values()), list_base, FILES)
             files = runner.union([files, listed])
-        question = rules.Question(
+        question = finding_rules.Question(
             checked=frozenset(at for at, chain in enumerate(survey.chains) if chain.has_ref),
             lost_bases=frozenset(lost),
             left_before_ns=self._clock.before(self._options.left_after),
         )
         look = partial(look_inside, survey.location) if self._options.deep else None
-        comparing = partial(rules.compare, question=question, look=look)
+        comparing = partial(finding_rules.compare, question=question, look=look)
         stage = "look inside of files" if self._options.deep else "compare"
-        suspects = runner.match(stage, (files, needed), comparing, rules.SUSPECTS, about_rows(survey))
+        suspects = runner.match(stage, (files, needed), comparing, finding_rules.SUSPECTS, about_rows(survey))
         rows: list[dict[str, Any]] = runner.collect(stage, suspects).to_pylist()
-        self.files = sum(row["files"] for row in rows if row["code"] == rules.COUNTED)
-        return [row for row in rows if row["code"] != rules.COUNTED]
+        self.files = sum(row["files"] for row in rows if row["code"] == finding_rules.COUNTED)
+        return [row for row in rows if row["code"] != finding_rules.COUNTED]
 
     def _row_ids(self) -> list[dict[str, Any]]:
         if not self._options.deep:
@@ -215,14 +215,16 @@ class _Check:
             if chain.has_ref and chain.versions
             for at, newest in [(len(chain.versions) - 1, chain.versions[-1])]
         ]
-        frame = self._runner.flat_map("check row ids", items, check_row_ids, rules.SUSPECTS)
+        frame = self._runner.flat_map("check row ids", items, check_row_ids, finding_rules.SUSPECTS)
         rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
         return rows
 
     def _nulls(self) -> list[dict[str, Any]]:
         if not self._options.deep:
             return []
-        frame = self._runner.flat_map("look for nulls", list(null_items(self._survey)), look_for_nulls, rules.SUSPECTS)
+        frame = self._runner.flat_map(
+            "look for nulls", list(null_items(self._survey)), look_for_nulls, finding_rules.SUSPECTS
+        )
         rows: list[dict[str, Any]] = self._runner.collect("look for nulls", frame).to_pylist()
         return rows
 
@@ -231,12 +233,12 @@ class _Check:
         if not self._options.deep:
             return []
         stage = "look for blobs"
-        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, rules.SUSPECTS)
+        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, finding_rules.SUSPECTS)
         wrong = {row["path"]: row for row in self._runner.collect(stage, frame).to_pylist()}
         if not wrong:
             return []
         keys = frozenset(data_file_of(path) for path in wrong)
-        naming = self._collected(stage, needed, partial(about_files, keys), rules.NEEDED)
+        naming = self._collected(stage, needed, partial(about_files, keys), finding_rules.NEEDED)
         return [
             {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
             for row in wrong.values()
@@ -249,7 +251,7 @@ class _Check:
         path = chain.path(chain.files[row["first"]])
         return f"{self._survey.repositories[chain.repository].uri}/{path}" if chain.repository else path
 
-    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[rules.CheckFinding]:
+    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[finding_rules.CheckFinding]:
         """One finding for each code and path, with all affected refs."""
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in rows:
@@ -259,7 +261,7 @@ class _Check:
             detail = next((row["detail"] for row in group if row["detail"]), "")
             refs = sorted({ref for row in group if row["chain"] is not None for ref in self._refs(row)})
             count = max(counts) if counts else None
-            yield rules.CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
+            yield finding_rules.CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
 
     def _refs(self, row: Mapping[str, Any]) -> list[str]:
         ids = self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
@@ -267,13 +269,13 @@ class _Check:
 
     def _of_bases(
         self, bases: Iterable[Mapping[str, Any]], lost: Mapping[str, tuple[str, str]]
-    ) -> Iterator[rules.CheckFinding]:
+    ) -> Iterator[finding_rules.CheckFinding]:
         for base, (code, detail) in lost.items():
             rows = [row for row in bases if row["base"] == base]
             refs = {ref for row in rows for ref in self._refs(row)}
             if code == finding_codes.BASE_ABSENT and not any(self._is_held(row) for row in rows):
                 code = finding_codes.BASE_LEFT
-            yield rules.CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
+            yield finding_rules.CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
 
     def _is_held(self, row: Mapping[str, Any]) -> bool:
         """Whether a branch, a tag or a clone has one of a row's versions."""
@@ -308,7 +310,7 @@ def needed_of(survey: Survey, span: ChainSpan) -> Iterator[pa.RecordBatch]:
     repository = survey.repositories[chain.repository]
     paths = [chain.path(chain.files[position]) for position in span.positions]
     contents = zip(span.positions, read_manifests(repository, paths), strict=True)
-    yield from rules.needed_of_span(chain, span.chain, contents, KeyResolver(survey, os.path.realpath))
+    yield from finding_rules.needed_of_span(chain, span.chain, contents, KeyResolver(survey, os.path.realpath))
 
 
 def about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -365,8 +367,8 @@ def check_row_ids(item: RowIdItem) -> Iterator[pa.RecordBatch]:
     except (NotFound, CorruptData):
         return
     span = {"chain": item.chain, "first": item.position, "last": item.position}
-    rows = [rules.suspect(code, item.path, **span, detail=detail, rows=count) for code, detail, count in wrong]
-    yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
+    rows = [finding_rules.suspect(code, item.path, **span, detail=detail, rows=count) for code, detail, count in wrong]
+    yield pa.RecordBatch.from_pylist(rows, finding_rules.SUSPECTS)
 
 
 def _row_ids(item: RowIdItem, snapshot: Snapshot) -> Iterator[tuple[str, str, int]]:
@@ -458,7 +460,7 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
         if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
         for row in _beside(item, snapshot, fragment.id, file, names)
     ]
-    yield pa.RecordBatch.from_pylist(rows, rules.SUSPECTS)
+    yield pa.RecordBatch.from_pylist(rows, finding_rules.SUSPECTS)
 
 
 @dataclass(frozen=True)
@@ -499,10 +501,10 @@ def look_for_nulls(item: NullItem) -> Iterator[pa.RecordBatch]:
             found[column] = found.get(column, 0) + fragment.rows
     span = {"chain": item.chain, "first": item.position, "last": item.position}
     detail = f"Column {', '.join(map(repr, sorted(found)))} of {pin}."
-    row = rules.suspect(
+    row = finding_rules.suspect(
         finding_codes.NULLS_IMPOSSIBLE, item.path, **span, detail=detail, rows=max(found.values(), default=0)
     )
-    yield pa.RecordBatch.from_pylist([row] if found else [], rules.SUSPECTS)
+    yield pa.RecordBatch.from_pylist([row] if found else [], finding_rules.SUSPECTS)
 
 
 def _strict_fields(snapshot: Snapshot) -> dict[int, tuple[str, ...]]:
@@ -557,13 +559,13 @@ def _beside(
     item: BlobItem, snapshot: Snapshot, fragment: int, file: DataFile, names: list[str]
 ) -> Iterator[dict[str, Any]]:
     try:
-        wanted = rules.blob_files(read_descriptions(item.location, item.pin, fragment, names))
+        wanted = finding_rules.blob_files(read_descriptions(item.location, item.pin, fragment, names))
     except LanceSparkError:
         return
     root = snapshot.root_of(file)
     directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
-    for row in rules.blob_problems(wanted, listed):
+    for row in finding_rules.blob_problems(wanted, listed):
         yield {**row, "path": _relative(item.location, root, directory + row["path"])}
 
 

@@ -9,9 +9,9 @@ from datetime import datetime
 import pyarrow as pa
 
 from lance_spark.catalog.doctor import examine
+from lance_spark.catalog.name_rules import TABLE, Catalog, is_inside
 from lance_spark.catalog.overview import overview
-from lance_spark.catalog.rules import TABLE, Catalog, is_inside
-from lance_spark.cleanup.rules import nanoseconds
+from lance_spark.cleanup.retention_rules import nanoseconds
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
 from lance_spark.engine.local import Engine, LocalRunner, Work

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE
+from lance_spark.cleanup.retention_rules import DEFAULT_UNVERIFIED_AGE
 from lance_spark.core.declared import Place, option
 from lance_spark.errors import InvalidOption
 

@@ -17,8 +17,8 @@ from lance_spark.core.refs import BRANCHES, MAIN, MAIN_FILE, parse_main, ref_fil
 from lance_spark.core.repair_record import RECORD, Digest, RepairRecord, read_record
 from lance_spark.core.show import moment_at
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.fsck.pylance import size_of
-from lance_spark.fsck.rules import (
+from lance_spark.fsck.file_contents import size_of
+from lance_spark.fsck.finding_rules import (
     CheckFinding,
     Origin,
     contradiction,
@@ -26,7 +26,7 @@ from lance_spark.fsck.rules import (
 )
 from lance_spark.storage import files
 from lance_spark.storage.versions import transaction_of
-from lance_spark.survey.rules import Chain, Contradiction, Survey
+from lance_spark.survey.chain_rules import Chain, Contradiction, Survey
 from lance_spark.survey.survey import DamagedRef
 
 _CHANGE = re.compile(r"(\d{20})-[0-9a-f]{8}\.json(\.[0-9a-f]{32}\.tmp)?")

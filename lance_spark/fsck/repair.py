@@ -27,20 +27,20 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, P
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
-from lance_spark.fsck import quarantine, repair_rules, rules
+from lance_spark.fsck import finding_rules, quarantine, repair_rules
+from lance_spark.fsck.file_contents import leave_out, look_inside, size_of
 from lance_spark.fsck.fsck import Examined, examine
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
-from lance_spark.fsck.pylance import leave_out, look_inside, size_of
 from lance_spark.fsck.record_findings import first_origin
 from lance_spark.fsck.report import FsckReport
-from lance_spark.indexes.pylance import commit_indexes
+from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import commits, files
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.listing import list_paths
 from lance_spark.storage.small_files import write_below
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
-from lance_spark.survey.rules import Chain, VersionFile
+from lance_spark.survey.chain_rules import Chain, VersionFile
 from lance_spark.survey.survey import DamagedRef, lenient_survey
 
 
@@ -344,7 +344,7 @@ class RefFacts:
             return self._branch(file.branch, file.content, finding_codes.REF_DAMAGED)
         before = quarantine.digest_of(file.path, file.content)
         if file.tag is None:
-            uri = rules.clone_uri(file.content)
+            uri = finding_rules.clone_uri(file.content)
             if uri is None:
                 return "the file no longer shows which clone it records"
             return repair_record.RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
@@ -354,9 +354,9 @@ class RefFacts:
             for one in chain.versions
             if chain.has_ref
         }
-        target = rules.tagged(file.content)
-        restored = rules.restored_tag(
-            rules.TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
+        target = finding_rules.tagged(file.content)
+        restored = finding_rules.restored_tag(
+            finding_rules.TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
         )
         if isinstance(restored, str):
             return restored
@@ -368,10 +368,10 @@ class RefFacts:
         if chain is None or not chain.versions:
             return "the branch has no versions"
         evidence = self._evidence(chain, remains)
-        own = rules.mapping(remains)
+        own = finding_rules.mapping(remains)
         if own and evidence.identities and own[-1][1] not in evidence.identities:
             return "its identity differs from the one that branches and merges record, and it is unknown which is right"
-        restored = rules.restored_branch(evidence, uuid4().hex)
+        restored = finding_rules.restored_branch(evidence, uuid4().hex)
         if isinstance(restored, str):
             return restored
         try:
@@ -381,13 +381,13 @@ class RefFacts:
         before = quarantine.digest_of(path, remains) if remains or why != finding_codes.NO_REF else None
         return repair_record.RestoreRef(path, restored.content, restored.says, before, why)
 
-    def _evidence(self, chain: Chain, remains: bytes) -> rules.BranchEvidence:
+    def _evidence(self, chain: Chain, remains: bytes) -> finding_rules.BranchEvidence:
         first = first_origin(self._survey, chain)
         children = [one for one in self._survey.refs.branches.values() if one.parent_branch == chain.branch]
-        mappings = [rules.mapping(self._ref(child.name)) for child in children]
+        mappings = [finding_rules.mapping(self._ref(child.name)) for child in children]
         from_children = {known[-2][1] for known in mappings if len(known) > 1}
         identities = from_children or set(self._merged(chain))
-        return rules.BranchEvidence(
+        return finding_rules.BranchEvidence(
             remains=remains,
             first=first,
             first_ns=chain.versions[0].modified_ns,
@@ -396,17 +396,17 @@ class RefFacts:
             identities=tuple(sorted(identities)),
         )
 
-    def _size(self, first: rules.Origin | None) -> int:
+    def _size(self, first: finding_rules.Origin | None) -> int:
         parent = self._chains.get(first.parent) if first else None
         return next((one.size for one in parent.versions if one.version == first.version), 0) if parent and first else 0
 
     def _ancestors(
-        self, first: rules.Origin | None, mappings: list[tuple[tuple[int, str], ...]]
+        self, first: finding_rules.Origin | None, mappings: list[tuple[tuple[int, str], ...]]
     ) -> tuple[tuple[int, str], ...] | None:
         known = next((one[:-2] for one in mappings if len(one) > 1), None)
         if known is not None or first is None or first.parent is None:
             return known or ()
-        return rules.mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
+        return finding_rules.mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
 
     def _ref(self, name: str) -> bytes:
         return files.read(self._location, ref_file(BRANCHES, name)) or b""
@@ -442,7 +442,7 @@ def is_bad(location: DatasetLocation, file: repair_record.SuspectFile) -> bool:
     size = size_of(location, file.path)
     if not size or (file.size and size != file.size):
         return True
-    (seen,) = look_inside(location, [rules.Inside(file.path, file.kind, file.rows, file.deleted)])
+    (seen,) = look_inside(location, [finding_rules.Inside(file.path, file.kind, file.rows, file.deleted)])
     if seen is not None and seen[0] == finding_codes.FILE_UNREACHABLE:
         raise StorageFailure(f"{file.path} could not be read: {seen[1]}", hint="Check network and credentials.")
     return seen is not None

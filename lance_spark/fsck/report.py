@@ -14,8 +14,8 @@ from lance_spark.catalog.doctor_rules import UNREGISTERED, Finding
 from lance_spark.core.finding_codes import ERROR, SEVERITIES, UNREACHABLE
 from lance_spark.core.show import Card, Grid, Shown, counted, few
 from lance_spark.errors import CorruptData, LanceSparkError, StorageFailure
+from lance_spark.fsck.finding_rules import CheckFinding
 from lance_spark.fsck.repair_rules import RepairPlan, RepairResult
-from lance_spark.fsck.rules import CheckFinding
 
 FINDINGS = pa.schema(
     [

@@ -21,14 +21,14 @@ from lance_spark.core.repair_record import (
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.versions import RESTORE
 from lance_spark.fsck import quarantine
-from lance_spark.fsck.pylance import RESTORED, versions_after
+from lance_spark.fsck.file_contents import RESTORED, versions_after
 from lance_spark.fsck.repair_rules import (
     DONE,
     Outcome,
     RepairResult,
 )
+from lance_spark.refs.ref_rules import check_delete_branch
 from lance_spark.refs.refs import delete_branch
-from lance_spark.refs.rules import check_delete_branch
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.brought import recorded
 from lance_spark.storage.commits import (

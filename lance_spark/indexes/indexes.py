@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lance_spark import errors
-from lance_spark.columns.rules import field_ids
+from lance_spark.columns.fill_rules import field_ids
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import Card
@@ -21,11 +21,11 @@ from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
 from lance_spark.format.schema import share_of_row
 from lance_spark.format.versions import columns
-from lance_spark.indexes import pylance, rules
-from lance_spark.indexes.pylance import SegmentOrder
-from lance_spark.indexes.rules import BuildPlan, IndexInfo, IndexRequest, IndexResult, IndexStats, Kind, Rows
+from lance_spark.indexes import index_rules, index_segments
+from lance_spark.indexes.index_rules import BuildPlan, IndexInfo, IndexRequest, IndexResult, IndexStats, Kind, Rows
+from lance_spark.indexes.index_segments import SegmentOrder
 from lance_spark.log.log import or_why
-from lance_spark.log.rules import unknown_card
+from lance_spark.log.print_rules import unknown_card
 from lance_spark.storage import versions
 from lance_spark.storage.commits import attempts, check_mergeable, overtaken, undone_on_failure
 from lance_spark.storage.datasets import open_pinned, pin_latest
@@ -53,8 +53,8 @@ def create_index(location: DatasetLocation, branch: str | None, request: IndexRe
     AlreadyExists if the name is taken, Refused if there is nothing to index or too few rows to train on, and Conflict;
     then nothing was changed.
     """
-    kind = rules.find_kind(request.kind)
-    settings = rules.check_settings(kind, request.settings)
+    kind = index_rules.find_kind(request.kind)
+    settings = index_rules.check_settings(kind, request.settings)
     if not request.index_name or request.index_name.startswith("__"):
         raise errors.InvalidOption(
             f"'{request.index_name}' is not a valid index name.", hint="pylance reserves names with '__'."
@@ -70,7 +70,7 @@ def optimize_indexes(
     Inherited segments are never read. Raises NotFound for an unknown name, and Conflict.
     """
     look = look_at(location, pin_latest(location, branch))
-    names = [*look.indexes] if name is None else [rules.find_index(look.indexes, name)]
+    names = [*look.indexes] if name is None else [index_rules.find_index(look.indexes, name)]
     return [
         _changed(location, branch, engine, lambda look, each=each: _optimization(look, each), message)  # type: ignore[misc]
         for each in names
@@ -82,15 +82,17 @@ def drop_index(location: DatasetLocation, branch: str | None, name: str, message
     check_mergeable(location, branch)
     for left in attempts():
         look = look_at(location, pin_latest(location, branch))
-        found = rules.find_index(look.indexes, name)
+        found = index_rules.find_index(look.indexes, name)
         segments = look.indexes[found]
         try:
-            made = pylance.commit_segments(location, look.pin, [], {segment.uuid for segment in segments}, message)
+            made = index_segments.commit_segments(
+                location, look.pin, [], {segment.uuid for segment in segments}, message
+            )
         except errors.Conflict:
             if not left:
                 raise
             continue
-        kind = rules.described_kind(segments[0].index_type)
+        kind = index_rules.described_kind(segments[0].index_type)
         return IndexResult(made, found, kind.name if kind else segments[0].index_type, replaced=len(segments))
     raise overtaken(branch)
 
@@ -104,7 +106,7 @@ def _changed(
 ) -> IndexResult:
     check_mergeable(location, branch)
     builder = SegmentBuilder(location, branch, engine)
-    undo = partial(pylance.delete_segments, location, branch, builder.written)
+    undo = partial(index_segments.delete_segments, location, branch, builder.written)
     with undone_on_failure(undo, "files of the index"):
         for left in attempts():
             look = look_at(location, pin_latest(location, branch))
@@ -114,12 +116,12 @@ def _changed(
             if not made and not todo.plan.removed:
                 builder.done()
                 return IndexResult(look.pin, todo.name, todo.kind, left=todo.left)
-            pylance.check_segments(location, branch, made)
+            index_segments.check_segments(location, branch, made)
             now = look_at(location, pin_latest(location, branch))
             if now.pin != look.pin and not _still_right(now, todo, builder):
                 continue
             try:
-                version = pylance.commit_segments(location, now.pin, made, todo.plan.removed, message)
+                version = index_segments.commit_segments(location, now.pin, made, todo.plan.removed, message)
             except errors.Conflict:
                 if not left:
                     raise
@@ -147,7 +149,7 @@ def _still_right(now: Look, todo: _Decision, builder: SegmentBuilder) -> bool:
     return (
         builder.still_fit(now, todo.column)
         and todo.plan.removed <= there
-        and not rules.covered(kept) & todo.plan.fragments
+        and not index_rules.covered(kept) & todo.plan.fragments
         and todo.known >= {each.uuid for each in kept}
     )
 
@@ -163,39 +165,39 @@ def _check_column(location: DatasetLocation, now: Look, made: PinnedVersion, tod
     top = todo.column if now.schema.get_field_index(todo.column) >= 0 else todo.column.split(".")[0]
     if field_ids(now.contents.fields, (top,)) != field_ids(contents.fields, (top,)):
         uuids = {each.uuid for each in contents.indexes if each.name == todo.name}
-        pylance.commit_segments(location, made, [], uuids)
+        index_segments.commit_segments(location, made, [], uuids)
         raise errors.Conflict(
             f"Column '{todo.column}' was altered or dropped while it was indexed.", hint="Run it again."
         )
 
 
 def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str, Any]) -> _Decision:
-    field = rules.find_column(look.schema, request.column)
-    rules.check_type(kind, request.column, field.type)
-    settings = rules.settings_for(kind, request.column, field.type, settings)
+    field = index_rules.find_column(look.schema, request.column)
+    index_rules.check_type(kind, request.column, field.type)
+    settings = index_rules.settings_for(kind, request.column, field.type, settings)
     name = request.index_name
     there = look.indexes.get(name, ())
-    plan = rules.plan_create(request, kind.name, there, look.rows)
+    plan = index_rules.plan_create(request, kind.name, there, look.rows)
     if there and not request.replace:
         return _extended(look, _Decision(name, kind.name, request.column, plan, settings), kind)
     if not plan.fragments:
         raise errors.Refused("There are no rows to index.", hint="Write rows first.")
     if kind.is_vector:  # fail before any work
-        rules.plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
+        index_rules.plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
     return _Decision(name, kind.name, request.column, plan, settings, frozenset(each.uuid for each in there))
 
 
 def _optimization(look: Look, name: str) -> _Decision:
-    there = look.indexes[rules.find_index(look.indexes, name)]
-    kind, column = rules.described_kind(there[0].index_type), ", ".join(there[0].columns)
+    there = look.indexes[index_rules.find_index(look.indexes, name)]
+    kind, column = index_rules.described_kind(there[0].index_type), ", ".join(there[0].columns)
     if kind is None or len(there[0].columns) != 1:
-        missing = sum(look.rows.values()) - sum(look.rows.get(each, 0) for each in rules.covered(there))
+        missing = sum(look.rows.values()) - sum(look.rows.get(each, 0) for each in index_rules.covered(there))
         left = (
             f"{missing:,} rows are not covered, as this package cannot extend this kind: pylance's optimize_indices()"
         )
         left = left if missing else ""
         return _Decision(name, there[0].index_type, column, BuildPlan(frozenset()), {}, left=left)
-    return _extended(look, _Decision(name, kind.name, column, rules.plan_optimize(there, look.rows), {}), kind)
+    return _extended(look, _Decision(name, kind.name, column, index_rules.plan_optimize(there, look.rows), {}), kind)
 
 
 def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
@@ -215,10 +217,10 @@ def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
     if kind.mixes_up_updates and (
         look.contents.has_stable_row_ids or look.rewritten(todo.column, look.indexes[todo.name]) & todo.plan.fragments
     ):
-        todo = todo._replace(plan=rules.whole(todo.plan, look.indexes[todo.name], look.rows))
+        todo = todo._replace(plan=index_rules.whole(todo.plan, look.indexes[todo.name], look.rows))
     rows = sum(look.rows[fragment] for fragment in todo.plan.fragments)
-    if kind.is_vector and rows < rules.least_rows(kind, told):
-        few = f"too few rows to train on ({rows:,}, of at least {rules.least_rows(kind, told):,})"
+    if kind.is_vector and rows < index_rules.least_rows(kind, told):
+        few = f"too few rows to train on ({rows:,}, of at least {index_rules.least_rows(kind, told):,})"
         return _without_build(todo, f"{few}: they are compared one by one")
     return todo._replace(settings={**todo.settings, **told})
 
@@ -277,45 +279,45 @@ class SegmentBuilder:
     def done(self) -> None:
         """Delete the segments that were merged into others or turned out unusable."""
         used = {str(built.segment.uuid) for built in self._made}
-        pylance.discard_segments(self._location, self._branch, self.written - used)
+        index_segments.discard_segments(self._location, self._branch, self.written - used)
         self.written.clear()
 
     def _build(self, look: Look, order: SegmentOrder, fragments: Sequence[Fragment]) -> list[Any]:
         rows = {fragment.id: look.rows[fragment.id] for fragment in fragments}
-        share = share_of_row(look.schema, [rules.find_column(look.schema, order.column).type])
+        share = share_of_row(look.schema, [index_rules.find_column(look.schema, order.column).type])
         work = rewriting((fragment.size for fragment in fragments), share)
         runner = self._engine.for_work(OPERATION, work)
         self.ran_on = runner.name
         order = self._trained(look, order, rows)
         asked = order.settings.get("num_segments")
         # On one machine pylance uses all cores itself, for one segment at a time, or builds it within a blink.
-        cores = (os.cpu_count() or 1) if rules.find_kind(order.kind).leaves_cores_idle else 1
+        cores = (os.cpu_count() or 1) if index_rules.find_kind(order.kind).leaves_cores_idle else 1
         side_by_side = cores if runner.name == LOCAL else runner.parallelism
-        groups = rules.task_groups(rows, rows, rules.task_count(rows, rows, side_by_side, asked))
-        places = rules.merge_groups(len(groups), asked)
+        groups = index_rules.task_groups(rows, rows, index_rules.task_count(rows, rows, side_by_side, asked))
+        places = index_rules.merge_groups(len(groups), asked)
         whole = len(places) == len(groups)
-        built = self._run(runner, "build segments", groups, partial(pylance.build_segment, order, whole=whole))
+        built = self._run(runner, "build segments", groups, partial(index_segments.build_segment, order, whole=whole))
         if not whole:
             parts = [tuple(built[at] for at in place) for place in places]
-            ready = [] if rules.find_kind(order.kind).is_staged else [part[0] for part in parts if len(part) == 1]
+            ready = [] if index_rules.find_kind(order.kind).is_staged else [part[0] for part in parts if len(part) == 1]
             left = [part for part in parts if part[0] not in ready]
-            built = ready + self._run(runner, "merge segments", left, partial(pylance.merge_built, order))
-        return [pylance.unpack(segment) for segment in built]
+            built = ready + self._run(runner, "merge segments", left, partial(index_segments.merge_built, order))
+        return [index_segments.unpack(segment) for segment in built]
 
     def _run(self, runner: Runner, stage: str, items: Sequence[Any], function: Any) -> list[bytes]:
-        frame = runner.flat_map(stage, items, function, pylance.BUILT)
+        frame = runner.flat_map(stage, items, function, index_segments.BUILT)
         built: list[bytes] = runner.collect(stage, frame)["segment"].to_pylist()
-        self.written |= {str(pylance.unpack(segment).uuid) for segment in built}
+        self.written |= {str(index_segments.unpack(segment).uuid) for segment in built}
         return built
 
     def _trained(self, look: Look, order: SegmentOrder, rows: dict[int, int]) -> SegmentOrder:
-        kind = rules.find_kind(order.kind)
+        kind = index_rules.find_kind(order.kind)
         if not kind.is_vector:
             return order
         if self._order is None:
-            dimension = rules.find_column(look.schema, order.column).type.list_size
-            training = rules.plan_training(kind, order.settings, dimension, sum(rows.values()))
-            self._order = order._replace(model=pylance.train(order, training, rows))
+            dimension = index_rules.find_column(look.schema, order.column).type.list_size
+            training = index_rules.plan_training(kind, order.settings, dimension, sum(rows.values()))
+            self._order = order._replace(model=index_segments.train(order, training, rows))
         return order._replace(model=self._order.model)
 
     def _fits(self, built: _Built, look: Look, ids: frozenset[int]) -> bool:
@@ -353,14 +355,18 @@ class Look:
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """The settings an index was built with; None if an old writer recorded none, or for kinds not built here."""
-        kind = rules.described_kind(self.indexes[name][0].index_type)
-        return None if kind is None else rules.settings_of(kind, pylance.index_details(self.location, self.pin, name))
+        kind = index_rules.described_kind(self.indexes[name][0].index_type)
+        return (
+            None
+            if kind is None
+            else index_rules.settings_of(kind, index_segments.index_details(self.location, self.pin, name))
+        )
 
     def rewritten(self, column: str, segments: Sequence[Segment]) -> frozenset[int]:
         """Fragments that segments do not cover, but may have covered before the column was filled anew."""
         top = column if self.schema.get_field_index(column) >= 0 else column.split(".")[0]
         ids = field_ids(self.contents.fields, (top,)).get(top, ())
-        return rules.maybe_rewritten(self.contents.fragments(), rules.covered(segments), ids)
+        return index_rules.maybe_rewritten(self.contents.fragments(), index_rules.covered(segments), ids)
 
 
 def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
@@ -370,22 +376,22 @@ def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
         rows = {fragment.id: fragment.rows for fragment in contents.fragments()}
     else:
         rows = {each.fragment_id: each.count_rows() for each in open_pinned(location, pin).get_fragments()}
-    return Look(location, pin, contents, rows, rules.by_name(pylance.describe_segments(location, pin)))
+    return Look(location, pin, contents, rows, index_rules.by_name(index_segments.describe_segments(location, pin)))
 
 
 def list_indexes(location: DatasetLocation, pin: PinnedVersion) -> list[IndexInfo]:
     """The indexes of a version, by name."""
     look = look_at(location, pin)
-    return [rules.info(segments, look.rows) for segments in look.indexes.values()]
+    return [index_rules.info(segments, look.rows) for segments in look.indexes.values()]
 
 
 def index_stats(location: DatasetLocation, pin: PinnedVersion, name: str) -> IndexStats:
     """One index in detail, by its name or column. Raises NotFound."""
     look = look_at(location, pin)
-    found = rules.find_index(look.indexes, name)
+    found = index_rules.find_index(look.indexes, name)
     segments = look.indexes[found]
     told = tuple(
-        rules.SegmentInfo(
+        index_rules.SegmentInfo(
             uuid=segment.uuid,
             rows=sum(count for fragment, count in look.rows.items() if fragment in segment.fragments),
             fragments=tuple(sorted(segment.fragments)),
@@ -395,7 +401,7 @@ def index_stats(location: DatasetLocation, pin: PinnedVersion, name: str) -> Ind
         )
         for segment in segments
     )
-    return IndexStats(rules.info(segments, look.rows), look.settings(found) or {}, told)
+    return IndexStats(index_rules.info(segments, look.rows), look.settings(found) or {}, told)
 
 
 def look_at_indexes(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
@@ -403,6 +409,6 @@ def look_at_indexes(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
 
     def look() -> Card:
         pin = resolve(location, ref)
-        return rules.indexes_card(what, location.uri, str(pin), list_indexes(location, pin))
+        return index_rules.indexes_card(what, location.uri, str(pin), list_indexes(location, pin))
 
     return or_why(look, lambda why: unknown_card(what, location.uri, why, ref))

@@ -33,7 +33,7 @@ from lance_spark.cleanup.cleanup import CleanupPlan, open_plan, plan_cleanup
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
 from lance_spark.cleanup.report import PARTLY, CleanupReport, LakeReport
-from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
+from lance_spark.cleanup.retention_rules import CleanupPolicy, parse_policy
 from lance_spark.cleanup.stored_plans import read_inventory
 from lance_spark.core.declared import add_arguments, at, values
 from lance_spark.core.options import storage_from

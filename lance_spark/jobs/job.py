@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, get_args
 
-from lance_spark.catalog.rules import MANIFEST
+from lance_spark.catalog.name_rules import MANIFEST
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import storage_from
 from lance_spark.engine.session_spark import LOG_LEVELS, RunOn

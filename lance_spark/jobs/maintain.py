@@ -34,8 +34,8 @@ from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import InvalidOption
 from lance_spark.jobs.job import HOW, add, check_distinct, command_line, delivered, first_try, policy_text, run, say
 from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
+from lance_spark.maintenance.policy_rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
 from lance_spark.maintenance.report import MaintenanceReport, to_html, to_prometheus
-from lance_spark.maintenance.rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
 from lance_spark.maintenance.spark import clocks, shared_engine
 from lance_spark.storage.resolving import dataset_at
 from lance_spark.storage.small_files import is_stream, write_report

@@ -15,15 +15,15 @@ from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import RowFilter, Rows
 from lance_spark.catalog.lake import complete, delete_ref, fill, list_refs
 from lance_spark.catalog.lake_rules import BRANCH, LakeBranch, LakeRef, Pin, audit_name
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.catalog.publish_rules import Journal, JournalTable
-from lance_spark.catalog.rules import Catalog
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
-from lance_spark.lake import rules
+from lance_spark.lake import manifest_rules
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.refs.refs import create_branch_at
@@ -35,7 +35,9 @@ LONGEST = timedelta(days=1)
 
 
 @contextmanager
-def merged_lake(catalog: Catalog, journal: Journal, change: rules.PublishRows, engine: Engine) -> Iterator[Catalog]:
+def merged_lake(
+    catalog: Catalog, journal: Journal, change: manifest_rules.PublishRows, engine: Engine
+) -> Iterator[Catalog]:
     """The catalog as it will be, until the block ends. Raises Conflict if a table cannot be merged."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     ref = LakeBranch(audit_name(journal.id), secrets.token_hex(4), now, temporary=True)
@@ -43,7 +45,7 @@ def merged_lake(catalog: Catalog, journal: Journal, change: rules.PublishRows, e
     create_branch_at(catalog.manifest, ref.branch, pin_latest(catalog.manifest, None))
     try:
         complete(catalog, ref, 0, ready=False)
-        rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
+        rows = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True))
         after = _edited(rows, change)
         pins: dict[str, Pin] = {}
         for table in journal.tables:
@@ -56,7 +58,7 @@ def merged_lake(catalog: Catalog, journal: Journal, change: rules.PublishRows, e
         delete_ref(catalog, BRANCH, ref.name, purge=True)
 
 
-def _edited(rows: Rows, change: rules.PublishRows) -> Rows:
+def _edited(rows: Rows, change: manifest_rules.PublishRows) -> Rows:
     edit = change.edit(rows)
     kept = rows.table.filter(pa.compute.invert(rows.has(edit.remove)))
     return Rows(kept if edit.add is None else pa.concat_tables([kept, edit.add]))

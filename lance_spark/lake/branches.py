@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from lance_spark.catalog import lake
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
+from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.catalog.publish_rules import Journal
-from lance_spark.catalog.rules import Catalog, Name
 from lance_spark.core.refs import BranchSettings, Lifetime
 from lance_spark.engine.local import Engine
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.audit import merged_lake
 from lance_spark.lake.clone import clone
 from lance_spark.lake.diff import diff
+from lance_spark.lake.manifest_rules import BranchRows
 from lance_spark.lake.report import UP_TO_DATE, Dropped, LakeDiff, Publish, report, report_plan
-from lance_spark.lake.rules import BranchRows
 from lance_spark.merge.option_rules import PublishOptions
 from lance_spark.refs.refs import alter_branch as alter_table_branch
 from lance_spark.refs.refs import check_settings

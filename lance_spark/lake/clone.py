@@ -10,12 +10,12 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import Edit, Entry, RowFilter, Rows, hashed_directory, new_rows, refusal
 from lance_spark.catalog.lookup import open_table
+from lance_spark.catalog.name_rules import NAMESPACE, TABLE, Catalog
 from lance_spark.catalog.overview import Item, overview
 from lance_spark.catalog.published import Moment
-from lance_spark.catalog.rules import NAMESPACE, TABLE, Catalog
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, NotFound, Refused
@@ -59,14 +59,14 @@ def clone(catalog: Catalog, target: Catalog) -> int:
     tables = files.each(catalog.root, clone_table, [item for item in items if item.kind == TABLE])
     spaces = [row.pinning(None) for row in known_rows.values() if row.object_type == NAMESPACE]
     made = [entry for entry in tables if entry is not None]
-    manifest_pylance.apply(target.manifest, AddRows((*spaces, *made), doing))
+    manifest_commits.apply(target.manifest, AddRows((*spaces, *made), doing))
     return len(made)
 
 
 def _rows(catalog: Catalog) -> Iterable[Entry]:
     if not catalog.reads_manifest:
         return ()
-    return manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True)).entries
+    return manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True)).entries
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from lance_spark.catalog.entry_rules import Entry
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.catalog.publish_rules import EntryChange, JournalTable
-from lance_spark.catalog.rules import Catalog
 from lance_spark.changes.diff import diff as diff_versions
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.lake import rules
+from lance_spark.lake import manifest_rules
 from lance_spark.lake.publish import read_branch, written_tables
 from lance_spark.lake.report import CHANGED, DROPPED, NEW, PROPERTIES, RENAMED, LakeChange, LakeDiff
 from lance_spark.merge.ancestry import Graph, only_base
-from lance_spark.scan.pylance import count_rows
+from lance_spark.scan.fragment_reads import count_rows
 from lance_spark.storage import files
 from lance_spark.storage.datasets import find_latest, pin_latest
 
@@ -68,7 +68,7 @@ def _rows(catalog: Catalog, row: Entry, written: dict[str, JournalTable]) -> int
     return 0 if pin is None else count_rows(location, pin, None)
 
 
-def _rows_before(catalog: Catalog, branch: rules.BranchRows, row: Entry) -> int:
+def _rows_before(catalog: Catalog, branch: manifest_rules.BranchRows, row: Entry) -> int:
     """The rows of a dropped table that the users of the branch saw at first."""
     known = next((each for each in branch.base if each.location == row.location), row)
     if not row.is_table or not row.location or known.pin is None or not known.pin.version:

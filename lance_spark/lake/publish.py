@@ -17,13 +17,14 @@ from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_pylance
+from lance_spark.catalog import directories, manifest_commits
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog.entry_rules import SUFFIX, Entry, RowFilter, refusal, v1_directory
 from lance_spark.catalog.lake import at_ref, base_of, set_base, table_branch
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin, pin_tag_of
 from lance_spark.catalog.lookup import is_replaced
 from lance_spark.catalog.marks import hide, is_named
+from lance_spark.catalog.name_rules import MANIFEST, TABLE, Catalog, Name, identify_table, is_inside
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.publish_rules import (
     PUBLISHED,
@@ -36,7 +37,6 @@ from lance_spark.catalog.publish_rules import (
     PublishVerdict,
     TableOutcome,
 )
-from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_table, is_inside
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
@@ -51,7 +51,7 @@ from lance_spark.errors import (
 from lance_spark.format.manifest import UnknownFormat
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import PUBLISH_ID
-from lance_spark.lake import rules
+from lance_spark.lake import manifest_rules
 from lance_spark.merge.merge import PreparedReplay
 from lance_spark.merge.option_rules import Prefer, PublishOptions, check_audit
 from lance_spark.merge.publish import (
@@ -66,7 +66,7 @@ from lance_spark.merge.publish import (
     remember_publish,
     take_back_table,
 )
-from lance_spark.merge.pylance import commit_unchanged
+from lance_spark.merge.replay_commits import commit_unchanged
 from lance_spark.storage import refs
 from lance_spark.storage.commits import attempts, find_noted, overtaken, protected_branches
 from lance_spark.storage.datasets import find_latest, pin_latest
@@ -117,7 +117,7 @@ def check_manifest(catalog: Catalog) -> None:
         )
 
 
-def branch_in_lake(catalog: Catalog, name: str) -> rules.BranchRows:
+def branch_in_lake(catalog: Catalog, name: str) -> manifest_rules.BranchRows:
     """A branch of the lake. A table that it created gets its branch now, so that main is main's after the publish.
 
     Raises NotFound, and Refused for a new table without data.
@@ -141,21 +141,21 @@ def branch_in_lake(catalog: Catalog, name: str) -> rules.BranchRows:
     return _branch_rows(catalog, there) if new else branch
 
 
-def read_branch(catalog: Catalog, name: str) -> rules.BranchRows:
+def read_branch(catalog: Catalog, name: str) -> manifest_rules.BranchRows:
     """A branch of the lake, as it is now. Raises NotFound."""
     check_manifest(catalog)
     return _branch_rows(catalog, at_ref(catalog, BRANCH, name))
 
 
-def _branch_rows(catalog: Catalog, there: Catalog) -> rules.BranchRows:
+def _branch_rows(catalog: Catalog, there: Catalog) -> manifest_rules.BranchRows:
     """The branch that a catalog is at."""
     assert there.ref is not None
     own = _own_journals(catalog, there.ref)
     begins = _base(catalog, there.ref, own)
-    base = manifest_pylance.rows_at(there.manifest, begins).entries
-    version, rows = manifest_pylance.newest_rows(there.manifest)
+    base = manifest_commits.rows_at(there.manifest, begins).entries
+    version, rows = manifest_commits.newest_rows(there.manifest)
     publishes = frozenset(journal.id for journal in own)
-    return rules.BranchRows(there.ref.name, base, rows.entries, there.ref.id, version, begins, publishes)
+    return manifest_rules.BranchRows(there.ref.name, base, rows.entries, there.ref.id, version, begins, publishes)
 
 
 def _own_journals(catalog: Catalog, ref: LakeRef) -> list[Journal]:
@@ -187,7 +187,7 @@ def _base(catalog: Catalog, ref: LakeRef, own: Sequence[Journal]) -> int:
     return version
 
 
-def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None = None) -> rules.BranchRows:
+def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None = None) -> manifest_rules.BranchRows:
     """The branch of one name in many tables, as if it were one branch of the lake; None for all that have it.
 
     Raises NotFound for a table that does not have it, or if none has; Refused for a catalog without ``__manifest``.
@@ -206,11 +206,11 @@ def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None 
         which = f"No table of {catalog.uri} has a" if tables is None else f"Table '{lacking[0]}' has no"
         raise NotFound(f"{which} branch '{name}'.")
     base = [Entry(item.identifier.object_id, TABLE, item.path) for item, ref in zip(items, found, strict=True) if ref]
-    return rules.BranchRows(name, tuple(base), tuple(row.pinning(Pin(branch=name)) for row in base))
+    return manifest_rules.BranchRows(name, tuple(base), tuple(row.pinning(Pin(branch=name)) for row in base))
 
 
 def plan_publish(
-    catalog: Catalog, branch: rules.BranchRows, engine: Engine, options: PublishOptions | None = None
+    catalog: Catalog, branch: manifest_rules.BranchRows, engine: Engine, options: PublishOptions | None = None
 ) -> PublishPlan:
     """Prepare every table, and find the conflicts of all; for a dry run nothing is written.
 
@@ -235,9 +235,9 @@ def plan_publish(
         prefer=options.prefer.text,
         mode=catalog.mode,
     )
-    rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True))
+    rows = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True))
     unlisted, moved = _unlisted(catalog, journal), _moved(catalog, journal)
-    decision = rules.decide(changes, rows, unlisted, journal.written, moved)
+    decision = manifest_rules.decide(changes, rows, unlisted, journal.written, moved)
     conflicts = [*decision.conflicts, *_needed(catalog, changes)]
     known = {conflict.name for conflict in conflicts}
     asked = [table for table in tables if table.name not in known]
@@ -248,7 +248,7 @@ def plan_publish(
         try:
             return look_at_publish(given) if options.dry_run else prepare_publish(given, engine)
         except (Conflict, NotCommittable) as clash:
-            return LakeConflict(table.name, rules.reason(clash))
+            return LakeConflict(table.name, manifest_rules.reason(clash))
 
     for table, found in zip(asked, _each(prepare, asked), strict=True):
         if isinstance(found, LakeConflict):
@@ -277,7 +277,7 @@ def _needed(catalog: Catalog, changes: Sequence[EntryChange]) -> list[LakeConfli
     return [found for found in _each(look, dropped) if found is not None]
 
 
-def written_tables(catalog: Catalog, branch: rules.BranchRows) -> list[JournalTable]:
+def written_tables(catalog: Catalog, branch: manifest_rules.BranchRows) -> list[JournalTable]:
     """The tables whose branches have versions of their own."""
     owned = [row for row in branch.rows if row.is_table and row.pin is not None and row.pin.branch]
     return [found for found in _each(lambda row: _written(catalog, row), owned) if found is not None]
@@ -307,7 +307,7 @@ def _of_table(catalog: Catalog, journal: Journal, table: JournalTable) -> TableP
     return TablePublish(catalog.at(table.location), table.source, table.since, journal.id, message, prefer)
 
 
-def _dropped(catalog: Catalog, branch: rules.BranchRows, changes: Sequence[EntryChange]) -> dict[str, int]:
+def _dropped(catalog: Catalog, branch: manifest_rules.BranchRows, changes: Sequence[EntryChange]) -> dict[str, int]:
     """Main's versions of dropped tables that the users of the branch knew, by directory."""
     gone = {change.known.object_id for change in changes if change.after is None}
     pins = {row.location: row.pin for row in branch.base if row.object_id in gone and row.pin is not None}
@@ -360,7 +360,7 @@ def _each(ask: Callable[[_Given], _Found], items: Sequence[_Given]) -> list[_Fou
 
 def publish(
     catalog: Catalog,
-    read_branch: Callable[[], rules.BranchRows],
+    read_branch: Callable[[], manifest_rules.BranchRows],
     engine: Engine,
     audit: Callable[[PublishPlan], bool] | None = None,
     options: PublishOptions | None = None,
@@ -376,7 +376,7 @@ def publish(
         recover(catalog, engine)
         last = max(journals.sequences(catalog.manifest), default=0)
         plan = plan_publish(catalog, read_branch(), engine, options)
-        rules.check(plan.conflicts, plan.journal.prefer)
+        manifest_rules.check(plan.conflicts, plan.journal.prefer)
         if plan.is_empty:
             return None
         if audit is not None and not _passes(catalog, partial(audit, plan), last):
@@ -384,7 +384,7 @@ def publish(
         journal = replace(plan.journal, sequence=last + 1)
         if journals.write_journal(catalog.manifest, journal):
             outcome = finish(catalog, journal, engine, plan.prepared)
-            rules.check_published(journal, outcome)
+            manifest_rules.check_published(journal, outcome)
             return Finished(journal, outcome)
     raise overtaken(None)
 
@@ -498,7 +498,7 @@ def _forward(catalog: Catalog, journal: Journal, engine: Engine, prepared: Mappi
         except (Conflict, NotFound, Refused, CorruptData) as clash:
             # An error that comes again each time must not keep the lake from ever publishing again.
             _check_known(clash)
-            return LakeConflict(table.name, rules.reason(clash))
+            return LakeConflict(table.name, manifest_rules.reason(clash))
 
     found = list(zip(journal.tables, _each(one, journal.tables), strict=True))
     tables = tuple((table, each) for table, each in found if isinstance(each, Published))
@@ -528,7 +528,7 @@ def _take_back(catalog: Catalog, journal: Journal, engine: Engine) -> _Done:
             return Published(table.since, table.since)
         except (Conflict, Refused, CorruptData) as clash:
             _check_known(clash)
-            left.append(LakeConflict(table.name, f"{rules.LEFT}: {clash.message}"))
+            left.append(LakeConflict(table.name, f"{manifest_rules.LEFT}: {clash.message}"))
             return Published(table.since, table.since)
 
     manifest = None
@@ -536,7 +536,7 @@ def _take_back(catalog: Catalog, journal: Journal, engine: Engine) -> _Done:
         try:
             manifest = _take_rows_back(catalog, journal)
         except (Conflict, EvidenceGone) as clash:
-            left.append(LakeConflict(MANIFEST, f"{rules.LEFT}: {clash.message}"))
+            left.append(LakeConflict(MANIFEST, f"{manifest_rules.LEFT}: {clash.message}"))
     tables = tuple(zip(journal.tables, _each(one, journal.tables), strict=True))
     return _Done(tables, manifest, tuple(sorted(left)))
 
@@ -589,7 +589,7 @@ def _change_rows(catalog: Catalog, journal: Journal, doing: str, look: Callable[
     change = rows_change(catalog, journal, back=doing == _backwards(journal))
     try:
         look()
-        manifest_pylance.apply(catalog.manifest, change, look)
+        manifest_commits.apply(catalog.manifest, change, look)
     except _Marked:
         return
     except Conflict:
@@ -600,9 +600,9 @@ def _change_rows(catalog: Catalog, journal: Journal, doing: str, look: Callable[
         raise
 
 
-def rows_change(catalog: Catalog, journal: Journal, back: bool = False) -> rules.PublishRows:
+def rows_change(catalog: Catalog, journal: Journal, back: bool = False) -> manifest_rules.PublishRows:
     """How a publish changes main's rows, or changes them ``back``."""
-    return rules.PublishRows(
+    return manifest_rules.PublishRows(
         doing=_backwards(journal) if back else journal.forwards,
         changes=tuple(each.inverse for each in journal.rows) if back else journal.rows,
         unlisted=lambda: _unlisted(catalog, journal),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lance_spark.catalog import lake
 from lance_spark.catalog.lake_rules import BRANCH, TAG, is_audit_name, name_of
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.core import reflog
 from lance_spark.core.reflog import DONE, RefChange, RefLog
 from lance_spark.core.refs import missing

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from lance_spark.catalog.name_rules import TABLE
 from lance_spark.catalog.publish_rules import EntryChange, Journal, LakeConflict, PublishOutcome
-from lance_spark.catalog.rules import TABLE
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
 
 UNFINISHED, READY, CLASHING, UP_TO_DATE = "unfinished", "ready", "in conflict", "up to date"

@@ -51,8 +51,8 @@ from lance_spark.format.operations import (
 )
 from lance_spark.format.transactions import UNKNOWN
 from lance_spark.format.versions import ACTION, BEGIN, REORDERED, SOURCE, read_trace
-from lance_spark.log import rules
-from lance_spark.scan import pylance
+from lance_spark.log import print_rules
+from lance_spark.scan import fragment_reads
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.commits import known_remotes
 from lance_spark.storage.files import THREADS
@@ -220,7 +220,9 @@ class BranchLog:
             action=properties.get(ACTION),
             source=properties.get(SOURCE),
             message=None if transaction is None else transaction.message,
-            total_rows=self._rows.rows(contents) if contents.counts_rows else pylance.count_rows(context.location, pin),
+            total_rows=self._rows.rows(contents)
+            if contents.counts_rows
+            else fragment_reads.count_rows(context.location, pin),
             stat=self._stat(contents, operation, REORDERED in properties) if context.stat else None,
             tags=context.tags(pin),
             heads=context.heads(pin),
@@ -321,9 +323,9 @@ def log(
     return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in entries)
 
 
-def shown_diff(found: Diff) -> rules.TableDiff:
+def shown_diff(found: Diff) -> print_rules.TableDiff:
     """A diff that prints as ``lance-git diff`` does."""
-    return rules.TableDiff(**{each.name: getattr(found, each.name) for each in fields(found)})
+    return print_rules.TableDiff(**{each.name: getattr(found, each.name) for each in fields(found)})
 
 
 HISTORY = pa.schema(
@@ -364,10 +366,10 @@ def history(location: DatasetLocation, start: PinnedVersion, count: int | None) 
 
 def recent(
     location: DatasetLocation, start: PinnedVersion, count: int | None, stat: bool = False, scope: Scope = "merged"
-) -> rules.History:
+) -> print_rules.History:
     """The newest ``count`` versions from ``start`` on, or all without a count, as a printable value."""
     entries = log(location, start.branch, start, None if count is None else count + 1, stat, scope)
-    return rules.History(location.uri, start, entries[:count], older=count is not None and len(entries) > count)
+    return print_rules.History(location.uri, start, entries[:count], older=count is not None and len(entries) > count)
 
 
 def _begin(
@@ -516,14 +518,14 @@ def look_at_table(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
 
     def look() -> Card:
         pin = resolve(location, ref)
-        names = tuple(pylance.schema_of(location, pin).names)
-        return rules.table_card(
-            what, location.uri, ref, rules.TableGlance(pin, datasets.summarise(location, pin), names)
+        names = tuple(fragment_reads.schema_of(location, pin).names)
+        return print_rules.table_card(
+            what, location.uri, ref, print_rules.TableGlance(pin, datasets.summarise(location, pin), names)
         )
 
     if ref.as_of is not None:
-        return rules.unknown_card(what, location.uri, "the version was not looked up", ref)
-    return or_why(look, lambda why: rules.unknown_card(what, location.uri, why, ref))
+        return print_rules.unknown_card(what, location.uri, "the version was not looked up", ref)
+    return or_why(look, lambda why: print_rules.unknown_card(what, location.uri, why, ref))
 
 
 def look_at_branches(what: str, location: DatasetLocation) -> Card:
@@ -531,11 +533,13 @@ def look_at_branches(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        names = rules.RefNames.of_branches(refs.list_ref_names(location, BRANCHES), refs.list_ref_names(location, TAGS))
+        names = print_rules.RefNames.of_branches(
+            refs.list_ref_names(location, BRANCHES), refs.list_ref_names(location, TAGS)
+        )
         branches = refs.read_branches(location, names.shown).branches
-        return rules.branches_card(what, location.uri, names, tuple(branches.values()))
+        return print_rules.branches_card(what, location.uri, names, tuple(branches.values()))
 
-    return or_why(look, lambda why: rules.unknown_card(what, location.uri, why))
+    return or_why(look, lambda why: print_rules.unknown_card(what, location.uri, why))
 
 
 def look_at_tags(what: str, location: DatasetLocation) -> Card:
@@ -543,10 +547,10 @@ def look_at_tags(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        names = rules.RefNames.of_tags(refs.list_ref_names(location, TAGS))
-        return rules.tags_card(what, location.uri, names, tuple(refs.read_tags(location, names.shown).values()))
+        names = print_rules.RefNames.of_tags(refs.list_ref_names(location, TAGS))
+        return print_rules.tags_card(what, location.uri, names, tuple(refs.read_tags(location, names.shown).values()))
 
-    return or_why(look, lambda why: rules.unknown_card(what, location.uri, why))
+    return or_why(look, lambda why: print_rules.unknown_card(what, location.uri, why))
 
 
 def look_at_remotes(what: str, location: DatasetLocation) -> Card:
@@ -556,9 +560,11 @@ def look_at_remotes(what: str, location: DatasetLocation) -> Card:
         datasets.open_latest(location)
         # A branch that follows a remote's is named after both.
         names = [name for name in refs.list_ref_names(location, BRANCHES) if "/" in name]
-        return rules.remotes_card(what, location.uri, known_remotes(refs.read_branches(location, names[:_MOST_REFS])))
+        return print_rules.remotes_card(
+            what, location.uri, known_remotes(refs.read_branches(location, names[:_MOST_REFS]))
+        )
 
-    return or_why(look, lambda why: rules.unknown_card(what, location.uri, why))
+    return or_why(look, lambda why: print_rules.unknown_card(what, location.uri, why))
 
 
 def or_why(look: Callable[[], Card], otherwise: Callable[[str], Card]) -> Card:

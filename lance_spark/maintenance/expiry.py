@@ -15,9 +15,9 @@ from lance_spark.format.versions import RESTORE, REVERT, read_trace
 from lance_spark.maintenance import expiry_rules
 from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryOutcome, ExpiryPlan, ExpiryReport, RefRecord
 from lance_spark.merge.ancestry import Graph
+from lance_spark.refs.ref_rules import check_delete_branch, is_catalog_table
 from lance_spark.refs.reflog import forget_branch, prune
 from lance_spark.refs.refs import check_unneeded, delete_tag
-from lance_spark.refs.rules import check_delete_branch, is_catalog_table
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import find_latest, pin_latest
 from lance_spark.storage.files import each

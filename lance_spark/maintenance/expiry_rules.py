@@ -19,7 +19,7 @@ from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, k
 from lance_spark.core.refs import Lifetime, RefTable, Warned, is_lake_tag, is_own_tag, is_stream_tag, lake_branch_of
 from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.refs.rules import check_delete_branch, frozen_set_of
+from lance_spark.refs.ref_rules import check_delete_branch, frozen_set_of
 
 
 def is_due(record: RefRecord, now: datetime, options: ExpiryOptions) -> bool:

@@ -14,9 +14,9 @@ from lance_spark.catalog.lake import delete_ref, list_refs
 from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef
 from lance_spark.catalog.leftovers import DEFAULT_AGE, find_leftovers, remove_leftover
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.cleanup.report import Upkeep
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import with_warning
 from lance_spark.core.show import moment_at

@@ -20,12 +20,12 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.lake import check_of_ours, clean_itself, find_tables
 from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, look_at, looks_at
 from lance_spark.cleanup.report import clones_among, held_back, unreadable
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import DELETE, DELETED
 from lance_spark.core.finding_codes import BASE_ABSENT, ERROR, UNREACHABLE
 from lance_spark.core.location import DatasetLocation, is_within
@@ -34,18 +34,18 @@ from lance_spark.core.refs import MAIN, RefTable, branch_or_none, is_plan
 from lance_spark.core.show import counted, few, moment_at, readable
 from lance_spark.engine.local import Engine, told
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
+from lance_spark.fsck.finding_rules import CheckFinding
 from lance_spark.fsck.fsck import fsck as run_fsck
 from lance_spark.fsck.option_rules import FsckOptions
-from lance_spark.fsck.rules import CheckFinding
 from lance_spark.hints import said
+from lance_spark.indexes.index_rules import IndexResult
 from lance_spark.indexes.indexes import list_indexes, optimize_indexes
-from lance_spark.indexes.rules import IndexResult
-from lance_spark.maintenance import expiry_rules, rules
+from lance_spark.maintenance import expiry_rules, policy_rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
 from lance_spark.maintenance.lake import Windows, end_publish, expire_branches, remove_leftovers
+from lance_spark.maintenance.policy_rules import KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.maintenance.report import MaintenanceReport
-from lance_spark.maintenance.rules import KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.optimize.optimize import optimize
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import following
@@ -74,7 +74,7 @@ def maintain_dataset(
         raise NotFound(f"There is no dataset in {location.uri}.", hint="Check the path.")
     name = location.uri.rpartition("/")[2].removesuffix(".lance")
     options.selection.check([name])
-    notes = rules.check_only_table(options.policy, name)
+    notes = policy_rules.check_only_table(options.policy, name)
     job = _telling(Job(options, engine, now_ns), location.uri, 1, began)
     records = maintain_tables(job, [FleetTable(name, location)])
     notes = (*notes, *_unused_branches(options, records))
@@ -90,13 +90,13 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     a clone that reads any other one. Raises only if the catalog itself cannot be read or is empty.
     """
     began, now = time.monotonic(), moment_at(now_ns)
-    expiry = rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
+    expiry = policy_rules.TablePolicy((options.policy.everywhere,), options.policy.cleanup).expiry
     windows = Windows.of(expiry, options.policy.cleanup)
     check_of_ours(catalog, "maintain")
     itself = end_publish(catalog, engine, options.execute)  # first, as it may create tables that the policy names
     lake = find_tables(catalog)
     names = [*(table.name for table in lake.tables), *lake.lost]
-    unmatched = [*options.selection.check(names), *rules.check_tables(options.policy, names)]
+    unmatched = [*options.selection.check(names), *policy_rules.check_tables(options.policy, names)]
     leftovers = remove_leftovers(catalog, now, options.execute, windows)
     if leftovers:
         itself, lake = [*itself, *leftovers], find_tables(catalog)
@@ -105,7 +105,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     job = _telling(job, catalog.uri, len(wanted), began)
     steps = options.selection.steps - options.policy.everywhere.skip
     notes = [*unmatched, *lake.notes]
-    if rules.EXPIRY in steps and len(wanted) == len(lake.tables) and not job.held_back:
+    if policy_rules.EXPIRY in steps and len(wanted) == len(lake.tables) and not job.held_back:
         expired, stay = expire_branches(catalog, now, expiry, options.execute)
         itself, notes = [*itself, *expired], [*notes, *stay]
     records = maintain_tables(job, wanted)
@@ -116,7 +116,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     ]
     report = replace(_report(catalog.uri, options, records, now_ns, began), catalog=tuple(itself))
     notes += _unused_branches(options, records) if len(wanted) == len(lake.tables) else []
-    whole = len(wanted) == len(lake.tables) and rules.CLEANUP in steps
+    whole = len(wanted) == len(lake.tables) and policy_rules.CLEANUP in steps
     if job.held_back:
         return replace(report, notes=(*notes, f"nothing was deleted: every table is {job.held_back}"))
     if not whole or (options.time_left is not None and not options.time_left()):
@@ -131,7 +131,7 @@ def _unused_branches(options: UpkeepOptions, records: Sequence[TableRecord]) -> 
     """Notes on rules for branches that apply to none; none while the branches of a table are unknown."""
     if any(record.error or record.left for record in records):
         return []
-    return rules.unused_branches(options.policy, {record.name: record.branches for record in records})
+    return policy_rules.unused_branches(options.policy, {record.name: record.branches for record in records})
 
 
 def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:
@@ -165,7 +165,7 @@ def _report(
         tables=tuple(records),
         started=moment_at(now_ns),
         seconds=round(time.monotonic() - began, 3),
-        memory=rules.remember(options.memory, records, now_ns) if options.execute else options.memory,
+        memory=policy_rules.remember(options.memory, records, now_ns) if options.execute else options.memory,
     )
 
 
@@ -190,13 +190,13 @@ class Selection:
 
     def __post_init__(self) -> None:
         for step in sorted(self.only | self.skip):
-            if step not in rules.STEPS:
-                raise InvalidOption(f"There is no step '{step}'.", hint=f"There are {', '.join(rules.STEPS)}.")
+            if step not in policy_rules.STEPS:
+                raise InvalidOption(f"There is no step '{step}'.", hint=f"There are {', '.join(policy_rules.STEPS)}.")
 
     @property
     def steps(self) -> frozenset[str]:
         """The selected steps."""
-        return (self.only or frozenset(rules.STEPS)) - self.skip
+        return (self.only or frozenset(policy_rules.STEPS)) - self.skip
 
     def check(self, tables: Sequence[str]) -> list[str]:
         """Notes on patterns that match no table.
@@ -290,9 +290,9 @@ def maintain_tables(job: Job, tables: Sequence[FleetTable]) -> list[TableRecord]
         done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
     else:
         by_name = {table.name: table for table in tables}
-        order = rules.left_first({table.name: table.location.uri for table in tables}, job.options.memory)
+        order = policy_rules.left_first({table.name: table.location.uri for table in tables}, job.options.memory)
         plans = _each(job, [by_name[name] for name in order], lambda table: _in_time(job, table))
-        plans = rules.most_valuable_first(plans)
+        plans = policy_rules.most_valuable_first(plans)
         done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
     return sorted(done, key=lambda record: record.name)
 
@@ -308,7 +308,7 @@ def _ended_table(job: Job, table: FleetTable, record: TableRecord) -> TableRecor
 def _in_time(job: Job, table: FleetTable) -> TableRecord:
     """The plan of a table if there is time for it."""
     enough = job.options.time_to_plan
-    return plan_table(job, table) if enough is None or enough() else rules.not_looked_at(_record(job, table))
+    return plan_table(job, table) if enough is None or enough() else policy_rules.not_looked_at(_record(job, table))
 
 
 def _record(job: Job, table: FleetTable) -> TableRecord:
@@ -335,48 +335,50 @@ def plan_table(job: Job, table: FleetTable) -> TableRecord:
     except LanceSparkError as problem:
         return replace(record, error=told(problem), exit_code=problem.exit_code)
     wanted = job.options.selection.steps - steps.policy.skip
-    for step in rules.STEPS:
-        for branch in branches if step in rules.OF_BRANCHES else [None]:
+    for step in policy_rules.STEPS:
+        for branch in branches if step in policy_rules.OF_BRANCHES else [None]:
             if step in wanted and step not in steps.policy.for_branch(branch).skip:
                 record = _with(record, _planned(steps, step, branch, record.steps, job))
     return record
 
 
 def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[StepRecord], job: Job) -> Looked:
-    with _failing(StepRecord(step, (branch or MAIN) if step in rules.OF_BRANCHES else None)) as ended:
+    with _failing(StepRecord(step, (branch or MAIN) if step in policy_rules.OF_BRANCHES else None)) as ended:
         looked = steps.plan(step, branch)
-        if looked.step.state == rules.WOULD and not job.options.execute:
-            reason = rules.obstacle(looked.step, before, steps.remembered, job.held_back)
+        if looked.step.state == policy_rules.WOULD and not job.options.execute:
+            reason = policy_rules.obstacle(looked.step, before, steps.remembered, job.held_back)
             # A check that is due comes first, and may find everything sound by now.
-            if reason and not any(each.state == rules.WOULD and each.step == rules.FSCK for each in before):
-                looked = replace(looked, step=looked.step.undone(rules.STOPPED, reason))
+            if reason and not any(
+                each.state == policy_rules.WOULD and each.step == policy_rules.FSCK for each in before
+            ):
+                looked = replace(looked, step=looked.step.undone(policy_rules.STOPPED, reason))
         ended.append(looked)
     return ended[-1]
 
 
 def carry_out_table(job: Job, table: FleetTable, plan: TableRecord) -> TableRecord:
     """Carry out the plan of a table, step by step. Errors are in the record."""
-    if not any(step.state in (rules.WOULD, rules.NOTHING) for step in plan.steps):
+    if not any(step.state in (policy_rules.WOULD, policy_rules.NOTHING) for step in plan.steps):
         return plan
     steps = TableSteps(job, table)
-    record = replace(plan, steps=(), kinds=rules.nothing_freed(plan.kinds), told=())
-    for planned in rules.in_safe_order(plan.steps):
+    record = replace(plan, steps=(), kinds=policy_rules.nothing_freed(plan.kinds), told=())
+    for planned in policy_rules.in_safe_order(plan.steps):
         record = _with(record, _ended(job, steps, planned, record.steps))
     job.options.say(f"{table.name}: {record.state}")
     return record
 
 
 def _ended(job: Job, steps: TableSteps, planned: StepRecord, before: Sequence[StepRecord]) -> Looked:
-    if planned.state == rules.NOTHING and not rules.worth_again(planned, before):
+    if planned.state == policy_rules.NOTHING and not policy_rules.worth_again(planned, before):
         return Looked(planned)
-    if planned.state not in (rules.WOULD, rules.NOTHING):
+    if planned.state not in (policy_rules.WOULD, policy_rules.NOTHING):
         return Looked(planned)
-    reason = rules.obstacle(planned, before, steps.remembered, job.held_back)
+    reason = policy_rules.obstacle(planned, before, steps.remembered, job.held_back)
     if reason:
-        return Looked(planned.undone(rules.STOPPED, reason))
+        return Looked(planned.undone(policy_rules.STOPPED, reason))
     time_left = job.options.time_left
     if time_left is not None and not time_left():
-        return Looked(planned.undone(rules.LEFT))
+        return Looked(planned.undone(policy_rules.LEFT))
     began = time.monotonic()
     with _failing(planned) as ended:
         ended.append(steps.carry_out(planned))
@@ -436,7 +438,7 @@ class TableSteps:
     def __init__(self, job: Job, table: FleetTable) -> None:
         self._job, self._table = job, table
         self._location, self._engine = table.location, job.engine
-        self.policy: rules.TablePolicy = job.options.policy.for_table(table.name)
+        self.policy: policy_rules.TablePolicy = job.options.policy.for_table(table.name)
         self.remembered = job.options.memory.of(table.location.uri)
 
     def branches(self, table: RefTable) -> list[str | None]:
@@ -450,24 +452,24 @@ class TableSteps:
     def plan(self, step: str, branch: str | None) -> Looked:
         """Plan a step. Raises what the verb raises."""
         plans: dict[str, Callable[[str | None], Looked]] = {
-            rules.FSCK: self._plan_fsck,
-            rules.COMPACTION: self._plan_compaction,
-            rules.INDEXES: self._plan_indexes,
-            rules.EXPIRY: self._plan_expiry,
-            rules.CLEANUP: self._plan_cleanup,
+            policy_rules.FSCK: self._plan_fsck,
+            policy_rules.COMPACTION: self._plan_compaction,
+            policy_rules.INDEXES: self._plan_indexes,
+            policy_rules.EXPIRY: self._plan_expiry,
+            policy_rules.CLEANUP: self._plan_cleanup,
         }
-        if step in rules.OF_BRANCHES and branch in self._ending:
-            return Looked(StepRecord(step, branch, rules.NOTHING, _ENDING))
+        if step in policy_rules.OF_BRANCHES and branch in self._ending:
+            return Looked(StepRecord(step, branch, policy_rules.NOTHING, _ENDING))
         return self._unless_deleted(step, branch, lambda: plans[step](branch))
 
     def carry_out(self, planned: StepRecord) -> Looked:
         """Carry out a step. Raises what the verb raises; everything else goes into the record."""
         verbs: dict[str, Callable[[StepRecord], Looked]] = {
-            rules.FSCK: self._do_fsck,
-            rules.COMPACTION: self._do_compaction,
-            rules.INDEXES: self._do_indexes,
-            rules.EXPIRY: self._do_expiry,
-            rules.CLEANUP: self._do_cleanup,
+            policy_rules.FSCK: self._do_fsck,
+            policy_rules.COMPACTION: self._do_compaction,
+            policy_rules.INDEXES: self._do_indexes,
+            policy_rules.EXPIRY: self._do_expiry,
+            policy_rules.CLEANUP: self._do_cleanup,
         }
         return self._unless_deleted(planned.step, planned.branch, lambda: verbs[planned.step](planned))
 
@@ -478,7 +480,7 @@ class TableSteps:
         except LanceSparkError as problem:
             if branch in (None, MAIN) or self._is_there(str(branch), problem):
                 raise
-            return Looked(StepRecord(step, branch, rules.NOTHING, _DELETED))
+            return Looked(StepRecord(step, branch, policy_rules.NOTHING, _DELETED))
 
     def _is_there(self, branch: str, problem: LanceSparkError) -> bool:
         try:
@@ -489,7 +491,7 @@ class TableSteps:
     # --- fsck
 
     def _plan_fsck(self, _: str | None) -> Looked:
-        return Looked(rules.fsck(rules.check_due(self.remembered, self.policy.fsck, self._job.now_ns)))
+        return Looked(policy_rules.fsck(policy_rules.check_due(self.remembered, self.policy.fsck, self._job.now_ns)))
 
     def _do_fsck(self, planned: StepRecord) -> Looked:
         cleanup = self._cleanup_policy()
@@ -497,7 +499,7 @@ class TableSteps:
         report = run_fsck(self._location, options, self._engine, self._job.now_ns)
         findings = [finding for finding in report.findings if not _is_known(finding, cleanup)]
         stopping = [finding for finding in findings if finding.severity in _STOPPING]
-        state = rules.STOPPED if stopping else rules.DONE
+        state = policy_rules.STOPPED if stopping else policy_rules.DONE
         why = f"{stopping[0].path}: {stopping[0].says}" if stopping else report.summary()
         if len(stopping) > 1:
             why += f" And {len(stopping) - 1:,} more."
@@ -513,7 +515,7 @@ class TableSteps:
         rule = self.policy.for_branch(branch).compaction
         plan = optimize(self._location, branch, replace(rule, dry_run=True), self._engine).plan
         tasks = plan.parts or len(plan.tasks)
-        return Looked(rules.compaction(branch, plan.sources, tasks, plan.bytes, rule.small_fragments))
+        return Looked(policy_rules.compaction(branch, plan.sources, tasks, plan.bytes, rule.small_fragments))
 
     def _do_compaction(self, planned: StepRecord) -> Looked:
         branch = branch_or_none(str(planned.branch))
@@ -523,7 +525,9 @@ class TableSteps:
         if result.conflicts:
             made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, left for next time"
         return Looked(
-            replace(planned, state=rules.DONE, why=made, fragments=result.fragments_removed, written=result.bytes)
+            replace(
+                planned, state=policy_rules.DONE, why=made, fragments=result.fragments_removed, written=result.bytes
+            )
         )
 
     # --- indexes
@@ -533,7 +537,7 @@ class TableSteps:
         infos = list_indexes(self._location, pin_latest(self._location, branch))
         rows = max((info.rows_covered + info.rows_uncovered for info in infos), default=0)
         stale = {info.name: info.rows_uncovered for info in infos}
-        return Looked(rules.indexes(branch, stale, rows, rule.stale_rows, rule.stale_percent))
+        return Looked(policy_rules.indexes(branch, stale, rows, rule.stale_rows, rule.stale_percent))
 
     def _optimized(self, branch: str | None, name: str) -> Sequence[IndexResult]:
         """What became of an index; nothing if somebody dropped it meanwhile."""
@@ -563,7 +567,13 @@ class TableSteps:
         written = sum(result.bytes for result in results)
         rows = sum(result.rows for result in results)
         return Looked(
-            replace(planned, state=rules.DONE if changed else rules.NOTHING, why=why, rows=rows, written=written)
+            replace(
+                planned,
+                state=policy_rules.DONE if changed else policy_rules.NOTHING,
+                why=why,
+                rows=rows,
+                written=written,
+            )
         )
 
     # --- expiry
@@ -589,7 +599,7 @@ class TableSteps:
             f"{entry.record.kind} {entry.record.name} expired but stays: {entry.why}"
             for entry in plan.of(expiry_rules.UNMERGED)
         )
-        return Looked(rules.expiry(_names(plan.expired), _names(plan.to_warn)), told=told)
+        return Looked(policy_rules.expiry(_names(plan.expired), _names(plan.to_warn)), told=told)
 
     def _do_expiry(self, planned: StepRecord) -> Looked:
         plan = plan_expiry(self._location, self._now, self.policy.expiry)
@@ -605,7 +615,7 @@ class TableSteps:
         deleted = report.of(expiry_rules.DELETED)
         names = [f"{each.kind} {each.name}" for each in deleted]
         why = f"{report.summary}: {few(names, _FEW)}" if deleted else report.summary
-        return Looked(replace(planned, state=rules.DONE, why=why, refs=len(deleted)), told=tuple(told))
+        return Looked(replace(planned, state=policy_rules.DONE, why=why, refs=len(deleted)), told=tuple(told))
 
     def _read_by_clones(self) -> frozenset[str]:
         """Branches with files that a clone reads, be it recorded, named by the policy, or a table of the lake."""
@@ -626,7 +636,7 @@ class TableSteps:
 
     def _plan_cleanup(self, _: str | None) -> Looked:
         if not self._job.options.estimates:
-            return Looked(StepRecord(rules.CLEANUP, why="what no version or ref needs"))
+            return Looked(StepRecord(policy_rules.CLEANUP, why="what no version or ref needs"))
         plan = self._cleanup()
         try:
             return Looked(_planned_step(plan), kinds=_kinds(plan))
@@ -637,7 +647,7 @@ class TableSteps:
         plan = self._cleanup()
         try:
             would = _planned_step(plan)
-            if would.state == rules.NOTHING:
+            if would.state == policy_rules.NOTHING:
                 return Looked(would, kinds=_kinds(plan))
             options = self._job.options
             share = options.max_deletes_per_second
@@ -646,7 +656,7 @@ class TableSteps:
             plan.runner.release()
         files, freed = report.count(DELETED)
         why = f"{counted(files, 'file')}, {readable(freed)} freed"
-        state = rules.DONE if report.complete else rules.FAILED
+        state = policy_rules.DONE if report.complete else policy_rules.FAILED
         step = replace(planned, state=state, why=why, error=report.failure, files=files, freed=freed)
         step = replace(step, exit_code=report.exit_code if report.is_denied else 0)
         deleted = _by_kind(row for row in report.outcomes if row["outcome"] == DELETED)
@@ -673,7 +683,7 @@ def _is_known(finding: CheckFinding, policy: CleanupPolicy) -> bool:
 def _planned_step(plan: CleanupPlan) -> StepRecord:
     report = plan.report()
     files, freed = report.to_delete
-    return rules.cleanup(sum(counts.get("removed", 0) for counts in report.versions.values()), files, freed)
+    return policy_rules.cleanup(sum(counts.get("removed", 0) for counts in report.versions.values()), files, freed)
 
 
 def _kinds(plan: CleanupPlan, freed: Mapping[str, int] | None = None) -> dict[str, KindSize]:
@@ -747,7 +757,7 @@ class StateFile:
     def load(self) -> Memory:
         """The state of the last run, empty without a file. Raises CorruptData, StorageFailure."""
         text = read_report(self._path, self._storage)
-        return Memory() if text is None else rules.read_memory(text)
+        return Memory() if text is None else policy_rules.read_memory(text)
 
     def add(self, record: TableRecord) -> None:
         """Remember how a table ended, for the next write. A failing store is not an error here."""
@@ -768,7 +778,7 @@ class StateFile:
 
     def _write(self) -> None:
         """Write on top of the current file: a run on other tables may have written meanwhile."""
-        memory = rules.remember(self.load(), self._ended, self._now_ns)
+        memory = policy_rules.remember(self.load(), self._ended, self._now_ns)
         write_report(self._path, memory.to_json(), self._storage)
         self._ended.clear()
         self._next = time.monotonic() + _PAUSE

@@ -13,8 +13,8 @@ from lance_spark.cleanup.report import Upkeep, shown_state
 from lance_spark.core import layout
 from lance_spark.core.show import Card, Grid, Shown, counted, few, masked, moment, one_line, readable, safe
 from lance_spark.errors import PermissionDenied
-from lance_spark.maintenance import rules
-from lance_spark.maintenance.rules import KindSize, Memory, StepRecord, TableRecord
+from lance_spark.maintenance import policy_rules
+from lance_spark.maintenance.policy_rules import KindSize, Memory, StepRecord, TableRecord
 
 PARTLY = 6
 """Exit code: a step failed or a check found damage; everything else was done."""
@@ -107,7 +107,7 @@ class MaintenanceReport(Shown):
                 "exit_code": self.exit_code,
                 "freed_bytes": self.freed,
                 "left_steps": len(self.left),
-                "tables": [rules.as_json(record) for record in self.tables],
+                "tables": [policy_rules.as_json(record) for record in self.tables],
                 "catalog": [{name: getattr(each, name) for name in _UPKEEP} for each in self.catalog],
                 "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
                 "notes": list(self.notes),
@@ -136,7 +136,7 @@ class MaintenanceReport(Shown):
             (record.name, step.step, step.branch or "", step.text())
             for record in self.tables
             for step in record.steps
-            if step.state != rules.NOTHING
+            if step.state != policy_rules.NOTHING
         )
         return Grid(("table", "step", "branch", "what"), rows)
 
@@ -151,9 +151,9 @@ class MaintenanceReport(Shown):
         """A one-line summary."""
         counts: Counter[str] = Counter(step.state for record in self.tables for step in record.steps)
         what = (
-            f"{counted(counts[rules.DONE], 'step')} done"
+            f"{counted(counts[policy_rules.DONE], 'step')} done"
             if self.executed
-            else f"{counted(counts[rules.WOULD], 'step')} to do"
+            else f"{counted(counts[policy_rules.WOULD], 'step')} to do"
         )
         freed = f"{readable(self.freed)} {'freed' if self.executed else 'would be freed'}"
         left = f"; {counted(len(self.left), 'step')} left for next time" if self.left else ""
@@ -269,7 +269,7 @@ def _tables(report: MaintenanceReport) -> str:
 
 
 def _rows(record: TableRecord) -> Iterable[str]:
-    shown: list[StepRecord | None] = [step for step in record.steps if step.state != rules.NOTHING]
+    shown: list[StepRecord | None] = [step for step in record.steps if step.state != policy_rules.NOTHING]
     for at, step in enumerate(shown or [None]):
         name, owned, freed = (
             (record.name, readable(record.owned) if record.kinds else "not listed", readable(record.freed))
@@ -455,7 +455,9 @@ def to_prometheus(report: MaintenanceReport) -> str:
         for kind, size in record.kinds.items():
             add("table_owned_bytes", {**table, "kind": kind}, size.owned)
         counts = Counter(step.state for step in record.steps)
-        for state in rules.STATES:  # also those without a step: an alert would see a missing series as its last value
+        for (
+            state
+        ) in policy_rules.STATES:  # also those without a step: an alert would see a missing series as its last value
             add("table_steps", {**table, "state": state}, counts[state])
         add("table_runs_left", table, known.left)
         if known.checked_s is not None:

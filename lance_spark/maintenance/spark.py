@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lance_spark.core.show import Card, Shown, to_span
 from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
-from lance_spark.maintenance.rules import MaintenancePolicy, maintenance_policy
+from lance_spark.maintenance.policy_rules import MaintenancePolicy, maintenance_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lance_spark.catalog.rules import Catalog
+    from lance_spark.catalog.name_rules import Catalog
     from lance_spark.core.location import DatasetLocation
     from lance_spark.engine.local import Engine
     from lance_spark.engine.session_spark import RunOn

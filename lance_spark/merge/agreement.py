@@ -14,7 +14,7 @@ from lance_spark.format.contents import Fragment
 from lance_spark.format.row_values import hash_rows
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart, delta
 from lance_spark.merge.change_rules import Sides, Tree, trees
-from lance_spark.scan.pylance import FragmentRows, RowSource, read_rows
+from lance_spark.scan.fragment_reads import FragmentRows, RowSource, read_rows
 
 _OFFSET = np.uint64(0xFFFF_FFFF)
 Locations = tuple[DatasetLocation, DatasetLocation]

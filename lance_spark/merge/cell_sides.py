@@ -17,7 +17,7 @@ from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.versions import Delta, Snapshot, by_file, counterpart
 from lance_spark.merge.cell_rules import NOWHERE, NumberedRows
 from lance_spark.merge.change_rules import Rows
-from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.scan.fragment_reads import FragmentRows, RowSource, deleted_offsets, read_rows
 
 
 @dataclass(frozen=True)

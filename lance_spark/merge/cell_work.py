@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from lance_spark.engine.local import Engine, Work
 from lance_spark.merge import cell_rules
+from lance_spark.merge.cell_files import PatchPlace, read_cells, write_patch
 from lance_spark.merge.cell_rules import ROW, CellColumn, CellPlan, CellRule
-from lance_spark.merge.cells_pylance import PatchPlace, read_cells, write_patch
 from lance_spark.merge.change_rules import MergeChange, Patch, Sides
 from lance_spark.merge.contested import MOST, told_row
 from lance_spark.merge.row_conflicts import Locations

@@ -24,6 +24,7 @@ from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.operations import key_columns, key_fields, top_level
 from lance_spark.format.versions import delta
 from lance_spark.merge import cell_rules
+from lance_spark.merge.cell_files import PatchPlace
 from lance_spark.merge.cell_rules import (
     NOWHERE,
     ROW,
@@ -38,7 +39,6 @@ from lance_spark.merge.cell_rules import (
 )
 from lance_spark.merge.cell_sides import CellSide
 from lance_spark.merge.cell_work import DECIDE, OUTCOMES, DecideItem, decide_part, parts, place_of
-from lance_spark.merge.cells_pylance import PatchPlace
 from lance_spark.merge.change_rules import (
     OTHER_COLUMNS,
     CellPair,
@@ -62,7 +62,7 @@ from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.option_rules import OURS, Prefer
 from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY
 from lance_spark.merge.row_conflicts import Locations, dead_rows, examples
-from lance_spark.scan.pylance import FragmentRows, stored_schema
+from lance_spark.scan.fragment_reads import FragmentRows, stored_schema
 
 _EXAMPLES = 5
 _NONE: Rows = np.zeros(0, np.int64)

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark.engine.local import Engine, Work
+from lance_spark.merge.cell_files import PatchPlace, read_cells
 from lance_spark.merge.cell_rules import NOWHERE, CellColumn, Cells, Mask, differing
-from lance_spark.merge.cells_pylance import PatchPlace, read_cells
 from lance_spark.merge.change_rules import ContestedRow, Patch, Rows
 
 MOST = 20

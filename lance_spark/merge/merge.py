@@ -25,7 +25,7 @@ from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import VersionSpan
-from lance_spark.merge import change_rules, pylance, result_rules
+from lance_spark.merge import change_rules, replay_commits, result_rules
 from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
 from lance_spark.merge.cell_work import place_of, write_patches
@@ -54,8 +54,8 @@ from lance_spark.merge.result_rules import NullChange
 from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
 from lance_spark.merge.row_search import with_rows_found
 from lance_spark.merge.unshared import Unshared
-from lance_spark.scan import pylance as scanning
-from lance_spark.scan.pylance import deleted_offsets
+from lance_spark.scan import fragment_reads as scanning
+from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import files, refs, versions
 from lance_spark.storage.commits import (
     attempts,
@@ -568,7 +568,9 @@ def prepare(make: Callable[[], Request], engine: Engine) -> PreparedReplay:
         if not plan.placed.new_bases:
             with _denied(request, plan):
                 return PreparedReplay(request, _with_cells(request, plan, engine), _copied(request, plan, engine))
-        pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)  # next time they have ids
+        replay_commits.add_bases(
+            request.location, request.ours.branch, plan.placed.new_bases
+        )  # next time they have ids
     raise overtaken(make().ours.branch)
 
 
@@ -591,13 +593,13 @@ def _committed(prepared: PreparedReplay, engine: Engine) -> int | None:
     engine.tell(WorkProgress("commit"))
     with _denied(request, plan):
         if plan.is_up_to_date:
-            return pylance.commit_record(request.location, plan)
+            return replay_commits.commit_record(request.location, plan)
         if plan.nulls.fields and not plan.nulls.is_all:
-            pylance.commit_nulls(request.location, plan)
+            replay_commits.commit_nulls(request.location, plan)
             raise overtaken(request.ours.branch)  # by ourselves: the rest is planned again on top of it
         if plan.only_settles:
-            return pylance.commit_record(request.location, plan)
-        return pylance.commit(request.location, request.their_location, plan, request.alone)
+            return replay_commits.commit_record(request.location, plan)
+        return replay_commits.commit(request.location, request.their_location, plan, request.alone)
 
 
 def _carried(prepared: PreparedReplay, version: int | None, engine: Engine) -> MergeResult:
@@ -607,7 +609,7 @@ def _carried(prepared: PreparedReplay, version: int | None, engine: Engine) -> M
     if not request.with_indexes:
         return result
     engine.tell(WorkProgress("carry indexes"))
-    carried, missing = pylance.carry_indexes(request.location, request.their_location, plan, result.version)
+    carried, missing = replay_commits.carry_indexes(request.location, request.their_location, plan, result.version)
     return replace(result, indexes_carried=carried, indexes_missing=missing)
 
 

@@ -33,7 +33,7 @@ from lance_spark.merge.merge import (
     replay,
 )
 from lance_spark.merge.option_rules import MergeOptions, Prefer
-from lance_spark.merge.pylance import commit_unchanged
+from lance_spark.merge.replay_commits import commit_unchanged
 from lance_spark.merge.request import Request
 from lance_spark.storage import refs
 from lance_spark.storage.commits import attempts, check_nothing_missing, overtaken

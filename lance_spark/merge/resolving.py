@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from lance_spark.merge.cell_files import PatchPlace, read_cells
 from lance_spark.merge.cell_rules import CellPlan, Cells, Given, Mask, decide_cells
-from lance_spark.merge.cells_pylance import PatchPlace, read_cells
 from lance_spark.merge.resolve_rules import Resolve, asked, given_cells
 
 

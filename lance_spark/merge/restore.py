@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from lance_spark.clones import pylance as clone_commits
+from lance_spark.clones import base_commits as clone_commits
 from lance_spark.clones.relocate import BasePathResolver
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -17,8 +17,8 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.versions import MOVED, RESTORE, Root
-from lance_spark.indexes.pylance import commit_indexes
-from lance_spark.merge import pylance
+from lance_spark.indexes.index_segments import commit_indexes
+from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.copies import copy_files
 from lance_spark.merge.merge import plan_replay
@@ -116,11 +116,11 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
     try:
         if not plan.copies and not plan.placed.new_bases:
             with commits.unchanged():
-                return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
+                return PinnedVersion(pin.branch, replay_commits.commit(location, location, plan))
         if plan.placed.new_bases:
             clone_commits.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
             return None
-        return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
+        return PinnedVersion(pin.branch, replay_commits.commit(location, location, plan))
     except Conflict:
         return None
 

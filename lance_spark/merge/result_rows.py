@@ -37,7 +37,7 @@ from lance_spark.merge.result_rules import (
     NullChange,
     ResultField,
 )
-from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows, stored_schema
+from lance_spark.scan.fragment_reads import FragmentRows, RowSource, deleted_offsets, read_rows, stored_schema
 
 _EXAMPLES = 5
 _NO_TWINS = np.zeros((0, 2), np.int64)

@@ -14,7 +14,7 @@ from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import key_columns
 from lance_spark.merge import change_rules
 from lance_spark.merge.change_rules import Rows
-from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.scan.fragment_reads import FragmentRows, RowSource, deleted_offsets, read_rows
 
 _EXAMPLES = 5
 Locations = tuple[DatasetLocation, DatasetLocation]

@@ -22,7 +22,7 @@ from lance_spark.format.row_ids import Connected, Pairs, Rewrite
 from lance_spark.format.row_values import HASHED, equal_rows, hashed
 from lance_spark.format.versions import Snapshot, delta
 from lance_spark.merge.change_rules import Sides
-from lance_spark.scan.pylance import FragmentRows, RowSource, blob_columns, read_rows
+from lance_spark.scan.fragment_reads import FragmentRows, RowSource, blob_columns, read_rows
 
 Locations = tuple[DatasetLocation, DatasetLocation]
 """Where ours is, and where theirs is."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NoReturn
 import pyarrow as pa
 
 from lance_spark.catalog import lookup, removing, tables
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.catalog.overview import metadata_schema, read_metadata_table
-from lance_spark.catalog.rules import Catalog
 from lance_spark.columns.columns import alter_columns
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, TypedRef, parse_moment, parse_version_text

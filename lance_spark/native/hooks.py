@@ -27,7 +27,7 @@ from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from lance_spark.columns.rules import quoted_name
+from lance_spark.columns.fill_rules import quoted_name
 from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import local_moment, refuse_travel
@@ -42,7 +42,7 @@ from lance_spark.native.scan import Source
 from lance_spark.native.session import any_session, current, inherit
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
-from lance_spark.sql.rules import may_change_rows, may_make_tables, opened, without_comments
+from lance_spark.sql.statement_rules import may_change_rows, may_make_tables, opened, without_comments
 from lance_spark.tables.read import is_newest, pin_read
 from lance_spark.tables.write import planned_with
 

@@ -10,9 +10,9 @@ from lance_spark.catalog import staging
 from lance_spark.catalog.entry_rules import readings
 from lance_spark.catalog.lake import begin_table_branch
 from lance_spark.catalog.lookup import describe_table, read_name, table_exists
-from lance_spark.catalog.manifest_pylance import newest, only_read
+from lance_spark.catalog.manifest_commits import newest, only_read
+from lance_spark.catalog.name_rules import Catalog, Identifier, split_name
 from lance_spark.catalog.removing import drop_table, rename_table
-from lance_spark.catalog.rules import Catalog, Identifier, split_name
 from lance_spark.catalog.staging import DatasetStage, NameStage, Stage, TableDefinition
 from lance_spark.catalog.tables import alter_table
 from lance_spark.core.location import DatasetLocation

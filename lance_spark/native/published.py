@@ -11,8 +11,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.catalog.published import at_published
-from lance_spark.catalog.rules import Catalog
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge

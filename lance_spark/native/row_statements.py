@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
-from lance_spark.columns.rules import quoted_name
+from lance_spark.columns.fill_rules import quoted_name
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, LanceSparkError, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
@@ -22,10 +22,10 @@ from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge, plain
 from lance_spark.native.catalog import Branch, branch_of, looking_up
 from lance_spark.native.tables import NO_ROW_COLUMNS, RowColumns, StoredTable
-from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
+from lance_spark.rows.action_rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
-from lance_spark.sql.rules import SETTINGS, parse_statement_options
-from lance_spark.write.pylance import kept_columns
+from lance_spark.sql.statement_rules import SETTINGS, parse_statement_options
+from lance_spark.write.data_files import kept_columns
 
 
 def with_all_rows(merge: str) -> str | None:
@@ -374,7 +374,7 @@ class AnalyzedChange:
         return [plain(self.bridge, each) for each in self.bridge.items(optimized.condition())]
 
     def actions(self) -> DataFrame:
-        """The frame of actions, see lance_spark.rows.rules."""
+        """The frame of actions, see lance_spark.rows.action_rules."""
         rows = _Columns(self._data_frame(self._query))
         fields = [rows.column(OPERATION, F.lit(INSERT)), rows.column(ROW_ADDRESS, F.lit(None).cast("bigint"))]
         kept = kept_columns(self.table.source.stored, self.sets)

@@ -18,7 +18,7 @@ from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS, case_pair
-from lance_spark.indexes.pylance import index_ends
+from lance_spark.indexes.index_segments import index_ends
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, aggregates, columns, expression, parsed_schema, sort_key
@@ -45,7 +45,8 @@ from lance_spark.pushdown.filters import (
     translate,
 )
 from lance_spark.pushdown.order import Sample, SortKey, Statistics, estimate, sortable
-from lance_spark.scan.pylance import fragment_sizes, stored_schema
+from lance_spark.scan.fragment_reads import fragment_sizes, stored_schema
+from lance_spark.scan.partition_rules import ScanPartition, skip_rows
 from lance_spark.scan.read import (
     MeasuredRead,
     PinnedRead,
@@ -55,7 +56,6 @@ from lance_spark.scan.read import (
     read_for_spark,
     read_schema,
 )
-from lance_spark.scan.rules import ScanPartition, skip_rows
 
 SMALL_ROWS = 100_000
 """Maximum rows of a table that counts as a dimension."""

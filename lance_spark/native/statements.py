@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lance_spark.catalog.lake import check_whole
-from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
-from lance_spark.columns.rules import quoted_name
+from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
+from lance_spark.columns.fill_rules import quoted_name
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_moment, parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
 from lance_spark.engine.local import Engine
@@ -30,14 +30,14 @@ from lance_spark.native.row_statements import RowStatement, frame_of
 from lance_spark.native.scan import Source
 from lance_spark.native.session import Room
 from lance_spark.native.tables import NativeTable
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs import refs
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.session.caches import refresh
-from lance_spark.sql import rules
+from lance_spark.sql import statement_rules
 from lance_spark.sql.procedures import PROCEDURES, check_version_of, cleanup_rows, restore_rows
-from lance_spark.sql.rules import Args
+from lance_spark.sql.statement_rules import Args
 from lance_spark.storage.resolving import resolve
 
 Rows = Iterable[Mapping[str, Any]]
@@ -45,22 +45,22 @@ _HISTORY_TABLE = "history"
 """``DESCRIBE HISTORY x`` also means Spark's description of column x in a table of that name."""
 
 
-def look_after(room: Room, opening: rules.Opening, args: Args) -> DataFrame | None:
+def look_after(room: Room, opening: statement_rules.Opening, args: Args) -> DataFrame | None:
     """Execute such a statement; None if its table is not a Lance table. Raises the errors of the matching verb."""
     found = _table(room, opening)
     if found is None:
         return None
     catalog, parts = found
-    statement = rules.parse(opening, args)
+    statement = statement_rules.parse(opening, args)
     work = _Work(room, catalog, parts, args)
     columns, rows = work.carry_out(statement)
     table = pa.Table.from_pylist(list(rows), schema=columns)
-    if isinstance(statement, rules.Restore | rules.Optimize):
+    if isinstance(statement, statement_rules.Restore | statement_rules.Optimize):
         refresh(room.bridge.spark, work.place.location)
     return from_arrow(room.bridge.spark, table)
 
 
-def _table(room: Room, opening: rules.Opening) -> tuple[NativeCatalog, tuple[str, ...]] | None:
+def _table(room: Room, opening: statement_rules.Opening) -> tuple[NativeCatalog, tuple[str, ...]] | None:
     """The catalog and the name in it, as Spark resolves them; None for another catalog's table."""
     parts = opening.table
     if opening.is_path:
@@ -99,15 +99,15 @@ class _Work:
     parts: tuple[str, ...]
     args: Args
 
-    def carry_out(self, statement: rules.Statement) -> tuple[pa.Schema, Rows]:
+    def carry_out(self, statement: statement_rules.Statement) -> tuple[pa.Schema, Rows]:
         """The columns and rows of the result."""
-        if isinstance(statement, rules.DescribeHistory):
+        if isinstance(statement, statement_rules.DescribeHistory):
             return HISTORY, history(self.place.location, self._pin(), statement.limit)
-        if isinstance(statement, rules.Optimize):
+        if isinstance(statement, statement_rules.Optimize):
             return PROCEDURES["optimize"].columns, self._optimize(statement)
-        if isinstance(statement, rules.Vacuum):
+        if isinstance(statement, statement_rules.Vacuum):
             return PROCEDURES["cleanup"].columns, self._vacuum(statement)
-        if isinstance(statement, rules.Restore):
+        if isinstance(statement, statement_rules.Restore):
             return PROCEDURES["restore"].columns, self._restore(statement)
         return self._alter(statement)
 
@@ -139,7 +139,7 @@ class _Work:
     def _engine(self) -> Engine:
         return engine_of(self.room.bridge.spark)
 
-    def _optimize(self, given: rules.Optimize) -> Rows:
+    def _optimize(self, given: statement_rules.Optimize) -> Rows:
         place = self.place
         branch = place.branch_to_change("optimize the table")
         one = len(given.zorder) == 1  # a z-order of one column is the order of its values
@@ -171,7 +171,7 @@ class _Work:
             )
         return found
 
-    def _vacuum(self, given: rules.Vacuum) -> Rows:
+    def _vacuum(self, given: statement_rules.Vacuum) -> Rows:
         place = self.place
         branch = place.branch_to_change("vacuum it")
         # A tag keeps its version: the statement has no syntax for anything else.
@@ -181,13 +181,13 @@ class _Work:
             policy = replace(policy, older_than=None, before_version=1, branches={branch: rule})  # nothing elsewhere
         return cleanup_rows(place.location, policy, self._engine, not given.dry_run)
 
-    def _restore(self, given: rules.Restore) -> Rows:
+    def _restore(self, given: statement_rules.Restore) -> Rows:
         travel = parse_moment(self._micros(given)) if given.version is None else parse_version_text(given.version)
         pin, place = self._pin(travel), self.place
         check_version_of(pin, place.branch_to_change("restore it"))
         return restore_rows(place.location, pin, self._engine)
 
-    def _micros(self, given: rules.Restore) -> int:
+    def _micros(self, given: statement_rules.Restore) -> int:
         """Microseconds since 1970 of the moment, by Spark's rules."""
         query = f"SELECT unix_micros(CAST(({given.moment}) AS TIMESTAMP))"
         row = self.room.bridge.spark.sql(query, _behind(self.args, given.used)).first()
@@ -195,7 +195,7 @@ class _Work:
             raise Refused(f"{given.moment} is not a point in time.", hint="For example, '2026-01-31 12:00:00'.")
         return int(row[0])
 
-    def _alter(self, given: rules.AlterRef) -> tuple[pa.Schema, Rows]:
+    def _alter(self, given: statement_rules.AlterRef) -> tuple[pa.Schema, Rows]:
         kind, place = "tag" if given.tag else "branch", self.place
         location = place.location
         if given.what != "CREATE" and isinstance(self.catalog, RootCatalog):
@@ -238,7 +238,7 @@ class _Work:
             return {"name": found.name, **parent}
         return {"name": found.name, "branch": found.branch or MAIN, "version": found.version}
 
-    def _cannot_replace(self, given: rules.AlterRef) -> Refused:
+    def _cannot_replace(self, given: statement_rules.AlterRef) -> Refused:
         dropped = f"CALL {self._catalog}.system.drop_branch(table => '{'.'.join(self.parts)}', name => '{given.name}')"
         return Refused(
             f"Branch '{given.name}' already exists, and a Lance branch cannot be moved to another version.",

@@ -21,8 +21,8 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform
 from lance_spark.jvm.answers import Answer, Factory, partitions
 from lance_spark.pushdown.aggregates import AggregatePlan, aggregate
 from lance_spark.pushdown.order import Sample, SortKey, first_rows, sample
-from lance_spark.scan.pylance import Scan, read_batches, take_rows
-from lance_spark.scan.rules import ScanPartition
+from lance_spark.scan.fragment_reads import Scan, read_batches, take_rows
+from lance_spark.scan.partition_rules import ScanPartition
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from lance_spark.clones import pylance
-from lance_spark.clones.pylance import Head, read_head
+from lance_spark.clones import base_commits
+from lance_spark.clones.base_commits import Head, read_head
+from lance_spark.clones.base_rules import Repair
 from lance_spark.clones.relocate import trace_of
-from lance_spark.clones.rules import Repair
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.contents import IndexRecord
 from lance_spark.format.versions import ADDS_ONLY, MOVED, Copy
-from lance_spark.indexes.pylance import commit_indexes
+from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.merge.copies import copy_each
+from lance_spark.optimize.compaction_rules import FlattenResult, inherited_copies, reads_elsewhere
 from lance_spark.optimize.optimize import index_copies
-from lance_spark.optimize.rules import FlattenResult, inherited_copies, reads_elsewhere
-from lance_spark.scan.pylance import blob_columns
+from lance_spark.scan.fragment_reads import blob_columns
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, overtaken
 
@@ -70,4 +70,4 @@ def _commit(location: DatasetLocation, head: Head, indexes: list[IndexRecord]) -
         return
     moved = tuple(fragment.id for fragment in head.contents.fragments() if reads_elsewhere(fragment))
     bases: dict[int, int | None] = dict.fromkeys(head.contents.head.bases)
-    pylance.repoint_fragments(location, head, Repair(bases=bases, fragments=moved), properties)
+    base_commits.repoint_fragments(location, head, Repair(bases=bases, fragments=moved), properties)

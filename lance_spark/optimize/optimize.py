@@ -18,7 +18,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from lance_spark import hints
-from lance_spark.clones.pylance import read_version
+from lance_spark.clones.base_commits import read_version
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import counted, readable
@@ -27,21 +27,27 @@ from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.schema import is_blob, row_width
 from lance_spark.format.versions import Copy, Root, Snapshot
-from lance_spark.indexes.pylance import commit_indexes
-from lance_spark.indexes.rules import lost_coverage
+from lance_spark.indexes.index_rules import lost_coverage
+from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.merge.copies import copy_each
-from lance_spark.optimize import order_rules, pylance, rules
+from lance_spark.optimize import compaction_rules, order_rules, rewrites
+from lance_spark.optimize.compaction_rules import (
+    OptimizeOptions,
+    OptimizePlan,
+    OptimizeResult,
+    RewriteTask,
+    RewrittenTask,
+)
 from lance_spark.optimize.order_rules import Ordering
-from lance_spark.optimize.rules import OptimizeOptions, OptimizePlan, OptimizeResult, RewriteTask, RewrittenTask
-from lance_spark.rows.commit_pylance import discard
+from lance_spark.rows.action_rules import Prepared
+from lance_spark.rows.row_commits import discard
 from lance_spark.rows.rows import Finish, finish, new_terms
-from lance_spark.rows.rules import Prepared
-from lance_spark.scan.rules import FRAGMENT_COST
+from lance_spark.scan.partition_rules import FRAGMENT_COST
 from lance_spark.storage import copying, versions
 from lance_spark.storage.commits import attempts, check_mergeable, overtaken, unchanged
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.pylance import read_target
-from lance_spark.write.rules import WriteTarget
+from lance_spark.write.data_files import read_target
+from lance_spark.write.plan_rules import WriteTarget
 
 _LOG = logging.getLogger("lance_spark.optimize")
 
@@ -112,14 +118,14 @@ class _Rewriting:
         for number, group in enumerate(plan.groups, 1):
             _, now = self._look(plan)
             # A task that was overtaken before it began need not be written.
-            standing = [task for task in group if rules.same_sources(task, now)]
-            left += [task for task in group if not rules.same_sources(task, now)]
+            standing = [task for task in group if compaction_rules.same_sources(task, now)]
+            left += [task for task in group if not compaction_rules.same_sources(task, now)]
             if standing:
                 is_first = not self.result.commits and not self.result.rehomed
                 with unchanged() if is_first else nullcontext():
                     rewritten = self._rewrite(plan, standing)
                 left += self._commit(plan, rewritten)
-            progress = rules.OptimizeProgress(
+            progress = compaction_rules.OptimizeProgress(
                 f"commit {number} of {len(plan.groups)}",
                 self.result.fragments_removed,
                 self.result.plan.sources,
@@ -138,15 +144,15 @@ class _Rewriting:
 
     def _rewrite(self, plan: OptimizePlan, tasks: Sequence[RewriteTask]) -> list[RewrittenTask]:
         items = [
-            pylance.RewriteItem(self.location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
+            rewrites.RewriteItem(self.location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
             for number, task in enumerate(tasks)
         ]
         work = work_of(tasks)
         runner = self.engine.for_work(OPERATION, work)
         stage = f"rewrite {counted(work.rewrites, 'fragment')}"
-        frame = runner.flat_map(stage, items, pylance.rewrite, pylance.REWRITTEN)
+        frame = runner.flat_map(stage, items, rewrites.rewrite, rewrites.REWRITTEN)
         rows = runner.collect(stage, frame).to_pylist()
-        return [pylance.rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
+        return [rewrites.rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
 
     def _commit(self, plan: OptimizePlan, rewritten: Sequence[RewrittenTask]) -> list[RewriteTask]:
         """Commit the tasks of a group that other commits left valid; returns the rest."""
@@ -156,14 +162,14 @@ class _Rewriting:
             head, now = self._look(plan)
             # If an answer was lost, the commit exists and looks like a conflict with itself.
             paths = {file.path for fragment in now.values() for file in fragment.files}
-            self._note(head, [entry for entry in pending if rules.landed(entry, paths)])
-            pending = [entry for entry in pending if not rules.landed(entry, paths)]
-            left += [entry.task for entry in pending if not rules.same_sources(entry.task, now)]
-            pending = [entry for entry in pending if rules.same_sources(entry.task, now)]
+            self._note(head, [entry for entry in pending if compaction_rules.landed(entry, paths)])
+            pending = [entry for entry in pending if not compaction_rules.landed(entry, paths)]
+            left += [entry.task for entry in pending if not compaction_rules.same_sources(entry.task, now)]
+            pending = [entry for entry in pending if compaction_rules.same_sources(entry.task, now)]
             if not pending or last:
                 break
             try:
-                made = pylance.commit_rewrites(self.location, plan.pin, pending)
+                made = rewrites.commit_rewrites(self.location, plan.pin, pending)
             except Conflict as conflict:
                 _LOG.info("%s", conflict.message)
                 continue
@@ -220,7 +226,9 @@ def candidates(
     contents = versions.contents_of(location, pin, manifest)
     snapshot = versions.snapshot_of(location, pin, contents)
     fragments = {fragment.id: fragment for fragment in contents.fragments()}
-    inherited = frozenset() if options.own_only is False else rules.inherited_fragments(snapshot, location.uri)
+    inherited = (
+        frozenset() if options.own_only is False else compaction_rules.inherited_fragments(snapshot, location.uri)
+    )
     wanted = fragments.keys() - inherited
     if only is not None:
         wanted &= only
@@ -242,11 +250,11 @@ def plan_optimize(
     """
     found = candidates(location, branch, options, engine, only)
     pin, fragments = found.pin, found.fragments
-    tasks = pylance.plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
+    tasks = rewrites.plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
     covered = {key for task in tasks for key in task.ids}
-    needed = rules.indexes_to_rehome(decode_indexes(found.manifest), covered)
+    needed = compaction_rules.indexes_to_rehome(decode_indexes(found.manifest), covered)
     names = tuple(sorted({index.name for index in needed}))
-    groups = rules.grouped(tasks, min(options.partial_progress, _commits(tasks, engine)))
+    groups = compaction_rules.grouped(tasks, min(options.partial_progress, _commits(tasks, engine)))
     return OptimizePlan(pin, groups, len(fragments), len(found.inherited), names, found.snapshot.contents.counts_rows)
 
 
@@ -273,10 +281,10 @@ def _matching(
     runner = engine.for_work(OPERATION, work)
     ids = [fragment.id for fragment in fragments]
     items = [
-        pylance.MatchItem(location, pin, tuple(ids[first : first + _AT_ONCE]), where)
+        rewrites.MatchItem(location, pin, tuple(ids[first : first + _AT_ONCE]), where)
         for first in range(0, len(ids), _AT_ONCE)
     ]
-    frame = runner.flat_map("look for rows", items, pylance.matching_fragments, pylance.MATCHING)
+    frame = runner.flat_map("look for rows", items, rewrites.matching_fragments, rewrites.MATCHING)
     return set(runner.collect("look for rows", frame)["fragment"].to_pylist())
 
 
@@ -292,7 +300,7 @@ def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> Pin
     """
     head = read_version(location, plan.pin)
     bases = versions.snapshot_of(location, plan.pin, head.contents).bases
-    found = rules.indexes_to_rehome(head.indexes, {key for task in plan.tasks for key in task.ids})
+    found = compaction_rules.indexes_to_rehome(head.indexes, {key for task in plan.tasks for key in task.ids})
     target = DatasetLocation(location.branch_uri(plan.pin.branch), location.options)
     items = [
         (DatasetLocation(bases[index.base_id].uri, location.options), copy, target)
@@ -384,7 +392,7 @@ def _plan(
     keys = _keys(location, pin, ordering, chosen, order_rules.step_of(rows, part_rows), engine)
     clusters = order_rules.plan_clusters(ordering, keys, part_rows)
     sources = tuple(each for each in chosen if each.id in clusters.fragments)
-    options.tell(rules.OptimizeProgress("keys read", 0, len(sources)))
+    options.tell(compaction_rules.OptimizeProgress("keys read", 0, len(sources)))
     plan = OptimizePlan(
         pin,
         ((RewriteTask(sources, ""),),) if sources else (),
@@ -421,10 +429,14 @@ def _keys(
         zip([each.id for each in fragments], accumulate([0, *(each.rows for each in fragments)]), strict=False)
     )
     packs = _packs(fragments, _KEYS_AT_ONCE)
-    items = [pylance.KeysItem(location, pin, ordering, tuple((key, firsts[key]) for key in ids), step) for ids in packs]
+    items = [
+        rewrites.KeysItem(location, pin, ordering, tuple((key, firsts[key]) for key in ids), step) for ids in packs
+    ]
     runner = engine.for_work(OPERATION, _sorting(fragments))
     stage = f"read the keys of {counted(len(fragments), 'fragment')}"
-    return pylance.fragment_keys(runner.collect(stage, runner.flat_map(stage, items, pylance.read_keys, pylance.KEYS)))
+    return rewrites.fragment_keys(
+        runner.collect(stage, runner.flat_map(stage, items, rewrites.read_keys, rewrites.KEYS))
+    )
 
 
 def _carry_out(
@@ -444,10 +456,10 @@ def _carry_out(
             "was changed.",
             hint="Run it again.",
         )
-    options.tell(rules.OptimizeProgress("rows sorted and written", 0, plan.sources))
+    options.tell(compaction_rules.OptimizeProgress("rows sorted and written", 0, plan.sources))
     terms = new_terms(OPERATION, False, "", f"Optimize: {plan.order}")._replace(reordered=True)
     done = finish(Finish(location, plan.pin, change, terms, None, False))
-    return _result(location, options, planned, done.version, fragments, pylance.ends_from(written))
+    return _result(location, options, planned, done.version, fragments, rewrites.ends_from(written))
 
 
 def _result(
@@ -463,7 +475,7 @@ def _result(
     files = [file for entry in fragments for file in json.loads(entry)["files"]]
     paths = {file["path"] for file in files}
     size = sum(file["file_size_bytes"] or 0 for file in files)
-    options.tell(rules.OptimizeProgress("committed", plan.sources, plan.sources, plan.rows, size))
+    options.tell(compaction_rules.OptimizeProgress("committed", plan.sources, plan.sources, plan.rows, size))
     manifest = versions.read_manifest(location, version)
     new = versions.contents_of(location, version, manifest).fragments_with(paths)
     before = decode_indexes(versions.read_manifest(location, plan.pin))
@@ -492,11 +504,11 @@ def _check_fits(runner: Runner, plan: OptimizePlan) -> None:
 def _write(location: DatasetLocation, planned: _Planned, runner: Runner) -> pa.Table:
     plan, scale = planned.plan, planned.clusters.scale
     packs = _packs(plan.tasks[0].sources, _READ_AT_ONCE)
-    items = [pylance.ReadItem(location, plan.pin, ids, scale, planned.clusters.bounds) for ids in packs]
+    items = [rewrites.ReadItem(location, plan.pin, ids, scale, planned.clusters.bounds) for ids in packs]
     stage = f"sort {counted(plan.rows, 'row')}"
-    pieces = runner.flat_map(stage, items, pylance.read_rows, pylance.PIECES)
-    writer = partial(pylance.write_part, pylance.PartJob(location, plan.pin, planned.target, scale))
-    return runner.collect(stage, runner.gather(stage, pieces, writer, pylance.WRITTEN, planned.clusters.parts))
+    pieces = runner.flat_map(stage, items, rewrites.read_rows, rewrites.PIECES)
+    writer = partial(rewrites.write_part, rewrites.PartJob(location, plan.pin, planned.target, scale))
+    return runner.collect(stage, runner.gather(stage, pieces, writer, rewrites.WRITTEN, planned.clusters.parts))
 
 
 def _packs(fragments: Iterable[Fragment], most: int) -> list[tuple[int, ...]]:

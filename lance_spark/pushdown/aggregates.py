@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from lance_spark.format.schema import conform_column
 from lance_spark.pushdown import filters
 from lance_spark.pushdown.filters import Call, Column, Expression, PushedFilter
-from lance_spark.scan.rules import FragmentSize
+from lance_spark.scan.partition_rules import FragmentSize
 
 Function = Literal["COUNT_STAR", "COUNT", "SUM", "MIN", "MAX", "AVG"]
 MAX_SUMMED_DIGITS = 28

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import row_width
-from lance_spark.scan.rules import FragmentSize
+from lance_spark.scan.partition_rules import FragmentSize
 
 _SORTABLE = (
     pt.is_integer,

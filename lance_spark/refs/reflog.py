@@ -27,7 +27,7 @@ from lance_spark.core.refs import (
 )
 from lance_spark.core.show import moment_at
 from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Refused
-from lance_spark.refs.rules import check_tag_stays
+from lance_spark.refs.ref_rules import check_tag_stays
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import left_after, unchanged
 from lance_spark.storage.resolving import check_branch
@@ -306,7 +306,7 @@ def list_changes(location: DatasetLocation, ref: str | None = None, count: int |
 
 def _versions(location: DatasetLocation, ref: str, count: int | None) -> tuple[tuple[str, datetime, str], ...]:
     from lance_spark.log.log import log
-    from lance_spark.log.rules import happened
+    from lance_spark.log.print_rules import happened
 
     branch = None if ref == MAIN else ref
     entries = log(location, branch, datasets.pin_latest(location, branch), count)

@@ -25,7 +25,7 @@ from lance_spark.errors import (
     StorageFailure,
 )
 from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
-from lance_spark.refs import rules
+from lance_spark.refs import ref_rules
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
@@ -141,7 +141,7 @@ def check_new(location: DatasetLocation, name: str) -> None:
     Asks for the ref file by its name: pylance finds a ref whose directory is lost only once it has filled that again.
     """
     branch = refs.read_branch(location, name)
-    rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
+    ref_rules.check_create_branch(core_refs.RefTable({} if branch is None else {name: branch}, {}), name)
     refs.check_spelling(location, name)
 
 
@@ -189,13 +189,13 @@ def _hand_on(location: DatasetLocation, table: core_refs.RefTable, name: str) ->
 def check_branch_to_delete(location: DatasetLocation, table: core_refs.RefTable, name: str, force: bool) -> None:
     """Raise NotFound, or Refused for a branch that something needs, or that is a ref of the lake."""
     if name in table.branches:
-        rules.check_no_lake_ref(location.uri, name, "deleted")
-    rules.check_delete_branch(table, name, force)
+        ref_rules.check_no_lake_ref(location.uri, name, "deleted")
+    ref_rules.check_delete_branch(table, name, force)
 
 
 def check_may_remove(location: DatasetLocation, name: str) -> None:
     """Raise Refused if anything but a branch of the lake needs the branch, and NotFound if there is none."""
-    rules.check_delete_branch(refs.read_refs(location), name, force=True)
+    ref_rules.check_delete_branch(refs.read_refs(location), name, force=True)
 
 
 def remove_branch(location: DatasetLocation, name: str, purge: bool = False, force: bool = False) -> None:
@@ -244,7 +244,9 @@ def check_unneeded(location: DatasetLocation, branch: core_refs.Branch, force: b
     Since the first check, another branch may have been created from it, or a tag of a merge by reference.
     """
     now = refs.read_ref_files(location)
-    rules.check_delete_branch(core_refs.RefTable({**now.branches, branch.name: branch}, now.tags), branch.name, force)
+    ref_rules.check_delete_branch(
+        core_refs.RefTable({**now.branches, branch.name: branch}, now.tags), branch.name, force
+    )
 
 
 # --- Listing, creating, moving and deleting tags
@@ -274,7 +276,7 @@ def cloned_by(location: DatasetLocation, tag: str) -> str | None:
 def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> None:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
     core_refs.check_new_tag_name(name)
-    rules.check_create_tag(core_refs.RefTable({}, refs.read_tags(location, [name])), name)
+    ref_rules.check_create_tag(core_refs.RefTable({}, refs.read_tags(location, [name])), name)
     create_tag_at(location, name, resolve(location, target))
 
 
@@ -322,7 +324,7 @@ def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> co
     core_refs.check_tag_name(name)
     table = _beside(location, name)
     clone = cloned_by(location, name) if core_refs.is_own_tag(name) and not core_refs.is_merge_tag(name) else None
-    rules.check_delete_tag(table, name, force, clone)
+    ref_rules.check_delete_tag(table, name, force, clone)
     return table
 
 
@@ -334,7 +336,7 @@ def move_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) ->
     """
     core_refs.check_tag_name(name)
     table = _beside(location, name)
-    rules.check_move_tag(table, name)
+    ref_rules.check_move_tag(table, name)
     pin = resolve(location, target)
     if table.tags[name].target.reference == pin.reference:
         refs.move_tag(location, name, pin)  # even at the same version: the tag is rewritten and expires later
@@ -424,7 +426,7 @@ def alter_tag(
     if core_refs.EXPIRE_AFTER in after and after.get(core_refs.EXPIRE_AFTER) != known.metadata.get(
         core_refs.EXPIRE_AFTER
     ):
-        rules.check_tag_stays(table, tag)
+        ref_rules.check_tag_stays(table, tag)
         _check_no_service(tag)
     if after != known.metadata and not dry_run:
         refs.replace_tag_metadata(location, tag, after)
@@ -469,9 +471,9 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Bra
     core_refs.check_new_branch_name(new)
     table = refs.read_refs(location)
     if old in table.branches:
-        rules.check_no_lake_ref(location.uri, old, "renamed")
+        ref_rules.check_no_lake_ref(location.uri, old, "renamed")
     try:
-        rules.check_delete_branch(table, old)
+        ref_rules.check_delete_branch(table, old)
     except Refused as problem:
         raise Refused(problem.message.replace("cannot be deleted", "cannot be renamed"), hint=problem.hint) from None
     if new in table.branches:
@@ -501,7 +503,7 @@ def rename_branch(location: DatasetLocation, old: str, new: str) -> core_refs.Br
         created = replace(created, metadata=branch.metadata)
     try:
         _check_untouched(location, old, new)
-        rules.check_delete_branch(refs.read_refs(location), old)
+        ref_rules.check_delete_branch(refs.read_refs(location), old)
         drop_branch(location, old, partial(check_unneeded, location, branch))
     except (Refused, NotFound) as problem:
         drop_branch(location, new)

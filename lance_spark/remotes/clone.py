@@ -13,12 +13,12 @@ from lance_spark.core.tracking import Follows, VersionPair, following_name
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
 from lance_spark.format.versions import BEGIN, CLONE, Trace, read_trace
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, write_down
+from lance_spark.remotes.fetch_rules import CloneOptions
 from lance_spark.remotes.protection import protect
 from lance_spark.remotes.report import FetchResult
-from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import find_latest, locate, pin_latest, pin_version
@@ -142,9 +142,9 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
         begun = pin_version(source.location, trace.source.branch, trace.source.version)
     begin = Trace(BEGIN, begun).properties(f"Begin a clone of {source.location.uri}")
     theirs = reader.snapshot(source.location, begun)
-    pylance.create(target, source.location, theirs, begin)
+    replay_commits.create(target, source.location, theirs, begin)
     properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
-    pylance.populate(target, None, source.location, theirs, properties)
+    replay_commits.populate(target, None, source.location, theirs, properties)
 
 
 def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:

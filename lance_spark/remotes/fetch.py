@@ -48,7 +48,7 @@ from lance_spark.format.versions import (
     Trace,
     read_trace,
 )
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.copies import copy_each
 from lance_spark.merge.history import brings_between
@@ -56,7 +56,7 @@ from lance_spark.merge.merge import replay
 from lance_spark.merge.placement_rules import InPlacePolicy
 from lance_spark.merge.request import Request
 from lance_spark.refs.refs import create_branch_at
-from lance_spark.remotes import rules
+from lance_spark.remotes import fetch_rules
 from lance_spark.remotes.protection import Remote as Remote
 from lance_spark.remotes.protection import protect
 from lance_spark.remotes.report import Fetched, FetchResult, State
@@ -87,7 +87,7 @@ class FetchOptions:
 class Seen:
     """What a push knows of the remote: the only branch that it changed, and the versions that it read."""
 
-    chain: rules.RemoteChain
+    chain: fetch_rules.RemoteChain
     reader: VersionCache
 
 
@@ -122,7 +122,7 @@ class _Fetch:
         self.follows = dict(self.before)
         self.reader = VersionCache() if seen is None else seen.reader
         """The versions of the remote, each read once."""
-        self.chains: dict[str | None, rules.RemoteChain] = (
+        self.chains: dict[str | None, fetch_rules.RemoteChain] = (
             look(local, remote.location, self.before, options.branches, self.reader)
             if seen is None
             else {seen.chain.branch: seen.chain}
@@ -132,7 +132,7 @@ class _Fetch:
         self.states: dict[str | None, State] = {}
 
     def run(self) -> FetchResult:
-        ordered = rules.in_order(self.chains)
+        ordered = fetch_rules.in_order(self.chains)
         self._check_related()
         for number, chain in enumerate(ordered):
             self.engine.tell(WorkProgress("fetch branches", number, len(ordered)))
@@ -163,7 +163,7 @@ class _Fetch:
             elif chain.fork is not None and chain.fork.version in chain.versions:
                 yield PinnedVersion(chain.branch, chain.fork.version)
 
-    def _fetched_now(self, ordered: Sequence[rules.RemoteChain]) -> list[PinnedVersion]:
+    def _fetched_now(self, ordered: Sequence[fetch_rules.RemoteChain]) -> list[PinnedVersion]:
         """Versions of the remote that this run fetched; their files may be read from now on."""
         pins = []
         for chain in ordered:
@@ -173,10 +173,10 @@ class _Fetch:
             pins += [PinnedVersion(chain.branch, pair.remote) for pair in now.pairs if pair.remote in there]
         return pins
 
-    def _until(self, chain: rules.RemoteChain) -> int:
+    def _until(self, chain: fetch_rules.RemoteChain) -> int:
         return self.options.until.get(chain.branch, chain.head)
 
-    def _state(self, chain: rules.RemoteChain) -> State:
+    def _state(self, chain: fetch_rules.RemoteChain) -> State:
         known = self.before.get(chain.branch)
         if known is None or known.newest is None:
             return "new"
@@ -184,7 +184,7 @@ class _Fetch:
             return "begun again"
         return "updated" if known.newest.remote < self._until(chain) else "up to date"
 
-    def _is_same(self, chain: rules.RemoteChain, known: Follows) -> bool:
+    def _is_same(self, chain: fetch_rules.RemoteChain, known: Follows) -> bool:
         """Whether the version fetched last still exists and its branch was not replaced by a new one."""
         newest = known.newest
         if newest is None or known.identity != chain.identity or newest.remote > chain.head:
@@ -224,7 +224,7 @@ class _Fetch:
             ),
         )
 
-    def _fetch(self, chain: rules.RemoteChain) -> None:
+    def _fetch(self, chain: fetch_rules.RemoteChain) -> None:
         known = self.follows.get(chain.branch)
         if known is None:
             known = self._create(chain)
@@ -239,10 +239,10 @@ class _Fetch:
             known = self._plant(chain, begun, self._until(chain))
         self.follows[chain.branch] = known
         seen = 0 if known.newest is None else known.newest.remote
-        for version in rules.stops(chain, seen, self._until(chain), self.chains.values()):
+        for version in fetch_rules.stops(chain, seen, self._until(chain), self.chains.values()):
             self.follows[chain.branch] = self._advance(chain, self.follows[chain.branch], version)
 
-    def _create(self, chain: rules.RemoteChain) -> Follows:
+    def _create(self, chain: fetch_rules.RemoteChain) -> Follows:
         """Create the following branch where the remote's branch forked, if that was fetched; else start over."""
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
@@ -278,32 +278,32 @@ class _Fetch:
         there = stored_versions.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
-    def _first(self, chain: rules.RemoteChain) -> int:
+    def _first(self, chain: fetch_rules.RemoteChain) -> int:
         """The first version of a new following branch: the oldest one, which its parent also has."""
         if chain.fork is None:
             return self._until(chain)
         return next(version for version in chain.versions if version >= min(chain.fork.version, chain.head))
 
-    def _plant(self, chain: rules.RemoteChain, follows: Follows, version: int) -> Follows:
+    def _plant(self, chain: fetch_rules.RemoteChain, follows: Follows, version: int) -> Follows:
         name = following_name(follows.remote, follows.branch)
         pin = pin_version(self.remote.location, chain.branch, version)
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
-        pylance.truncate(self.local, name, self.remote.location, pin, begin)
+        replay_commits.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
-        message = rules.message_of(chain, after, version, self.remote.name)
+        message = fetch_rules.message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
         span = VersionSpan(chain.branch, after, version)
         brings = bool(after) and brings_between(self.reader, self.remote.location, span)
         trace |= {BRINGS: "true"} if brings else {}
-        fill = partial(pylance.populate, self.local, name, self.remote.location, theirs, trace, copy)
+        fill = partial(replay_commits.populate, self.local, name, self.remote.location, theirs, trace, copy)
         filled = recorded(self.local, pin_latest(self.local, name), FETCH, fill) if brings else fill()
         pair = VersionPair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
 
-    def _advance(self, chain: rules.RemoteChain, follows: Follows, version: int) -> Follows:
+    def _advance(self, chain: fetch_rules.RemoteChain, follows: Follows, version: int) -> Follows:
         name, newest = following_name(follows.remote, follows.branch), follows.newest
         if newest is None:
             return self._plant(chain, follows, version)
@@ -323,7 +323,7 @@ class _Fetch:
                 base_ours=ours,
                 base_theirs=before,
                 trace=self._trace(chain, after),
-                message=rules.message_of(chain, newest.remote, version, self.remote.name),
+                message=fetch_rules.message_of(chain, newest.remote, version, self.remote.name),
                 reference=InPlacePolicy(everything=not self.options.deep),
                 our_path=(),
                 numbering=before,
@@ -348,7 +348,7 @@ class _Fetch:
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 
     def _equal(
-        self, chain: rules.RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair
+        self, chain: fetch_rules.RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair
     ) -> Follows:
         """Record a version that this dataset pushed: right after the one fetched before, it adds only the push."""
         pushed = next((received.source for received in chain.received if received.at == pair.remote), None)
@@ -358,7 +358,7 @@ class _Fetch:
         into = graph.origin(pushed)
         return follows.with_edges([Edge(into.chain, into.version, node_of(graph, follows, pair))])
 
-    def _trace(self, chain: rules.RemoteChain, pin: PinnedVersion) -> Trace:
+    def _trace(self, chain: fetch_rules.RemoteChain, pin: PinnedVersion) -> Trace:
         """The trace of the next version; if this dataset pushed it, the trace takes in the pushed version."""
         pushed = next((received.source for received in chain.received if received.at == pin.version), None)
         if pushed is None:
@@ -372,9 +372,9 @@ class _Fetch:
         write_down(self.local, changed)
         return changed
 
-    def _note_meetings(self, ordered: Sequence[rules.RemoteChain]) -> None:
+    def _note_meetings(self, ordered: Sequence[fetch_rules.RemoteChain]) -> None:
         """Record which following branches contain which others."""
-        met = list(rules.meetings(ordered, self.follows, self.planted))
+        met = list(fetch_rules.meetings(ordered, self.follows, self.planted))
         if not met:
             return
         graph = Graph(self.local)
@@ -390,7 +390,7 @@ class _Fetch:
                 self.follows[branch] = changed
                 write_down(self.local, changed)
 
-    def _fetched(self, chain: rules.RemoteChain) -> Fetched:
+    def _fetched(self, chain: fetch_rules.RemoteChain) -> Fetched:
         known = self.before.get(chain.branch)
         before = None if known is None or known.newest is None else known.newest.remote
         after = None if self.options.dry_run else self.follows[chain.branch].newest
@@ -418,7 +418,7 @@ def _files_of(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(file.path for fragment in snapshot.contents.fragments() for file in fragment.files)
 
 
-def _stands(chain: rules.RemoteChain, known: Follows) -> bool:
+def _stands(chain: fetch_rules.RemoteChain, known: Follows) -> bool:
     """Whether a branch is where it was at the last fetch, as its ref and the listing of its versions show.
 
     A branch that is created again has another identity. Main has none: the commit time of its version tells.
@@ -466,7 +466,7 @@ def look(
     follows: Mapping[str | None, Follows],
     chosen: Collection[str | None] | None = None,
     reader: VersionCache | None = None,
-) -> dict[str | None, rules.RemoteChain]:
+) -> dict[str | None, fetch_rules.RemoteChain]:
     """The remote's branches, or some of them with their ancestors. Raises NotFound, StorageFailure.
 
     Leaves out branches that follow another dataset or cannot be followed from here.
@@ -485,7 +485,7 @@ def look(
             if name not in names:
                 open_latest(remote)  # a missing dataset is the better error
                 raise missing("branch", name or MAIN, [MAIN, *own])
-        names = rules.with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
+        names = fetch_rules.with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
     versions = dict(zip(names, each(remote, partial(stored_versions.version_numbers, remote), names), strict=True))
     chains = {}
     for name in names:
@@ -496,7 +496,7 @@ def look(
                     hint=hints.of("Check the place of the remote; if it was moved: ", hints.set_url("NAME"), "."),
                 )
             raise errors.CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
-        chain = rules.RemoteChain(
+        chain = fetch_rules.RemoteChain(
             branch=name,
             identity="" if name is None else own[name].identity,
             versions=tuple(versions[name]),
@@ -523,8 +523,8 @@ def _can_be_followed(name: str) -> bool:
 
 
 def with_history(
-    local: DatasetLocation, there: RemoteHistory, chain: rules.RemoteChain, follows: Follows | None
-) -> rules.RemoteChain:
+    local: DatasetLocation, there: RemoteHistory, chain: fetch_rules.RemoteChain, follows: Follows | None
+) -> fetch_rules.RemoteChain:
     """The branch with its merges and the pushes from here, among the versions that were not fetched yet."""
     newest = None if follows is None else follows.newest
     if newest is not None:
@@ -548,16 +548,16 @@ def with_history(
         if trace.takes_in and (not trace.source_id or trace.source_id in names):
             taken[version] = trace.source
         if trace.action == RECEIVE and is_own_push(local, trace):
-            received.append(rules.Received(version, trace.source))
+            received.append(fetch_rules.Received(version, trace.source))
     for note in merged_notes(branches):
         if note.into == chain.identity and (not note.source.chain or note.source.chain in names):
             source = PinnedVersion(names.get(note.source.chain), note.source.version)
             taken.setdefault(note.at, source)
     return replace(
         chain,
-        taken=tuple(rules.RemoteMerge(at, source) for at, source in sorted(taken.items())),
+        taken=tuple(fetch_rules.RemoteMerge(at, source) for at, source in sorted(taken.items())),
         received=tuple(received),
-        reshaped=rules.reshaping(operations),
+        reshaped=fetch_rules.reshaping(operations),
         told=told,
     )
 
@@ -617,7 +617,9 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
     return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id
 
 
-def interrupted(local: DatasetLocation, follows: Follows, chain: rules.RemoteChain) -> tuple[VersionPair | None, bool]:
+def interrupted(
+    local: DatasetLocation, follows: Follows, chain: fetch_rules.RemoteChain
+) -> tuple[VersionPair | None, bool]:
     """What an interrupted fetch left: (a pair that was not recorded, whether to start the branch over).
 
     Raises Refused if something else wrote to the branch: the branch would no longer be what the remote has.
@@ -649,7 +651,7 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: rules.RemoteCha
     return (None, True) if there is None else (VersionPair(version, there), False)
 
 
-def _fetched_version(trace: Trace, chain: rules.RemoteChain) -> int | None:
+def _fetched_version(trace: Trace, chain: fetch_rules.RemoteChain) -> int | None:
     """The remote's version that was fetched; None if the fetch did not finish or the version is no longer known."""
     if trace.action == FETCH:
         return trace.source.version

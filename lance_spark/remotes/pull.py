@@ -16,7 +16,7 @@ from lance_spark.merge.ancestry import Graph, only_base
 from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.merge import merge, merge_requests, plan_replay, remember
 from lance_spark.merge.option_rules import MergeOptions
-from lance_spark.merge.pylance import commit_record
+from lance_spark.merge.replay_commits import commit_record
 from lance_spark.merge.report import MergeResult
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed
 from lance_spark.remotes.report import PullResult

@@ -13,7 +13,7 @@ from lance_spark.core.refs import BRANCHES, MAIN, ROOT, Branch, PinnedVersion, R
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph, nothing_in_common
 from lance_spark.merge.merge import replay
 from lance_spark.merge.report import MergeResult
@@ -33,8 +33,8 @@ from lance_spark.remotes.fetch import (
     with_history,
     write_down,
 )
+from lance_spark.remotes.fetch_rules import RemoteChain, reshaping
 from lance_spark.remotes.report import PushResult
-from lance_spark.remotes.rules import RemoteChain, reshaping
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.commits import check_mergeable, check_writable
@@ -308,13 +308,13 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     name = tracking.following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
-    pylance.create(remote.location, local, stored_versions.read_snapshot(local, pin), begin, places=False)
+    replay_commits.create(remote.location, local, stored_versions.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)
     follows = tracking.Follows(remote.name, remote.location.uri, None)
     write_down(local, follows, {ROOT: "true"})
-    pylance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
+    replay_commits.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
     empty = pin_latest(local, name)
     table = refs.read_refs(local)
     graph = Graph(local, table)

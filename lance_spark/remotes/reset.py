@@ -25,7 +25,7 @@ from lance_spark.format.operations import Steps, key_columns
 from lance_spark.format.row_ids import Offsets
 from lance_spark.format.row_values import compare_hashed
 from lance_spark.format.versions import MERGE, MOVED, Snapshot, delta
-from lance_spark.merge import change_rules, pylance
+from lance_spark.merge import change_rules, replay_commits
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.copies import copy_each, copy_files
 from lance_spark.merge.following_rules import BITMAP
@@ -42,7 +42,7 @@ from lance_spark.merge.row_search import HashRows
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, node_of, write_down
 from lance_spark.remotes.report import PullResult
-from lance_spark.scan.pylance import blob_columns
+from lance_spark.scan.fragment_reads import blob_columns
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_unprotected, overtaken
 from lance_spark.storage.datasets import pin_latest
@@ -75,7 +75,7 @@ def reset(
         resetting = _Resetting(local, head, pin_latest(local, into), engine)
         plan = resetting.plan
         if plan is not None and plan.placed.new_bases and not dry_run:
-            pylance.add_bases(local, into, plan.placed.new_bases)
+            replay_commits.add_bases(local, into, plan.placed.new_bases)
             continue
         lacking = _Lacking.of(resetting)
         if dry_run or (plan is not None and plan.is_up_to_date):
@@ -143,7 +143,7 @@ class _Resetting:
         theirs = versions.read_snapshot(self.local, self.head)
         copy = partial(copy_each, "pull", engine=self.engine)
         properties = {**request.trace.properties(request.message), MOVED: "true"}
-        return pylance.replace_all(self.local, self.ours, theirs, properties, copy)
+        return replay_commits.replace_all(self.local, self.ours, theirs, properties, copy)
 
     def result(self, version: int | None, lacking: int, dry_run: bool = False) -> MergeResult:
         """In numbers: what the remote has and the local branch lacks, and the other way round."""
@@ -263,10 +263,10 @@ def _put_aside(resetting: _Resetting, lacking: _Lacking) -> str:
         target = pin_latest(local, name)
         plan = _aside(resetting, versions.read_snapshot(local, target), theirs, lacking)
         if plan.placed.new_bases:
-            pylance.add_bases(local, name, plan.placed.new_bases)
+            replay_commits.add_bases(local, name, plan.placed.new_bases)
             continue
         copy_files(plan, lambda uri: DatasetLocation(uri, local.options), resetting.engine)
-        pylance.commit(local, local, plan)
+        replay_commits.commit(local, local, plan)
         return name
     raise overtaken(name)
 

@@ -28,12 +28,12 @@ from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.format.kept_types import is_plain
 from lance_spark.format.schema import ROW_ADDRESS, row_width
-from lance_spark.rows import rules
+from lance_spark.rows import action_rules
+from lance_spark.rows.action_rules import Case, ChangeResult, Clause, Found
 from lance_spark.rows.evolution_rules import added_columns
-from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
-from lance_spark.rows.rules import Case, ChangeResult, Clause, Found
+from lance_spark.rows.row_files import Lookup, rows_outside, with_matches
 from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression
-from lance_spark.scan.pylance import stored_schema
+from lance_spark.scan.fragment_reads import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
 from lance_spark.storage.datasets import pin_latest
@@ -76,31 +76,31 @@ class RowMerge(Hinting):
 
     def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
         """Set all columns that the source has; other columns of the target stay."""
-        return self._with("matched", rules.UPDATE, condition)
+        return self._with("matched", action_rules.UPDATE, condition)
 
     def when_matched_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
         """Set these columns, given as expressions by name."""
-        return self._with("matched", rules.UPDATE, condition, set)
+        return self._with("matched", action_rules.UPDATE, condition, set)
 
     def when_matched_delete(self, condition: Condition | None = None) -> RowMerge:
         """Delete the target's row."""
-        return self._with("matched", rules.DELETE, condition)
+        return self._with("matched", action_rules.DELETE, condition)
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> RowMerge:
         """Insert the source's row; columns that the source lacks are null."""
-        return self._with("not matched", rules.INSERT, condition)
+        return self._with("not matched", action_rules.INSERT, condition)
 
     def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> RowMerge:
         """Insert a row of these values, expressions of the source by the target's column; other columns are null."""
-        return self._with("not matched", rules.INSERT, condition, values)
+        return self._with("not matched", action_rules.INSERT, condition, values)
 
     def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
         """Set columns of rows of the target that no row of the source matches."""
-        return self._with("not matched by source", rules.UPDATE, condition, set)
+        return self._with("not matched by source", action_rules.UPDATE, condition, set)
 
     def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> RowMerge:
         """Delete rows of the target that no row of the source matches."""
-        return self._with("not matched by source", rules.DELETE, condition)
+        return self._with("not matched by source", action_rules.DELETE, condition)
 
     def with_schema_evolution(self) -> RowMerge:
         """Add the columns, and the fields of structs, that only the source has, and clauses set, to the table.
@@ -121,7 +121,7 @@ class RowMerge(Hinting):
         then nothing was changed.
         """
         if self.evolves:
-            rules.check_clauses(self.clauses)
+            action_rules.check_clauses(self.clauses)
             self._evolve_table()
         return change_rows(self.spark, self.change(), message, retries)
 
@@ -143,7 +143,7 @@ class RowMerge(Hinting):
 
     def _given_columns(self, pin: PinnedVersion, known: Sequence[str]) -> list[pa.Field]:
         """The columns that clauses set, with the types of their values."""
-        writing = [clause for clause in self.clauses if clause.action != rules.DELETE]
+        writing = [clause for clause in self.clauses if clause.action != action_rules.DELETE]
         whole = self.source.schema if any(clause.values is None for clause in writing) else StructType()
         found = {field.name: field for field in to_arrow(whole)}
         new = {
@@ -154,22 +154,22 @@ class RowMerge(Hinting):
         }
         if new:
             target = probe(self.spark, TargetRows(self.spark, self.location).schema(pin))
-            joined = self._joined(target, rules.join_of(self.clauses))
+            joined = self._joined(target, action_rules.join_of(self.clauses))
             typed = joined.select(*(value.alias(name) for name, value in new.items())).schema
             found |= {field.name: field for field in to_arrow(typed)}
         return list(found.values())
 
     def change(self) -> RowChange:
         """The merge in the form the engine takes. Raises InvalidOption for invalid clauses."""
-        rules.check_clauses(self.clauses)
+        action_rules.check_clauses(self.clauses)
         merge = self._spelled()
         return RowChange(
             location=self.location,
             branch=self.branch,
-            verb=rules.MERGING,
+            verb=action_rules.MERGING,
             actions=merge._actions,
             meets=merge._meets,
-            inserts_by_key=rules.inserts(self.clauses),
+            inserts_by_key=action_rules.inserts(self.clauses),
             key=merge.on if isinstance(merge.on, tuple) else (),
             sets=merge._sets,
         )
@@ -182,13 +182,13 @@ class RowMerge(Hinting):
         if self.spark.conf.get("spark.sql.caseSensitive") == "true":
             return self
         table = stored_schema(self.location, pin_latest(self.location, self.branch)).names
-        named = rules.spelled(self.source.columns, table)
+        named = action_rules.spelled(self.source.columns, table)
         source = self.source
         if any(name != other for name, other in named.items()):
             source = source.toDF(*(named[name] for name in source.columns))
         on = self.on
         if isinstance(on, tuple):
-            keys = rules.spelled(on, table)
+            keys = action_rules.spelled(on, table)
             on = tuple(keys[name] for name in on)
         clauses = tuple(_renamed(clause, table) for clause in self.clauses)
         return replace(self, source=source, on=on, clauses=clauses)
@@ -196,7 +196,7 @@ class RowMerge(Hinting):
     @property
     def _sets(self) -> frozenset[str]:
         """Columns that updates may set."""
-        updates = [clause for clause in self.clauses if clause.action == rules.UPDATE]
+        updates = [clause for clause in self.clauses if clause.action == action_rules.UPDATE]
         named = [self.source.columns if clause.values is None else clause.values for clause in updates]
         return frozenset(name for names in named for name in names)
 
@@ -209,10 +209,10 @@ class RowMerge(Hinting):
         rows = TargetRows(self.spark, self.location)
         fields = {field.name: field for field in rows.schema(pin)}
         for clause in self.clauses:
-            rules.check_columns(list(clause.values or ()), list(fields))
+            action_rules.check_columns(list(clause.values or ()), list(fields))
         self._check_sides(rows.schema(pin))
         kept = rows.kept(pin, self._sets)
-        how = rules.join_of(self.clauses)
+        how = action_rules.join_of(self.clauses)
 
         def query(target: DataFrame) -> DataFrame:
             return self._merged(self._joined(target, how), fields, kept)
@@ -228,8 +228,8 @@ class RowMerge(Hinting):
     def _check_sides(self, schema: StructType) -> None:
         """Raise Spark's error for a clause that names the side without its rows: every value would be null."""
         sides = {
-            "not matched": self.source.alias(rules.SOURCE),
-            "not matched by source": probe(self.spark, schema).alias(rules.TARGET),
+            "not matched": self.source.alias(action_rules.SOURCE),
+            "not matched by source": probe(self.spark, schema).alias(action_rules.TARGET),
         }
         for clause in self.clauses:
             given = [*(clause.values or {}).values(), *([] if clause.condition is None else [clause.condition])]
@@ -251,22 +251,24 @@ class RowMerge(Hinting):
         operation = _by_clause([F.lit(clause.action) for clause in self.clauses])
         columns = [_by_clause([own[name] for own in values]).alias(name) for name in fields]
         return chosen.select(
-            operation.alias(rules.OPERATION), F.col(f"{rules.TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns
+            operation.alias(action_rules.OPERATION),
+            F.col(f"{action_rules.TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS),
+            *columns,
         )
 
     def _joined(self, target: DataFrame, how: str) -> DataFrame:
-        source = self._marked().alias(rules.SOURCE)
+        source = self._marked().alias(action_rules.SOURCE)
         if isinstance(self.on, tuple):
             condition = reduce(
                 lambda left, right: left & right,
-                [quoted(name, rules.TARGET) == quoted(name, rules.SOURCE) for name in self.on],
+                [quoted(name, action_rules.TARGET) == quoted(name, action_rules.SOURCE) for name in self.on],
             )
         else:
             condition = expression(self.on)
-        return target.alias(rules.TARGET).join(source, condition, how)
+        return target.alias(action_rules.TARGET).join(source, condition, how)
 
     def _applies(self, clause: Clause) -> Column:
-        here, there = F.col(f"{rules.TARGET}.{ROW_ADDRESS}"), F.col(f"{rules.SOURCE}.{_MARK}")
+        here, there = F.col(f"{action_rules.TARGET}.{ROW_ADDRESS}"), F.col(f"{action_rules.SOURCE}.{_MARK}")
         case = {
             "matched": here.isNotNull() & there.isNotNull(),
             "not matched": here.isNull(),
@@ -282,20 +284,20 @@ class RowMerge(Hinting):
         Clauses that set a column to the same value share one Column.
         """
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
-        old = {name: quoted(name, rules.TARGET) for name in fields if name not in kept}
-        whole = {name: quoted(name, rules.SOURCE) for name in self.source.columns if name in fields}
-        wholes: Mapping[int, Mapping[str, Column]] = dict.fromkeys((rules.INSERT, rules.UPDATE), whole)
-        if any(clause.values is None and clause.action != rules.DELETE for clause in self.clauses):
+        old = {name: quoted(name, action_rules.TARGET) for name in fields if name not in kept}
+        whole = {name: quoted(name, action_rules.SOURCE) for name in self.source.columns if name in fields}
+        wholes: Mapping[int, Mapping[str, Column]] = dict.fromkeys((action_rules.INSERT, action_rules.UPDATE), whole)
+        if any(clause.values is None and clause.action != action_rules.DELETE for clause in self.clauses):
             wholes = self._fitted(joined, whole, fields, old)
         found: list[Mapping[str, Column]] = []
         for clause in self.clauses:
-            if clause.action == rules.DELETE:
+            if clause.action == action_rules.DELETE:
                 found.append(nothing)
                 continue
             given = wholes[clause.action]
             if clause.values is not None:
                 given = assigned(joined, {name: expression(value) for name, value in clause.values.items()}, fields)
-            found.append({**nothing, **(old if clause.action == rules.UPDATE else {}), **given})
+            found.append({**nothing, **(old if clause.action == action_rules.UPDATE else {}), **given})
         return found
 
     def _fitted(
@@ -307,12 +309,12 @@ class RowMerge(Hinting):
     ) -> dict[int, Mapping[str, Column]]:
         """The source's columns in the types of the table, for each action that takes all of them."""
         if not self.evolves:
-            return dict.fromkeys((rules.INSERT, rules.UPDATE), assigned(joined, whole, fields))
+            return dict.fromkeys((action_rules.INSERT, action_rules.UPDATE), assigned(joined, whole, fields))
         given = {field.name: field.dataType for field in self.source.schema}
         types = {name: (given[name], fields[name].dataType) for name in whole}
         found: dict[int, Mapping[str, Column]] = {}
-        for action in (rules.INSERT, rules.UPDATE):
-            before = old if action == rules.UPDATE else {}
+        for action in (action_rules.INSERT, action_rules.UPDATE):
+            before = old if action == action_rules.UPDATE else {}
             values = {name: aligned(value, types[name], before.get(name)) for name, value in whole.items()}
             found[action] = assigned(joined, values, fields)
         return found
@@ -325,7 +327,7 @@ class RowMerge(Hinting):
 def _renamed(clause: Clause, table: Sequence[str]) -> Clause:
     if clause.values is None:
         return clause
-    named = rules.spelled([*clause.values], table)
+    named = action_rules.spelled([*clause.values], table)
     return replace(clause, values={named[name]: value for name, value in clause.values.items()})
 
 
@@ -367,7 +369,7 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     stored = stored_schema(rows.location, pin)
     if stored.get_field_index(key) < 0 or key not in source.columns or not _are_plain(source.columns, schema.names):
         return False
-    if not is_plain(stored.field(key)) or not rules.can_be_looked_up(stored.field(key).type):
+    if not is_plain(stored.field(key)) or not action_rules.can_be_looked_up(stored.field(key).type):
         return False
     if source.schema[key].dataType != schema[key].dataType:
         return False
@@ -383,14 +385,14 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
         stored.field(name) if stored.get_field_index(name) >= 0 else given.field(name) for name in given.names
     )
     explained = rows.spark.sql("EXPLAIN COST SELECT * FROM {source}", source=source).first()
-    size = None if explained is None else rules.estimated_bytes(str(explained[0]))
-    return size is not None and rules.uses_index(Found(known[0], known[1], size, width))
+    size = None if explained is None else action_rules.estimated_bytes(str(explained[0]))
+    return size is not None and action_rules.uses_index(Found(known[0], known[1], size, width))
 
 
 def _are_plain(source: Sequence[str], table: Sequence[str]) -> bool:
     """Whether columns beside the two sides, as structs, mean what they mean in a join."""
     folded = [name.lower() for name in source]
-    return len({*folded}) == len(folded) and {rules.SOURCE, rules.TARGET}.isdisjoint(
+    return len({*folded}) == len(folded) and {action_rules.SOURCE, action_rules.TARGET}.isdisjoint(
         [*folded, *(name.lower() for name in table)]
     )
 
@@ -409,11 +411,11 @@ def looked_up(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str,
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with plainly():
-            yield from with_matches(lookup, (rules.SOURCE, rules.TARGET), batches)
+            yield from with_matches(lookup, (action_rules.SOURCE, action_rules.TARGET), batches)
 
     given = st.StructType([st.StructField(field.name, field.dataType) for field in source.schema])
-    schema = st.StructType([st.StructField(rules.SOURCE, given), st.StructField(rules.TARGET, target)])
+    schema = st.StructType([st.StructField(action_rules.SOURCE, given), st.StructField(action_rules.TARGET, target)])
     found = source.mapInArrow(run, schema)
-    own = [quoted(name, rules.SOURCE).alias(name) for name in source.columns if name not in table.names]
-    theirs = [quoted(name, rules.TARGET).alias(name) for name in target.names if name not in source.columns]
-    return found.select(rules.SOURCE, rules.TARGET, *own, *theirs)
+    own = [quoted(name, action_rules.SOURCE).alias(name) for name in source.columns if name not in table.names]
+    theirs = [quoted(name, action_rules.TARGET).alias(name) for name in target.names if name not in source.columns]
+    return found.select(action_rules.SOURCE, action_rules.TARGET, *own, *theirs)

@@ -17,15 +17,15 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Fragment
-from lance_spark.rows import commit_pylance
-from lance_spark.rows.commit_pylance import Added, DeletionItem, Terms
-from lance_spark.rows.files_pylance import take_row
-from lance_spark.rows.rules import ChangeResult, Prepared
-from lance_spark.scan.pylance import Scan, ScanColumns, check_filter, count_rows, index_matches
+from lance_spark.rows import row_commits
+from lance_spark.rows.action_rules import ChangeResult, Prepared
+from lance_spark.rows.row_commits import Added, DeletionItem, Terms
+from lance_spark.rows.row_files import take_row
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter, count_rows, index_matches
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.write.data_files import read_target
 from lance_spark.write.isolation import Since, is_serializable
-from lance_spark.write.pylance import read_target
 
 Meets = Callable[[PinnedVersion, Sequence[int]], bool]
 """Whether a change would have changed or matched rows of fragments of a version."""
@@ -57,7 +57,7 @@ def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: P
         return
     row = take_row(location, start, change.twice, key)
     with suppress(errors.StorageFailure):
-        commit_pylance.discard(location, start.branch, [change])
+        row_commits.discard(location, start.branch, [change])
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
     raise errors.Refused(
         f"Several rows of the source match the row with {shown}: the result would depend on their order. "
@@ -73,7 +73,7 @@ def finish(work: Finish) -> ChangeResult:
     are deleted. After most StorageFailures the outcome is unknown, and the files stay for cleanup.
     """
     tried: list[Prepared] = [work.change]
-    undo = partial(commit_pylance.discard, work.location, work.start.branch, tried)
+    undo = partial(row_commits.discard, work.location, work.start.branch, tried)
     with commits.undone_on_failure(undo, "files that were written"):
         version, change = _commit(work, tried)
     with suppress(errors.StorageFailure):
@@ -83,14 +83,14 @@ def finish(work: Finish) -> ChangeResult:
 
 def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepared]:
     location, branch = work.location, work.start.branch
-    rebase: commit_pylance.Rebase | None = None
+    rebase: row_commits.Rebase | None = None
     since = Since(location, work.start)
     for left in commits.attempts():
-        commit_pylance.check_written(location, branch, work.change)
+        row_commits.check_written(location, branch, work.change)
         head, change = pin_latest(location, branch), work.change
         if head != work.start:
             commits.check_still_there(location, work.start)
-            rebase = rebase or commit_pylance.Rebase(location, work.start, work.change)
+            rebase = rebase or row_commits.Rebase(location, work.start, work.change)
             head, change, added = rebase.on(head)
             tried.append(change)
             if not work.terms.reordered and is_serializable(location, head):
@@ -99,10 +99,10 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
         if work.check is not None:
             work.check()
         try:
-            return commit_pylance.commit_rows(location, head, change, work.terms), change
+            return row_commits.commit_rows(location, head, change, work.terms), change
         except (errors.Conflict, errors.StorageFailure) as failure:
             # The store may have taken the version and failed to confirm it: a second commit would duplicate its rows.
-            found = commit_pylance.find_commit(location, branch, head.version, work.terms.identity)
+            found = row_commits.find_commit(location, branch, head.version, work.terms.identity)
             if found is not None:
                 return found, change
             if isinstance(failure, errors.StorageFailure) or not left:
@@ -129,7 +129,7 @@ def _discard_replaced(work: Finish, tried: Sequence[Prepared], kept: Prepared) -
     for change in tried:
         left = {key: metadata for key, metadata in change.changed.items() if metadata not in used}
         if left:
-            commit_pylance.discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
+            row_commits.discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
 
 
 def _result(version: PinnedVersion, change: Prepared) -> ChangeResult:
@@ -182,11 +182,11 @@ def delete_where(
         if not rows:
             return DeleteResult(head, 0)
         hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
-        commit_pylance.check_written(location, branch, Prepared(hit, (), 0, 0, 0))
+        row_commits.check_written(location, branch, Prepared(hit, (), 0, 0, 0))
         try:
             if is_serializable(location, head):  # look again at what others committed meanwhile
                 Since(location, head).check_rows(pin_latest(location, branch))
-            return DeleteResult(commit_pylance.commit_deletions(location, head, predicate, hit, message), rows)
+            return DeleteResult(row_commits.commit_deletions(location, head, predicate, hit, message), rows)
         except errors.Conflict:
             if not left:
                 raise
@@ -236,7 +236,7 @@ class _Deleting:
             runner = self._engine.for_work(OPERATION, work)
             items = [DeletionItem(self._location, head, fragment.id, self._predicate) for fragment in wanted]
             table = runner.collect(
-                "delete", runner.flat_map("delete", items, commit_pylance.delete_in_fragment, commit_pylance.DELETIONS)
+                "delete", runner.flat_map("delete", items, row_commits.delete_in_fragment, row_commits.DELETIONS)
             )
             for row in table.to_pylist():
                 self._known[fragments[row["fragment"]]] = row["rows"], row["metadata"]

@@ -20,7 +20,7 @@ from pyspark.sql import types as st
 from pyspark.sql.types import StructType
 
 from lance_spark.columns.columns import update_filled_columns
-from lance_spark.columns.rules import (
+from lance_spark.columns.fill_rules import (
     SQL,
     Asked,
     BackfillOptions,
@@ -40,19 +40,19 @@ from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, row_width
-from lance_spark.indexes.pylance import describe_segments
-from lance_spark.rows import rules
-from lance_spark.rows.files_pylance import delete_offsets, write_parts
+from lance_spark.indexes.index_segments import describe_segments
+from lance_spark.rows import action_rules
+from lance_spark.rows.action_rules import ChangeResult, Prepared
+from lance_spark.rows.row_files import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, check_unambiguous, finish, new_terms
-from lance_spark.rows.rules import ChangeResult, Prepared
-from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
+from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
-from lance_spark.scan.rules import ScanPartition
 from lance_spark.session.narrow_query import needs, probe, read_options, with_all_columns
 from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.pylance import PartsJob, kept_columns, read_target
-from lance_spark.write.rules import WriteJob, WritePlan, append_schema, check_names
+from lance_spark.write.data_files import PartsJob, kept_columns, read_target
+from lance_spark.write.plan_rules import WriteJob, WritePlan, append_schema, check_names
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ class RowChange:
     branch: str | None
     """None for main."""
     verb: str
-    """The verb the user called; see lance_spark.rows.rules. The frames of a "delete" have no updates or inserts."""
+    """The verb the user called; see `rows/action_rules.py`. The frames of a "delete" have no updates or inserts."""
     actions: Callable[[PinnedVersion], DataFrame]
-    """The action frame of a version, see lance_spark.rows.rules. Each retry calls it again."""
+    """The action frame of a version, see lance_spark.rows.action_rules. Each retry calls it again."""
     meets: Callable[[PinnedVersion, Sequence[int]], bool] | None = None
     """Whether the change would have deleted, updated or matched rows of fragments that were added meanwhile. None if
     it never would."""
@@ -207,29 +207,31 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
     location, frame = change.location, change.actions(start)
     target = read_target(location, start)
     schema, kept = target.schema, kept_columns(target.schema, change.sets)
-    if change.verb == rules.DELETING:
-        frame = frame.select(rules.OPERATION, ROW_ADDRESS)
+    if change.verb == action_rules.DELETING:
+        frame = frame.select(action_rules.OPERATION, ROW_ADDRESS)
     else:
-        given = to_arrow(frame.drop(rules.OPERATION, ROW_ADDRESS).schema)
+        given = to_arrow(frame.drop(action_rules.OPERATION, ROW_ADDRESS).schema)
         check_names(given, new=False)
         left_out = {name for name in kept if name not in given.names}
         schema = append_schema(pa.schema([field for field in schema if field.name not in left_out]), given)
         # Spark sizes tasks by the session's advisory size, however many rows there are: no tiny files.
-        frame = frame.hint("rebalance", rules.OPERATION).sortWithinPartitions(rules.OPERATION, ROW_ADDRESS)
+        frame = frame.hint("rebalance", action_rules.OPERATION).sortWithinPartitions(
+            action_rules.OPERATION, ROW_ADDRESS
+        )
     plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
     write = partial(write_parts, PartsJob(WriteJob(plan, start), target, kept))
-    parts = runner.map("write rows", frame, write, rules.PARTS)
+    parts = runner.map("write rows", frame, write, action_rules.PARTS)
     fragments = len(fragment_sizes(location, start))
     tasks = min(fragments, _FEW_TASKS if fragments <= _FEW_FRAGMENTS else 2 * runner.parallelism)
 
     def delete(table: pa.Table) -> pa.Table:
         with plainly():
-            return delete_offsets(location, start, table.cast(rules.PARTS))
+            return delete_offsets(location, start, table.cast(action_rules.PARTS))
 
     grouped = parts.repartition(max(1, tasks), "fragment").groupBy("fragment")
-    outcomes = grouped.applyInArrow(delete, to_spark(rules.OUTCOMES))
+    outcomes = grouped.applyInArrow(delete, to_spark(action_rules.OUTCOMES))
     with _tasks_of(spark, _share(target.schema, schema.names, kept)):
-        return rules.prepared(runner.collect("delete rows", outcomes).to_pylist(), rules.UPDATE)
+        return action_rules.prepared(runner.collect("delete rows", outcomes).to_pylist(), action_rules.UPDATE)
 
 
 def _share(schema: pa.Schema, given: Sequence[str], kept: Sequence[str]) -> float:
@@ -246,7 +248,7 @@ def _tasks_of(spark: SparkSession, share: float) -> Iterator[None]:
         yield
         return
     with suppress(PySparkException):  # if users cannot change settings, there are fewer tasks
-        spark.conf.set(_ADVISORY, str(rules.advisory_size(size, share)))
+        spark.conf.set(_ADVISORY, str(action_rules.advisory_size(size, share)))
     try:
         yield
     finally:
@@ -277,7 +279,7 @@ def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
     def actions(pin: PinnedVersion) -> DataFrame:
         return rows.select(pin, lambda target: _deleted(target, where))
 
-    return RowChange(location, branch, rules.DELETING, actions, _meeting(rows, where), predicate=str(where))
+    return RowChange(location, branch, action_rules.DELETING, actions, _meeting(rows, where), predicate=str(where))
 
 
 def update(
@@ -295,18 +297,18 @@ def update(
 
     def actions(pin: PinnedVersion) -> DataFrame:
         fields = {field.name: field for field in rows.schema(pin)}
-        rules.check_columns(list(values), list(fields))
+        action_rules.check_columns(list(values), list(fields))
 
         def query(target: DataFrame) -> DataFrame:
             found = _matching(target, where)
             new = assigned(found, {name: expression(value) for name, value in values.items()}, fields)
             named = [name for name in fields if name in new or name not in rows.kept(pin, sets)]
             columns = [new.get(name, quoted(name)).alias(name) for name in named]
-            return found.select(F.lit(rules.UPDATE).alias(rules.OPERATION), F.col(ROW_ADDRESS), *columns)
+            return found.select(F.lit(action_rules.UPDATE).alias(action_rules.OPERATION), F.col(ROW_ADDRESS), *columns)
 
         return rows.select(pin, query)
 
-    return RowChange(location, branch, rules.UPDATING, actions, _meeting(rows, where), sets=sets)
+    return RowChange(location, branch, action_rules.UPDATING, actions, _meeting(rows, where), sets=sets)
 
 
 def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Condition) -> RowChange:
@@ -314,12 +316,12 @@ def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Cond
     _check_condition(where)
     location, branch = place
     rows = TargetRows(spark, location)
-    checked = F.when(F.coalesce(expression(where), F.lit(False)), F.lit(rules.INSERT)).otherwise(
+    checked = F.when(F.coalesce(expression(where), F.lit(False)), F.lit(action_rules.INSERT)).otherwise(
         F.raise_error(F.lit(_OUTSIDE)).cast("int")
     )
     address = F.lit(None).cast("bigint").alias(ROW_ADDRESS)
-    new = frame.alias(rules.TARGET).select(
-        checked.alias(rules.OPERATION), address, *(quoted(name) for name in frame.columns)
+    new = frame.alias(action_rules.TARGET).select(
+        checked.alias(action_rules.OPERATION), address, *(quoted(name) for name in frame.columns)
     )
 
     def actions(pin: PinnedVersion) -> DataFrame:
@@ -327,15 +329,15 @@ def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Cond
         nothing = [F.lit(None).alias(name) for name in frame.columns]
         return old.select("*", *nothing).union(new)
 
-    return RowChange(location, branch, rules.REPLACING, actions, _meeting(rows, where))
+    return RowChange(location, branch, action_rules.REPLACING, actions, _meeting(rows, where))
 
 
 def _deleted(target: DataFrame, where: Condition) -> DataFrame:
-    return _matching(target, where).select(F.lit(rules.DELETE).alias(rules.OPERATION), F.col(ROW_ADDRESS))
+    return _matching(target, where).select(F.lit(action_rules.DELETE).alias(action_rules.OPERATION), F.col(ROW_ADDRESS))
 
 
 def _matching(target: DataFrame, where: Condition | None) -> DataFrame:
-    named = target.alias(rules.TARGET)
+    named = target.alias(action_rules.TARGET)
     return named if where is None else named.where(expression(where))
 
 

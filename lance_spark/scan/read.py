@@ -24,9 +24,16 @@ from lance_spark.format.schema import (
     why_not,
 )
 from lance_spark.format.storable import struct_without_fields
-from lance_spark.scan import pylance
-from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes
-from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, batch_rows, only_matching, plan_scan
+from lance_spark.scan import fragment_reads
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes
+from lance_spark.scan.partition_rules import (
+    FragmentSize,
+    ScanPartition,
+    ScanRequest,
+    batch_rows,
+    only_matching,
+    plan_scan,
+)
 
 
 @dataclass(frozen=True)
@@ -52,14 +59,14 @@ def read_schema(read: PinnedRead) -> pa.Schema:
     Raises SchemaMismatch for structs without fields, even in files, among them: other columns would read as null.
     """
     options = read.options
-    names = tuple(pylance.schema_of(read.location, read.pin).names)
-    everything = pylance.schema_of(read.location, read.pin, _columns(read, names))
+    names = tuple(fragment_reads.schema_of(read.location, read.pin).names)
+    everything = fragment_reads.schema_of(read.location, read.pin, _columns(read, names))
     paths = options.columns
     named = {ROW_ID, ROW_ADDRESS}.intersection(paths or ())
     if paths is not None and named:
         paths = tuple(path for path in paths if path not in named)
     chosen = project(everything, paths)
-    if (empty := struct_without_fields(chosen)) and not pylance.reads_empty_structs(read.location, read.pin):
+    if (empty := struct_without_fields(chosen)) and not fragment_reads.reads_empty_structs(read.location, read.pin):
         raise SchemaMismatch(
             f"Column '{empty}' has a struct without fields even in its files; pylance misreads columns beside it.",
             hint=hints.of(
@@ -135,8 +142,8 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
     fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
     exact = options.filter is None
     if options.filter is not None:
-        pylance.check_filter(scan)
-        matches = pylance.index_matches(scan)
+        fragment_reads.check_filter(scan)
+        matches = fragment_reads.index_matches(scan)
         if matches is not None:
             exact = all(fragment.fragment_id in matches.covered for fragment in fragments)
             fragments = only_matching(fragments, matches)
@@ -146,14 +153,14 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
     """The partitions of a read."""
     scan, options = measured.scan, measured.options
-    whole = row_width(pylance.schema_of(scan.location, scan.pin))
+    whole = row_width(fragment_reads.schema_of(scan.location, scan.pin))
     request = ScanRequest(
         row_width=measured.row_width,
         column_share=min(1.0, measured.row_width / whole) if whole else 1.0,
         split_size=options.split_size,
         cores=cores,
         filtered=options.filter is not None,
-        splittable=pylance.takes_row_addresses(scan.location, scan.pin),
+        splittable=fragment_reads.takes_row_addresses(scan.location, scan.pin),
         limit=options.limit,
     )
     return plan_scan(measured.fragments, request)
@@ -161,7 +168,7 @@ def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]
 
 def blob_names(read: PinnedRead) -> frozenset[str]:
     """Names of the columns that are blobs."""
-    return pylance.blob_columns(read.location, read.pin)
+    return fragment_reads.blob_columns(read.location, read.pin)
 
 
 def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:

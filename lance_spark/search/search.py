@@ -19,16 +19,24 @@ from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.local import LOCAL, Frame, Runner, Work
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
+from lance_spark.indexes.index_rules import (
+    TEXT,
+    VECTOR,
+    check_metric,
+    described_kind,
+    find_column,
+    is_text,
+    settings_of,
+)
+from lance_spark.indexes.index_segments import all_details
 from lance_spark.indexes.indexes import Look, look_at
-from lance_spark.indexes.pylance import all_details
-from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, is_text, settings_of
-from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, ReadPlan, plan_read, read_schema
-from lance_spark.search import rules, vector_rules
+from lance_spark.search import search_rules, vector_rules
 from lance_spark.search.duplicate_rules import Signer
-from lance_spark.search.duplicates_pylance import DuplicatesWork
-from lance_spark.search.pylance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
-from lance_spark.search.rules import ColumnIndex, SearchRequest, Task, TextGap, TextTask, WholeTask
+from lance_spark.search.near_duplicates import DuplicatesWork
+from lance_spark.search.search_rules import ColumnIndex, SearchRequest, Task, TextGap, TextTask, WholeTask
+from lance_spark.search.search_tasks import Near, SearchWork, find_candidates, finish_search, has_changed_rows
 from lance_spark.search.text_rules import PhraseQuery, TextQuery, columns_of, parts
 from lance_spark.search.vector_rules import QueryVector
 from lance_spark.storage.datasets import open_pinned
@@ -63,7 +71,7 @@ class PreparedSearch:
         width = row_width([self.field]) if self.field is not None else 0.0
         segments = self.index.segments if self.index is not None else ()
         flat_rows = sum(rows[fragment] for fragment in self.flat)
-        return Work(read_bytes=rules.bytes_to_look_at(segments, flat_rows, width, filtered) + self.text_bytes)
+        return Work(read_bytes=search_rules.bytes_to_look_at(segments, flat_rows, width, filtered) + self.text_bytes)
 
 
 def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
@@ -73,10 +81,12 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
     """
     look = look_at(location, pin)
     options = request.options
-    measures = [rules.DISTANCE] * (request.vector is not None) + [rules.SCORE] * (request.text is not None)
-    measures += [rules.RELEVANCE] * request.is_hybrid
-    rules.check_measures(look.schema, [name for name in measures if name != rules.RELEVANCE])
-    columns = rules.shown_columns(look.schema, request.columns, measures)
+    measures = [search_rules.DISTANCE] * (request.vector is not None) + [search_rules.SCORE] * (
+        request.text is not None
+    )
+    measures += [search_rules.RELEVANCE] * request.is_hybrid
+    search_rules.check_measures(look.schema, [name for name in measures if name != search_rules.RELEVANCE])
+    columns = search_rules.shown_columns(look.schema, request.columns, measures)
     schema = found_schema(look.schema, columns, measures)
     if request.filter is not None:
         check_filter(Scan(location, pin, ScanColumns(()), request.filter))
@@ -103,11 +113,11 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
 def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
     """Check a search whose vectors come later. Raises the errors of :func:`prepare_search`."""
     prepared = prepare_search(location, pin, request)
-    if rules.QUERY_INDEX in prepared.look.schema.names:
+    if search_rules.QUERY_INDEX in prepared.look.schema.names:
         raise SchemaMismatch(
-            f"The table has a column '{rules.QUERY_INDEX}', a name that pylance needs for a search for many vectors.",
+            f"The table has a column '{search_rules.QUERY_INDEX}', a name that pylance needs for many vectors.",
             hint=hints.of(
-                "Rename it: ", hints.rename_column(rules.QUERY_INDEX), "; or search for one vector at a time."
+                "Rename it: ", hints.rename_column(search_rules.QUERY_INDEX), "; or search for one vector at a time."
             ),
         )
     assert prepared.field is not None
@@ -128,7 +138,7 @@ def carry_out(prepared: PreparedSearch, wire: pa.Schema, runner: Runner) -> Fram
         work = replace(work, rescored=False)
     else:
         tasks = plan_tasks(prepared, runner.parallelism)
-    frame = runner.flat_map("search", tasks, partial(find_candidates, work), rules.CANDIDATES)
+    frame = runner.flat_map("search", tasks, partial(find_candidates, work), search_rules.CANDIDATES)
     return runner.reduce("rank what was found", frame, partial(finish_search, work), wire)
 
 
@@ -147,7 +157,9 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
     if work.near.indexed and vector_rules.has_several(prepared.field):
         return _whole(work)  # Approximate distances of different segments cannot be compared.
     segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
-    tasks = rules.vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
+    tasks = search_rules.vector_tasks(
+        segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side
+    )
     return (*tasks, TextTask()) if work.text is not None else tasks
 
 
@@ -163,9 +175,9 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
     check_metric(field.name, field.type, options.metric)
     index = None
     if options.use_index:
-        index = rules.vector_index(look.indexes, _all_settings(look), field.name, options.metric)
+        index = search_rules.vector_index(look.indexes, _all_settings(look), field.name, options.metric)
     if index is None and options.fast:
-        raise rules.no_index(field.name, field.type, VECTOR, options.metric)
+        raise search_rules.no_index(field.name, field.type, VECTOR, options.metric)
     metric = vector_rules.effective_metric(options.metric, index, field)
     if not vector_rules.check_refined(field, index, options.refine_factor, options.fast):
         index = None
@@ -191,10 +203,10 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
 
 def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
     look = prepared.look
-    indexes = rules.text_indexes(look.indexes, _all_settings(look))
-    bound = rules.bound_text(look.schema, query, list(indexes))
+    indexes = search_rules.text_indexes(look.indexes, _all_settings(look))
+    bound = search_rules.bound_text(look.schema, query, list(indexes))
     phrases = {part.column for part in parts(bound) if isinstance(part, PhraseQuery)}
-    rules.check_phrases(bound, indexes)
+    search_rules.check_phrases(bound, indexes)
     gaps: list[TextGap] = []
     left = 0
     for column in map(str, columns_of(bound)):
@@ -203,13 +215,13 @@ def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
             _check_words(look, index)
         if prepared.work.fast:
             if index is None:
-                raise rules.no_index(column, find_column(look.schema, column).type, TEXT)
+                raise search_rules.no_index(column, find_column(look.schema, column).type, TEXT)
             continue
         missing = index.uncovered(look.rows) if index is not None else list(look.rows)
         rewritten = _maybe_former(look, column, index, missing) if index is not None else ()
         if index is not None and missing:
             index = replace(index, settings=look.settings(index.name) or {})
-        gap = rules.text_gap(column, index, look.rows, rewritten, column in phrases)
+        gap = search_rules.text_gap(column, index, look.rows, rewritten, column in phrases)
         gaps += [gap] if gap is not None else []
         left += sum(look.rows[fragment] for fragment in (gap.fragments if gap is not None else missing))
     work = replace(prepared.work, text=bound, gaps=tuple(gaps))
@@ -228,7 +240,7 @@ def _check_words(look: Look, index: ColumnIndex) -> None:
 
     With stable row ids, a changed row is in a later segment, and also under the same id in the earlier one.
     """
-    later = rules.later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
+    later = search_rules.later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
     if later and has_changed_rows(look.location, look.pin, later):
         raise Refused(
             f"The index '{index.name}' was extended after rows may have been changed: it would still find these by "
@@ -283,7 +295,7 @@ def prepare_duplicates(
         check_filter(Scan(location, pin, ScanColumns(()), where))
     if ROW_ADDRESS in columns:
         raise InvalidOption(f"Pairs have no {ROW_ADDRESS}.", hint=f"They always have {ROW_ID}.")
-    names = tuple(name for name in rules.shown_columns(schema, columns, ()) if name != ROW_ID)
+    names = tuple(name for name in search_rules.shown_columns(schema, columns, ()) if name != ROW_ID)
     row = found_schema(schema, (ROW_ID, *names), ())
     return DuplicatesWork(location, pin, column, where, names, signer, threshold, row)
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.indexes.rules import HAMMING, find_column, is_byte_vector, is_number_list, lengthen
-from lance_spark.search.rules import ColumnIndex, the_only, those
+from lance_spark.indexes.index_rules import HAMMING, find_column, is_byte_vector, is_number_list, lengthen
+from lance_spark.search.search_rules import ColumnIndex, the_only, those
 
 Vectors = npt.NDArray[Any]
 _DEFAULT_METRIC = "l2"

@@ -16,10 +16,7 @@ from lance_spark.catalog.lake import at_ref, check_whole
 from lance_spark.catalog.lake_rules import BRANCH, PUBLISHED, TAG
 from lance_spark.catalog.lookup import describe_table, find_open_table, list_tables, open_catalog, table_exists
 from lance_spark.catalog.migrate import Migration
-from lance_spark.catalog.overview import look_at_catalog
-from lance_spark.catalog.publish_rules import Journal
-from lance_spark.catalog.removing import Renamed
-from lance_spark.catalog.rules import (
+from lance_spark.catalog.name_rules import (
     Catalog,
     Mode,
     Name,
@@ -31,6 +28,9 @@ from lance_spark.catalog.rules import (
     quoted_view,
     view_names,
 )
+from lance_spark.catalog.overview import look_at_catalog
+from lance_spark.catalog.publish_rules import Journal
+from lance_spark.catalog.removing import Renamed
 from lance_spark.core.options import OWN_NAME, PREFIX, is_frame
 from lance_spark.core.refs import MAIN, RefSpec, branch_or_none
 from lance_spark.core.show import Card, Shown

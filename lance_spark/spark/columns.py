@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_spark.columns import columns as backfill
 from lance_spark.columns.columns import AlterResult, alter_columns
-from lance_spark.columns.rules import FRAME, FUNCTION, SQL, Asked, BackfillOptions, parse_backfill_options
+from lance_spark.columns.fill_rules import FRAME, FUNCTION, SQL, Asked, BackfillOptions, parse_backfill_options
 from lance_spark.core.options import names_of, path_segments
 from lance_spark.engine.session_spark import START_ONE, RunOn, engine_of, needed_session
 from lance_spark.errors import InvalidOption
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-    from lance_spark.columns.rules import BackfillResult, ComputedColumns
+    from lance_spark.columns.fill_rules import BackfillResult, ComputedColumns
 
 _SESSION = f"{START_ONE} Without Spark, pylance computes columns in one process."
 

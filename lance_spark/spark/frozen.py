@@ -19,6 +19,7 @@ from lance_spark.engine.session_spark import (
     with_metadata,
 )
 from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.frozen.draw_rules import DIFFERENCES, make_spec
 from lance_spark.frozen.frozen import (
     diff_frozen,
     freeze,
@@ -29,14 +30,13 @@ from lance_spark.frozen.frozen import (
     tasks_of,
     unfreeze,
 )
-from lance_spark.frozen.rules import DIFFERENCES, make_spec
 from lance_spark.spark.refs import Collection, Handle
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from lance_spark.frozen.rules import FrozenDiff, Lineage
+    from lance_spark.frozen.draw_rules import FrozenDiff, Lineage
 
 _HINT = f"{START_ONE} Without Spark, t.frozen.batches(...) reads."
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from lance_spark.catalog import lake as lake_actions
 from lance_spark.catalog.lake_deleted import restore_ref
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
-from lance_spark.catalog.rules import Catalog, Name
+from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches

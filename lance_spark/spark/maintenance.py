@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_spark.cleanup.cleanup import open_plan, plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Shown
@@ -30,12 +30,12 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.indexes import indexes
-from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats
+from lance_spark.indexes.index_rules import IndexInfo, IndexRequest, IndexResult, IndexStats
 from lance_spark.maintenance.spark import plan_of_table
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.flatten import flatten
-from lance_spark.optimize.mem_wal_pylance import WalResult, compact_wal
+from lance_spark.optimize.mem_wal import WalResult, compact_wal
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.session.caches import refresh
 from lance_spark.spark.refs import Collection, Handle, RefVerbs
 from lance_spark.storage.datasets import locate
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lance_spark.fsck.repair_rules import RepairResult
     from lance_spark.fsck.report import FsckReport
     from lance_spark.maintenance.spark import MaintenancePlan, Policy
-    from lance_spark.optimize.rules import FlattenResult, OptimizeProgress, OptimizeResult
+    from lance_spark.optimize.compaction_rules import FlattenResult, OptimizeProgress, OptimizeResult
 
 
 class UpkeepVerbs(RefVerbs):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
-from lance_spark.changes.rules import FeedOptions, Images
+from lance_spark.changes.feed_rules import FeedOptions, Images
 from lance_spark.core.options import FRAME_HINT, OWN_NAME, PREFIX, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
@@ -22,8 +22,8 @@ from lance_spark.tables.local_write import write_arrow
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from lance_spark.rows.action_rules import ChangeResult
     from lance_spark.rows.merge_spark import RowMerge
-    from lance_spark.rows.rules import ChangeResult
 
 _NEEDED = f"{START_ONE} Without Spark, pylance changes rows of main."
 

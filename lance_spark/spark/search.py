@@ -24,7 +24,7 @@ from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, SchemaMismatch
 from lance_spark.format.schema import unknown_column
 from lance_spark.search.duplicate_rules import Shingling, Signer, banding, parse_pairing
-from lance_spark.search.duplicates_pylance import (
+from lance_spark.search.near_duplicates import (
     KEY,
     KEYS,
     ONE,
@@ -37,8 +37,6 @@ from lance_spark.search.duplicates_pylance import (
     pair_rows,
     sign_texts,
 )
-from lance_spark.search.pylance import JoinWork, join_nearest
-from lance_spark.search.rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
 from lance_spark.search.search import (
     OPERATION,
     PreparedSearch,
@@ -48,6 +46,8 @@ from lance_spark.search.search import (
     prepare_join,
     prepare_search,
 )
+from lance_spark.search.search_rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
+from lance_spark.search.search_tasks import JoinWork, join_nearest
 from lance_spark.spark.refs import Handle
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from lance_spark.catalog.lookup import read_name
-from lance_spark.catalog.rules import Catalog, split_name
+from lance_spark.catalog.name_rules import Catalog, split_name
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.search.pylance import SearchWork
-from lance_spark.search.rules import SearchRequest, parse_join, parse_search
 from lance_spark.search.search import here, prepare_search
+from lance_spark.search.search_rules import SearchRequest, parse_join, parse_search
+from lance_spark.search.search_tasks import SearchWork
 from lance_spark.search.vector_rules import QueryVector, as_vector
 from lance_spark.spark.catalog import LanceCatalog
 from lance_spark.storage.resolving import read_path, resolve

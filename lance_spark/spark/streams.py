@@ -15,7 +15,7 @@ from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
 from lance_spark.storage.commits import check_writable, overtaken
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.streams.pylance import look_for, put_tag
+from lance_spark.streams.query_records import look_for, put_tag
 from lance_spark.streams.sink import is_due, mark, resume_stream, settle, settle_again, tidy
 from lance_spark.streams.sink import query_id as found_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide

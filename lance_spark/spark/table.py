@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lance_spark.changes.diff import diff
 from lance_spark.cleanup import auto
-from lance_spark.cleanup.rules import DEFAULT_COMMIT_WINDOW, of_branches
+from lance_spark.cleanup.retention_rules import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.clones import clone
 from lance_spark.clones.relocate import relocate
 from lance_spark.core.location import DatasetLocation
@@ -46,8 +46,8 @@ from lance_spark.merge.restore import restore
 from lance_spark.merge.transaction import transaction
 from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
-from lance_spark.remotes.rules import CloneKind, CloneOptions, is_deep
-from lance_spark.scan import pylance
+from lance_spark.remotes.fetch_rules import CloneKind, CloneOptions, is_deep
+from lance_spark.scan import fragment_reads
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import maintenance
@@ -71,10 +71,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lance_spark.cleanup.cleanup import CleanupPlan
-    from lance_spark.cleanup.rules import CleanupPolicy
-    from lance_spark.clones.rules import Relocation
+    from lance_spark.cleanup.retention_rules import CleanupPolicy
+    from lance_spark.clones.base_rules import Relocation
     from lance_spark.engine.session_spark import RunOn
-    from lance_spark.log.rules import History, TableDiff
+    from lance_spark.log.print_rules import History, TableDiff
     from lance_spark.merge.report import MergeResult
     from lance_spark.session.narrow_query import Query
 
@@ -224,7 +224,7 @@ class LanceTable(
         Without a session, this process counts.
         """
         if filter is None or session_or_none(self.spark) is None:
-            return pylance.count_rows(self.location, self._pin(), filter)
+            return fragment_reads.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def head(self, count: int = 5, columns: Columns = None) -> pa.Table:
@@ -235,7 +235,7 @@ class LanceTable(
         if count < 0:
             raise InvalidOption(f"{count} rows cannot be read.", hint="Give 0 or more.")
         names = None if columns is None else names_of(columns)
-        return pylance.head(self.location, self._pin(), count, names)
+        return fragment_reads.head(self.location, self._pin(), count, names)
 
     def diff(self, ref: str, rows: bool = False, limit: int = 20) -> TableDiff:
         """The differences from another ref to this handle, or of a range ``A..B``, as ``lance-git diff`` shows them.

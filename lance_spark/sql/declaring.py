@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lance_spark.catalog.lake import begin_table_branch, check_whole
 from lance_spark.catalog.lookup import find_open_table, locate_table, read_name
-from lance_spark.catalog.manifest_pylance import check_may_change
-from lance_spark.catalog.rules import Catalog, identify_table
+from lance_spark.catalog.manifest_commits import check_may_change
+from lance_spark.catalog.name_rules import Catalog, identify_table
 from lance_spark.core.declared import at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import MARK, from_handle, parse_version_text

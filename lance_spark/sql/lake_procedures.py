@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_spark.catalog.lake import check_whole, delete_ref, list_refs
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.migrate import migrate
-from lance_spark.catalog.rules import TABLE, Catalog
+from lance_spark.catalog.name_rules import TABLE, Catalog
 from lance_spark.core.declared import typed_at
 from lance_spark.lake import branches, publish
 from lance_spark.lake.publish import branch_in_tables

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
 from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
@@ -22,20 +22,20 @@ from lance_spark.errors import Refused
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
+from lance_spark.indexes.index_rules import SETTINGS, IndexRequest, setting_help
 from lance_spark.indexes.indexes import create_index
-from lance_spark.indexes.rules import SETTINGS, IndexRequest, setting_help
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import KEPT, ExpiryOptions
 from lance_spark.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.merge.restore import restore_version
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs import refs
 from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote
-from lance_spark.remotes.rules import CloneOptions
+from lance_spark.remotes.fetch_rules import CloneOptions
 from lance_spark.sql import lake_procedures as lake_procedures  # declares those for a whole lake
 from lance_spark.sql.declaring import (
     BY_DEFAULT,

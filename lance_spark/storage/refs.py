@@ -284,7 +284,7 @@ def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[s
 def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and its own files; those of branches below it stay. Safe to repeat.
 
-    lance_spark.refs.rules decides whether it can be removed. ``check`` is called once the ref file is gone, when no
+    lance_spark.refs.ref_rules decides whether it can be removed. ``check`` is called once the ref file is gone, when no
     branch or tag can be created from the branch anymore; if it raises, the ref file is restored.
 
     Raises PermissionDenied if the ref file cannot be removed, and StorageFailure if files of the branch could not be

@@ -23,19 +23,19 @@ from lance_spark.core.table_options import NEW_BRANCH, parse_write_options, take
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, NotFound, PermissionDenied, Refused
 from lance_spark.format.stream_notes import TAKEN_BACK, sink_tag
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
 from lance_spark.storage.datasets import open_pinned, pin_latest, pin_version
 from lance_spark.storage.resolving import NamedTable, take_target
-from lance_spark.streams.pylance import commit_note, commit_removal, look_for, put_tag, read_query_id
+from lance_spark.streams.query_records import commit_note, commit_removal, look_for, put_tag, read_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide, doubled, is_like, last_batch
 from lance_spark.tables.write import append_evolved, begin, give_up, plan_write
-from lance_spark.write import pylance
+from lance_spark.write import data_files
 from lance_spark.write.isolation import check_columns
 from lance_spark.write.isolation_rules import undone
-from lance_spark.write.rules import WriteJob
+from lance_spark.write.plan_rules import WriteJob
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _made(job: WriteJob) -> WriteJob:
     With rows in the first version, a crash before the tag would make them indistinguishable from those of others.
     """
     try:
-        pylance.commit(job, [])
+        data_files.commit(job, [])
     except Conflict as conflict:
         raise Conflict(conflict.message, hint="Start the query again.") from None
     if job.claim is not None:
@@ -227,14 +227,14 @@ def _commit(
     """
     if job.plan.evolution is not None:
         return append_evolved(job, fragments)
-    pylance.check(job, fragments)
+    data_files.check(job, fragments)
     if job.plan.mode == "overwrite" and job.start is not None:
         _check_columns(job, job.start, head, own)
     # An overwrite replaces everything, including what came since it was planned, with columns that are still the same.
     if job.plan.mode == "overwrite" or (job.start is not None and is_like(look.newer, job.start.version, head.version)):
         job = replace(job, start=head)
     try:
-        return pylance.commit_checked(job, fragments)
+        return data_files.commit_checked(job, fragments)
     except Conflict:
         if pin_latest(job.plan.location, head.branch) == head:
             raise
@@ -243,7 +243,7 @@ def _commit(
 
 def give_up_stream(stream: StreamJob, fragments: Sequence[str]) -> None:
     """Delete the files of a batch that was never committed, because not all of its tasks finished."""
-    pylance.discard(stream.job.plan, fragments)
+    data_files.discard(stream.job.plan, fragments)
 
 
 def resume_stream(location: DatasetLocation, branch: str | None, query: str, last_batch: int) -> PinnedVersion:

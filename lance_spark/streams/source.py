@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lance_spark import errors, hints
-from lance_spark.changes import rules
+from lance_spark.changes import feed_rules
 from lance_spark.changes.changes import (
     DeletionReader,
     Held,
@@ -26,7 +26,15 @@ from lance_spark.changes.changes import (
     find_moment,
     known_deletions,
 )
-from lance_spark.changes.rules import ColumnTrack, Commit, FeedColumns, FeedOptions, FeedReading, Piece, VersionPieces
+from lance_spark.changes.feed_rules import (
+    ColumnTrack,
+    Commit,
+    FeedColumns,
+    FeedOptions,
+    FeedReading,
+    Piece,
+    VersionPieces,
+)
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, missing_version
 from lance_spark.core.show import moment_at
@@ -39,14 +47,14 @@ from lance_spark.format.schema import ROW_COLUMNS, why_not
 from lance_spark.format.stream_notes import source_tag
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import MERGE, PUBLISH, Snapshot, read_trace
-from lance_spark.scan import pylance
-from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
+from lance_spark.scan import fragment_reads
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.storage import refs, versions
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import check_branch, resolve_expression
 from lance_spark.streams import source_rules
-from lance_spark.streams.pylance import read_query_id
+from lance_spark.streams.query_records import read_query_id
 from lance_spark.streams.source_rules import CommitMeaning, Effect, Limits, NewRows, PartSize, StreamOffset, VersionSize
 from lance_spark.tables.read import pin_read
 
@@ -338,7 +346,7 @@ class StreamLine:
 
     def pins(self, version: int) -> tuple[PinnedVersion, ...]:
         """The places of a version: on the branch or on an ancestor; on both for the version it was created from."""
-        own = rules.at_or_before(PinnedVersion(self.branch, version), self._branches)
+        own = feed_rules.at_or_before(PinnedVersion(self.branch, version), self._branches)
         entry = self._branches.get(own.branch or "")
         fork = None if entry is None else entry.fork
         return (fork, own) if fork is not None and fork.version == version else (own,)
@@ -382,7 +390,7 @@ class StreamLine:
             version -= 1
             found = self.find(version)
             # The first half of a version copied from another dataset has no rows; the next one brings them.
-            if found is None or not rules.begins_copy(found.transaction):
+            if found is None or not feed_rules.begins_copy(found.transaction):
                 return found
 
     def oldest(self, newest: int) -> int:
@@ -515,7 +523,9 @@ class PartsReader:
     def __init__(self, line: StreamLine, columns: StreamColumns, options: StreamReadOptions) -> None:
         self._line, self._columns, self._options = line, columns, options
         self._known: OrderedDict[tuple[int, bool], VersionParts] = OrderedDict()
-        self._tracks: dict[int, ColumnTrack] = {columns.pin.version: rules.track(columns.fields, self._columns.names)}
+        self._tracks: dict[int, ColumnTrack] = {
+            columns.pin.version: feed_rules.track(columns.fields, self._columns.names)
+        }
 
     def forget(self) -> None:
         """Discard everything that was read."""
@@ -540,7 +550,7 @@ class PartsReader:
         found = self._line.find(version)
         if found is None:
             raise _gone(version, self._line)
-        if not whole and (rules.changes_no_rows(found.transaction) or rules.begins_copy(found.transaction)):
+        if not whole and (feed_rules.changes_no_rows(found.transaction) or feed_rules.begins_copy(found.transaction)):
             return ()
         after = self._line.snapshot(found)
         columns = self._track(after)
@@ -550,24 +560,26 @@ class PartsReader:
             raise _gone(version - 1, self._line)
         self._check(after, columns)
         if before is None:
-            pieces = tuple(rules.whole_pieces(after, commit, columns))
+            pieces = tuple(feed_rules.whole_pieces(after, commit, columns))
             return self._as_parts(VersionPieces(pieces), after.contents.has_stable_row_ids)
         return self._changed(self._line.snapshot(before), after, found, columns, commit)
 
     def _begins(self, version: int) -> bool:
         """Whether the only version before it is the empty first half of a copy."""
         first = self._line.find(1)
-        return version == 2 and first is not None and rules.begins_copy(first.transaction)
+        return version == 2 and first is not None and feed_rules.begins_copy(first.transaction)
 
     def _changed(
         self, before: Snapshot, after: Snapshot, found: ReadVersion, columns: ColumnTrack, commit: Commit
     ) -> tuple[Part, ...]:
         names, by = self._columns.names, found.transaction
-        step = rules.StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)
+        step = feed_rules.StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)
         if self._columns.feed is not None:
             stable = before.contents.has_stable_row_ids and after.contents.has_stable_row_ids
             return self._as_parts(step, stable)
-        old = TrackedVersion(before, rules.tracked_to(before.contents.fields, columns, names, rules.replaces_all(by)))
+        old = TrackedVersion(
+            before, feed_rules.tracked_to(before.contents.fields, columns, names, feed_rules.replaces_all(by))
+        )
         effect = _effect(step.pieces, {at for at in range(len(names)) if old.columns.ids[at] != columns.ids[at]})
         added = [piece for piece in step.pieces if piece.before is None]
         if source_rules.meaning(effect) is not CommitMeaning.CHANGE:
@@ -589,7 +601,7 @@ class PartsReader:
         images = self._options.images
         options = FeedOptions(images=images)  # type: ignore[arg-type]  # one of three words, checked where it is parsed
         reading = FeedReading(self._line.location, feed, options, stable and not feed.key)
-        plan = rules.arrange(reading, [told])
+        plan = feed_rules.arrange(reading, [told])
         parts = [Part((piece,), plan.reading) for piece in plan.direct]
         if plan.to_pair:
             parts.append(Part(plan.to_pair, plan.reading, True, not plan.unrecognizable))
@@ -601,23 +613,23 @@ class PartsReader:
         if fields == self._columns.fields:
             return self._tracks[self._columns.pin.version]
         if version > self._columns.pin.version:
-            return rules.track(fields, self._columns.names)
-        return self._tracks.get(version) or self._track_back(version) or rules.track(fields, self._columns.names)
+            return feed_rules.track(fields, self._columns.names)
+        return self._tracks.get(version) or self._track_back(version) or feed_rules.track(fields, self._columns.names)
 
     def _track_back(self, version: int) -> ColumnTrack | None:
         """Trace columns backwards, as one may have been renamed. None if a version in between is gone."""
         newer = min(known for known in self._tracks if known > version)
         here, fields = self._tracks[newer], None if newer != self._columns.pin.version else self._columns.fields
         newest = self._line.find(newer)
-        replaced = rules.replaces_all(None if newest is None else newest.transaction)
+        replaced = feed_rules.replaces_all(None if newest is None else newest.transaction)
         for number in range(newer - 1, version - 1, -1):
             found = self._line.find(number)
             if found is None:
                 return None
             older = self._line.snapshot(found).contents.fields
             if older != fields or replaced:
-                here = rules.tracked_to(older, here, self._columns.names, replaced)
-            self._tracks[number], fields, replaced = here, older, rules.replaces_all(found.transaction)
+                here = feed_rules.tracked_to(older, here, self._columns.names, replaced)
+            self._tracks[number], fields, replaced = here, older, feed_rules.replaces_all(found.transaction)
         return here
 
     def _check(self, after: Snapshot, columns: ColumnTrack) -> None:
@@ -633,11 +645,11 @@ class PartsReader:
                         hint=_RESTART,
                     )
         options = self._columns.read.options
-        every = pylance.ScanColumns(
-            pylance.column_names(self._line.location, after.pin),
+        every = fragment_reads.ScanColumns(
+            fragment_reads.column_names(self._line.location, after.pin),
             blobs="all_binary" if options.blob_handling == "bytes" else "blobs_descriptions",
         )
-        types = pylance.schema_of(self._line.location, after.pin, every)
+        types = fragment_reads.schema_of(self._line.location, after.pin, every)
         shown = self._columns.schema if self._columns.feed is None else self._columns.feed.schema
         for name, known in zip(self._columns.names, columns.names, strict=True):
             blob = self._columns.feed is not None and name in self._columns.feed.blobs
@@ -651,7 +663,7 @@ class PartsReader:
                     hint=_RESTART,
                 )
         if options.filter is not None:
-            pylance.check_filter(pylance.Scan(self._line.location, after.pin, every, options.filter))
+            fragment_reads.check_filter(fragment_reads.Scan(self._line.location, after.pin, every, options.filter))
 
 
 _RESTART = (

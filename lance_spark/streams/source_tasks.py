@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark.changes.changes import direct_changes, rows_to_pair
+from lance_spark.changes.feed_rules import LOCAL, FeedReading, Piece, Side, in_tasks
 from lance_spark.changes.image_rules import pair
-from lance_spark.changes.rules import LOCAL, FeedReading, Piece, Side, in_tasks
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS, ROW_ID, conform, row_width
-from lance_spark.scan import rules
-from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, takes_row_addresses
+from lance_spark.scan import partition_rules
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, read_batches, takes_row_addresses
+from lance_spark.scan.partition_rules import FragmentSize, ScanPartition, ScanRequest
 from lance_spark.scan.read import PinnedRead
-from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest
 from lance_spark.streams.source import Part
 from lance_spark.streams.source_rules import NewRows, Range
 
@@ -119,8 +119,8 @@ def _row_tasks(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores
     """Neighboring fragments of any version share a task; a large fragment is split into several."""
     width = row_width(schema)
     pieces = [part.pieces[0] for part in parts]
-    weights = [rules.FRAGMENT_COST + max(piece.size, int(piece.rows * width)) for piece in pieces]
-    target = min(read.options.split_size, max(rules.MIN_SPLIT, sum(weights) // max(1, cores)))
+    weights = [partition_rules.FRAGMENT_COST + max(piece.size, int(piece.rows * width)) for piece in pieces]
+    target = min(read.options.split_size, max(partition_rules.MIN_SPLIT, sum(weights) // max(1, cores)))
     group: list[RowsOf] = []
     filled = 0
     for part, piece, weight in zip(parts, pieces, weights, strict=True):
@@ -163,7 +163,7 @@ def _ranges(side: Side, rows: RowsOf, target: int, width: float) -> Iterator[Row
         filtered=scan.filter is not None,
         splittable=takes_row_addresses(scan.location, scan.pin),
     )
-    for part in rules.plan_scan([size], request):
+    for part in partition_rules.plan_scan([size], request):
         yield RowsOf(scan, part, rows.names)
 
 
@@ -202,7 +202,7 @@ def _rows_of(side: Side, read: PinnedRead, schema: pa.Schema, width: float) -> R
         blobs="all_binary" if read.options.blob_handling == "bytes" else "blobs_descriptions",
     )
     pin = PinnedVersion(side.pin.branch, side.pin.version, side.pin.stamp)
-    size = read.options.batch_size or rules.batch_rows(width)
+    size = read.options.batch_size or partition_rules.batch_rows(width)
     return RowsOf(Scan(read.location, pin, columns, read.options.filter, size), ScanPartition((side.fragment,)), names)
 
 

@@ -23,7 +23,7 @@ from lance_spark.streams.source import StreamRead, StreamSource, stream_feed, st
 from lance_spark.streams.source_rules import NO_LIMITS, Limits, StreamOffset, parse_offset, unbegun
 from lance_spark.streams.source_tasks import StreamTask, divide, read_task
 from lance_spark.tables.read import followed
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 
 @dataclass

@@ -44,7 +44,7 @@ from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import read_changes
 from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import contents_of, find_manifest, read_transactions
-from lance_spark.survey import rules
+from lance_spark.survey import chain_rules
 
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
@@ -55,7 +55,9 @@ _FUTURE = 2**52
 counts as younger than any run, so its version stays."""
 
 
-def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> rules.Survey:
+def survey(
+    location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()
+) -> chain_rules.Survey:
     """The dataset and its clones now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
 
     Refs are read before versions: a branch created in between has a directory, at worst without a ref. Raises NotFound
@@ -96,7 +98,7 @@ class DamagedRef(NamedTuple):
 
 def lenient_survey(
     location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()
-) -> tuple[rules.Survey, tuple[DamagedRef, ...]]:
+) -> tuple[chain_rules.Survey, tuple[DamagedRef, ...]]:
     """Like :func:`survey`, but lists unreadable refs instead of failing; their branches have chains."""
     damaged: list[DamagedRef] = []
     found: dict[str, dict[str, Any]] = {}
@@ -131,7 +133,7 @@ class _First(NamedTuple):
 
 def _survey(
     location: DatasetLocation, known: _First, clones: Sequence[str], clones_from: Sequence[str]
-) -> rules.Survey:
+) -> chain_rules.Survey:
     options = location.storage_options
     declared = [locate_typed(uri, options) for uri in clones]
     for root in clones_from:
@@ -145,7 +147,7 @@ def _survey(
     for index, clone in enumerate(others, start=1):
         named = set(refs.list_ref_names(clone, BRANCHES))
         chains += _chains(clone, index, named, branch_directories(clone))
-    return rules.Survey(repositories, tuple(chains), known.table, known.recorded)
+    return chain_rules.Survey(repositories, tuple(chains), known.table, known.recorded)
 
 
 def _with_clones_of_clones(
@@ -201,13 +203,13 @@ def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:
             encoded = locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
             datasets.append(DatasetLocation(f"{root.uri}/{encoded}".rstrip("/"), root.options))
         else:
-            pending += [rules.join(directory, name) for name in names]
+            pending += [chain_rules.join(directory, name) for name in names]
     return datasets
 
 
 def _chains(
     repository: DatasetLocation, index: int, named: Collection[str], directories: Collection[str]
-) -> Iterator[rules.Chain]:
+) -> Iterator[chain_rules.Chain]:
     """Main and the branches that have a ref (``named``), a directory with versions, or both."""
     branches = sorted({*named, *directories})
     listed = each(repository, partial(_version_files, repository), [None, *branches])
@@ -217,9 +219,9 @@ def _chains(
             yield _chain(index, branch, has_ref, listing)
 
 
-def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed) -> rules.Chain:
+def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed) -> chain_rules.Chain:
     ordered = sorted(listing.manifests, key=lambda entry: entry[1].version)
-    return rules.Chain(
+    return chain_rules.Chain(
         repository=repository,
         root=layout.branch_root(branch).rstrip("/"),
         branch=branch,
@@ -233,7 +235,7 @@ def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed)
 class _Listed(NamedTuple):
     """The manifests of one chain."""
 
-    manifests: list[tuple[bool, rules.VersionFile]]
+    manifests: list[tuple[bool, chain_rules.VersionFile]]
     """(whether it is detached, manifest), in no particular order."""
     noted: int
 
@@ -249,7 +251,7 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
             read = layout.read_manifest_name(name)
             if read is not None and path.startswith(directory):
                 modified = (_FUTURE if at is None else at) * 1000
-                manifests.append((read.detached, rules.VersionFile(read.version, name, size, modified)))
+                manifests.append((read.detached, chain_rules.VersionFile(read.version, name, size, modified)))
     return _Listed(manifests, hint)
 
 
@@ -287,7 +289,7 @@ def _directories(repository: DatasetLocation, directory: str) -> list[str]:
 # --- Manifests that repairs moved away
 
 
-def read_quarantined(location: DatasetLocation) -> tuple[rules.Quarantined, ...]:
+def read_quarantined(location: DatasetLocation) -> tuple[chain_rules.Quarantined, ...]:
     """The manifests that repairs moved away, except those that exist under another name.
 
     Raises CorruptData for an unreadable record.
@@ -295,7 +297,7 @@ def read_quarantined(location: DatasetLocation) -> tuple[rules.Quarantined, ...]
     paths = [f"{layout.QUARANTINE}/{name}/{REPAIR_RECORD}" for name in files.list_names(location, layout.QUARANTINE)]
     contents = files.read_many(location, paths) if paths else []
     return tuple(
-        rules.Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
+        chain_rules.Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
         for record in (read_record(content) for content in contents if content is not None)  # others were undone
         for step in record.steps
         if isinstance(step, Quarantine) and step.why in MANIFEST_CODES
@@ -306,12 +308,12 @@ def read_quarantined(location: DatasetLocation) -> tuple[rules.Quarantined, ...]
 # Branches come and go during a survey. So a contradiction leads to another look, and is an error only if it persists.
 
 ATTEMPTS = 8
-Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], rules.Survey]
+Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], chain_rules.Survey]
 _PAUSE = 0.02
 """Seconds before the second look, twice as long before each further one."""
 
 
-def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> rules.Survey:
+def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> chain_rules.Survey:
     """The dataset now, with everything that its refs promise.
 
     Raises CorruptData for a contradiction in two consecutive surveys, Conflict for a dataset that never stops changing,
@@ -325,18 +327,18 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
 
 def look_at(
     location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...], take: Taking | None = None
-) -> tuple[rules.Survey, list[rules.Contradiction]]:
+) -> tuple[chain_rules.Survey, list[chain_rules.Contradiction]]:
     """The dataset now, and the contradictions that two consecutive surveys show.
 
     ``take`` takes a survey in another way. Raises CorruptData for an unreadable ref file, Conflict and NotFound like
     take_survey.
     """
-    before: list[rules.Contradiction] = []
+    before: list[chain_rules.Contradiction] = []
     for attempt in range(ATTEMPTS):
         taken = (take or survey)(location, clones, clones_from)
         if not any(chain.versions for _, chain in taken.owned()):
             open_latest(location)  # distinguishes a missing dataset from an empty listing
-        now = rules.contradictions(taken)
+        now = chain_rules.contradictions(taken)
         lasting = [contradiction for contradiction in now if contradiction in before]
         if lasting or not now:
             return taken, lasting
@@ -350,7 +352,10 @@ def look_at(
 
 
 def check_gone(
-    before: rules.Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[rules.Manifest]
+    before: chain_rules.Survey,
+    clones: tuple[str, ...],
+    clones_from: tuple[str, ...],
+    gone: Collection[chain_rules.Manifest],
 ) -> None:
     """Raise CorruptData if unreadable manifests are still listed, or were the newest of a branch.
 
@@ -369,7 +374,7 @@ def check_gone(
                     f"The clone at {manifest.repository} disappeared before its versions were read.",
                     hint="If it was moved, declare its new place as a clone; then run this again.",
                 )
-        left = rules.not_explained(before, now, left)
+        left = chain_rules.not_explained(before, now, left)
     raise CorruptData(
         f"The manifest {left[0].path} of {left[0].repository} was listed and is gone.",
         hint="No file that it may name was deleted. Check the file system, or restore the manifest.",
@@ -377,8 +382,11 @@ def check_gone(
 
 
 def confirm_newest(
-    before: rules.Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[rules.Manifest]
-) -> list[rules.Manifest]:
+    before: chain_rules.Survey,
+    clones: tuple[str, ...],
+    clones_from: tuple[str, ...],
+    latest: Collection[chain_rules.Manifest],
+) -> list[chain_rules.Manifest]:
     """The versions whose files a listing lacks and that are still the newest of their branches.
 
     Others were deleted with their branch, or by another cleanup: pylance might remove files before the manifest. So
@@ -388,8 +396,8 @@ def confirm_newest(
     for attempt in range(ATTEMPTS):
         time.sleep(_PAUSE * 2**attempt if attempt else 0)
         now = survey(before.location, clones, clones_from)
-        left = rules.of_branches(now, left)
-        lasting = rules.still_newest(now, left)
+        left = chain_rules.of_branches(now, left)
+        lasting = chain_rules.still_newest(now, left)
         if not left or (lasting and attempt):
             return lasting
     raise Conflict(

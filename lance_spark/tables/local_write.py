@@ -12,7 +12,7 @@ from lance_spark.core.options import FRAME_HINT
 from lance_spark.errors import InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write.pylance import read_target, write_rows
+from lance_spark.write.data_files import read_target, write_rows
 
 
 class ArrowRows(NamedTuple):

@@ -47,7 +47,7 @@ def followed(options: Mapping[str, str], read: PinnedRead) -> PinnedRead:
         return read
     from lance_spark.catalog.lake import begin_table_branch, catalog_of
     from lance_spark.catalog.lookup import find_open_table
-    from lance_spark.catalog.manifest_pylance import check_may_change
+    from lance_spark.catalog.manifest_commits import check_may_change
 
     catalog = catalog_of(place)
     check_may_change(catalog.manifest, f"follow table '{place.name}'")

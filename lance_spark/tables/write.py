@@ -13,8 +13,8 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark import errors, hints
+from lance_spark.columns.column_files import EvolvedRows, commit_evolved
 from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles, refused_first_format
-from lance_spark.columns.pylance import EvolvedRows, commit_evolved
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options
@@ -28,8 +28,8 @@ from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest, p
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, settle, take_target
-from lance_spark.write import isolation, pylance, rules
-from lance_spark.write.rules import Claim, Mode, WriteJob, WritePlan
+from lance_spark.write import data_files, isolation, plan_rules
+from lance_spark.write.plan_rules import Claim, Mode, WriteJob, WritePlan
 
 
 def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
@@ -72,16 +72,16 @@ def _plan(
     own = None if claim is None else claim.start
     start = own or _start(location, options)
     if start is None:
-        rules.check_names(frame, new=True)
-        schema = pylance.storage_schema(frame, options.files.data_storage_version)
+        plan_rules.check_names(frame, new=True)
+        schema = data_files.storage_schema(frame, options.files.data_storage_version)
         return WritePlan(location, options, "create", schema, None, claim)
     if options.create_table:
         raise errors.AlreadyExists(
             f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it."
         )
-    rules.check_names(frame, new=overwrite)
-    target = pylance.read_target(location, start)
-    rules.check_replaces(target, options)
+    plan_rules.check_names(frame, new=overwrite)
+    target = data_files.read_target(location, start)
+    plan_rules.check_replaces(target, options)
     since, reads = _statement(location, options, start)
     mode: Mode = "overwrite" if overwrite else "append"
     if overwrite:
@@ -90,19 +90,19 @@ def _plan(
         isolation.check_columns(location, since, start)
     evolution = None
     if not overwrite:
-        evolution = rules.plan_merged(target.schema, frame) if options.merge_schema else None
+        evolution = plan_rules.plan_merged(target.schema, frame) if options.merge_schema else None
         if evolution is not None:
             check_evolution(location, start, target.data_storage_version, evolution)
-        stored = rules.append_schema(target.schema if evolution is None else evolution.schema, frame)
+        stored = plan_rules.append_schema(target.schema if evolution is None else evolution.schema, frame)
     elif options.merge_schema:
         raise errors.InvalidOption(
             "Option 'merge_schema' is for appends.",
             hint="An overwrite uses the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
         )
     elif options.overwrite_schema:
-        stored = pylance.storage_schema(frame, target.data_storage_version)
+        stored = data_files.storage_schema(frame, target.data_storage_version)
     else:
-        stored = rules.same_schema(target.schema, frame)
+        stored = plan_rules.same_schema(target.schema, frame)
     check_types(stored, target.data_storage_version)
     own_claim = claim if own is not None else None
     return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, reads)
@@ -225,7 +225,7 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
     try:
         if evolves:
             return append_evolved(job, fragments)
-        return pylance.commit(job, fragments)
+        return data_files.commit(job, fragments)
     except errors.Conflict as conflict:
         try:
             _discard(job, fragments)
@@ -251,7 +251,7 @@ def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
 
 def _discard(job: WriteJob, fragments: Sequence[str]) -> None:
     plan, branch = job.plan, job.plan.options.branch
-    pylance.discard(plan, fragments)
+    data_files.discard(plan, fragments)
     # A branch to which another process has committed meanwhile no longer belongs to this job alone.
     if plan.creates_branch and branch is not None and find_latest(plan.location, branch) == job.start:
         drop_branch(plan.location, branch)
@@ -292,7 +292,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
         for left in commits.attempts():
             head = pin_latest(location, branch)
             _check_same_columns(location, start, head, plan.schema)
-            evolution = rules.plan_again(open_pinned(location, head).schema, plan.schema)
+            evolution = plan_rules.plan_again(open_pinned(location, head).schema, plan.schema)
             contents = versions.read_contents(location, head)
             _check_little(contents, evolution)
             files = casts.files(head, contents, evolution)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.frozen.draw_rules import Lineage, hash_row_ids
 from lance_spark.frozen.frozen import FrozenReading, needed_plan, plan_reading, read_rows
-from lance_spark.frozen.rules import Lineage, hash_row_ids
 from lance_spark.storage.resolving import dataset_at
 
 Convert = Callable[[pa.Table], Any]

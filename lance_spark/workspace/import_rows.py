@@ -12,7 +12,7 @@ from lance_spark.errors import SchemaMismatch
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.tables.local_write import ArrowRows, fitted, write_locally
 from lance_spark.workspace.importing import read_rows
-from lance_spark.write.pylance import read_target
+from lance_spark.write.data_files import read_target
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from pyarrow import csv, ipc, parquet
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.scan.pylance import column_names
+from lance_spark.scan.fragment_reads import column_names
 from lance_spark.storage.commits import create_dataset
 from lance_spark.storage.datasets import find_latest, locate_typed, open_latest
 from lance_spark.storage.files import entries, open_filesystem, reachable, whole_path
 from lance_spark.storage.resolving import dataset_around, dataset_at
-from lance_spark.write.rules import check_names
+from lance_spark.write.plan_rules import check_names
 
 
 @dataclass(frozen=True)

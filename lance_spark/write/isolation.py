@@ -13,7 +13,7 @@ from lance_spark.format.transactions import Transaction
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.versions import read_transactions
 from lance_spark.write.isolation_rules import changing, replacing, undone
-from lance_spark.write.rules import WriteJob
+from lance_spark.write.plan_rules import WriteJob
 
 AGAIN = "Run it again. If it reads a DataFrame that was made before, make that again first."
 

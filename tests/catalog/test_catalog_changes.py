@@ -21,7 +21,7 @@ from lance_spark.catalog.entry_rules import (
     new_rows,
     quoted,
 )
-from lance_spark.catalog.rules import identify_namespace, identify_table
+from lance_spark.catalog.name_rules import identify_namespace, identify_table
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused
 
 pytestmark = pytest.mark.pure

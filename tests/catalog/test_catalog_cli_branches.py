@@ -12,7 +12,7 @@ from support.command_line import append, call, catalog, catalog_main, ids
 from lance_spark.catalog.lake import at_ref, table_branch
 from lance_spark.catalog.lake_rules import BRANCH
 from lance_spark.catalog.lookup import create_namespace, locate_table, open_catalog
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 from lance_spark.lake import publish as publishing
 
 FILE = Path(".lance-catalog", "config.toml")

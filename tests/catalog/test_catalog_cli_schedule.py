@@ -12,7 +12,7 @@ from support.command_line import call
 from lance_spark.cli.catalog.main import main
 from lance_spark.cli.catalog.verbs import schedule
 from lance_spark.jobs.maintain import parser
-from lance_spark.maintenance.rules import check_tables, parse_maintenance
+from lance_spark.maintenance.policy_rules import check_tables, parse_maintenance
 
 pytestmark = pytest.mark.pure
 

@@ -18,7 +18,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
-from lance_spark.catalog.rules import Catalog, identify_table
+from lance_spark.catalog.name_rules import Catalog, identify_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, InvalidOption
 

@@ -16,7 +16,7 @@ import pytest
 from support.catalog_work import assert_sound, attempt
 from support.catalogs import namespaces, tables
 
-from lance_spark.catalog import directories, manifest_pylance, removing
+from lance_spark.catalog import directories, manifest_commits, removing
 from lance_spark.catalog import tables as declaring
 from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.catalog.tables import declare_table, deregister_table
@@ -30,7 +30,7 @@ STEPS = (
     (removing, "copy_new_files"),
     (removing, "erase"),
     (declaring, "look_at"),
-    (manifest_pylance, "_write"),
+    (manifest_commits, "_write"),
 )
 OPERATIONS = {
     "create": ("create", "a", 1),
@@ -154,7 +154,7 @@ def expected(fresh, done):
     indirect=["fresh"],
 )
 def test_as_if_one_came_after_the_other(fresh, monkeypatch, first, second):
-    monkeypatch.setattr(manifest_pylance, "index_if_possible", lambda _: None)  # it takes longer than all the rest
+    monkeypatch.setattr(manifest_commits, "index_if_possible", lambda _: None)  # it takes longer than all the rest
     ours, theirs = OPERATIONS[first], OPERATIONS[second]
     known = {}
     for step in count():

@@ -12,7 +12,7 @@ from support.catalogs import ids_of, make_table, pylance, raw, rows, tables
 from support.cleanup_datasets import RUNNER, overwrite
 from support.local_datasets import numbers
 
-from lance_spark.catalog import lake, manifest_pylance
+from lance_spark.catalog import lake, manifest_commits
 from lance_spark.catalog.entry_rules import RemoveTable
 from lance_spark.catalog.lake import at_ref, create_ref, delete_ref, list_refs
 from lance_spark.catalog.lake_rules import KEY, TAG
@@ -29,7 +29,7 @@ from lance_spark.catalog.removing import collect_orphans, drop_table, plan_orpha
 from lance_spark.catalog.tables import alter_table, declare_table, deregister_table
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.ref_expressions import TypedRef
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, CorruptData, InvalidName, InvalidOption, NotFound, Refused, StorageFailure
@@ -152,7 +152,7 @@ def dying(monkeypatch, step, after, act):
     """A process that ends right before or right after a step."""
     name, _, count = step.partition(" ")
     left = int(count or 1)
-    place = manifest_pylance if name == "replace_rows" else lake
+    place = manifest_commits if name == "replace_rows" else lake
     real = getattr(place, name)
 
     def end(*given):
@@ -245,7 +245,7 @@ def test_directories_that_only_a_tag_names_are_kept(catalog, tagged):
     location = describe_table(catalog, "ns.t").location
     later = datetime.now(timezone.utc) + timedelta(days=9)
     described = describe_table(catalog, "ns.t")
-    manifest_pylance.apply(catalog.manifest, RemoveTable(described.identifier, described.path))
+    manifest_commits.apply(catalog.manifest, RemoveTable(described.identifier, described.path))
     assert plan_orphans(catalog, later, datasets=True).orphans == ()
     assert read(tagged, "ns.t") == [10, 11, 12]
     plan = plan_orphans(catalog, later, datasets=True)

@@ -12,15 +12,15 @@ import pytest
 from lance_namespace import CreateNamespaceRequest
 from support.catalogs import indexes, make_table, namespaces, raw, rows, tables
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import INDEXES, PRIMARY_KEY, SCHEMA, AddNamespace, Entry, RowFilter, new_rows
 from lance_spark.catalog.lookup import create_namespace, describe_namespace, open_catalog
-from lance_spark.catalog.manifest_pylance import newest, read_rows
+from lance_spark.catalog.manifest_commits import newest, read_rows
+from lance_spark.catalog.name_rules import identify_namespace
 from lance_spark.catalog.removing import drop_namespace, rename_table
-from lance_spark.catalog.rules import identify_namespace
 from lance_spark.catalog.tables import alter_namespace
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound
 
@@ -53,7 +53,7 @@ def test_the_first_write_makes_the_table_the_specification_describes(catalog):
 def test_a_change_is_small_and_the_indexes_stay_and_are_right(catalog, monkeypatch):
     filled(catalog, 8)
     with monkeypatch.context() as patch:
-        patch.setattr(manifest_pylance, "_FRAGMENTS", 1)
+        patch.setattr(manifest_commits, "_FRAGMENTS", 1)
         create_namespace(catalog, "last")
     before = {found.uuid for index in raw(catalog).describe_indices() for found in index.segments}
     fragments = len(raw(catalog).get_fragments())
@@ -109,27 +109,27 @@ def test_a_change_is_refused_if_any_row_or_column_was_committed_since_it_was_dec
     seen = newest(catalog.manifest)
     found, addresses = seen.addressed(RowFilter(everything=True))
     edit = AddNamespace(identify_namespace("mine"), {}).edit(found)
-    monkeypatch.setattr(manifest_pylance, "_FRAGMENTS", 1 if rewrites else 100)
+    monkeypatch.setattr(manifest_commits, "_FRAGMENTS", 1 if rewrites else 100)
     before = raw(catalog).version
     COMMITS[other](raw(catalog))
     assert raw(catalog).version > before
-    gone = manifest_pylance._by_fragment(found, addresses, edit.remove)
+    gone = manifest_commits._by_fragment(found, addresses, edit.remove)
     with pytest.raises(Conflict):
-        manifest_pylance._write(catalog.manifest, seen, gone, edit, "test")
+        manifest_commits._write(catalog.manifest, seen, gone, edit, "test")
     assert "mine" not in rows(catalog)
 
 
 @pytest.mark.parametrize("other", COMMITS)
 def test_after_a_conflict_the_change_is_decided_anew_and_nothing_is_lost(catalog, other, monkeypatch):
     filled(catalog)
-    commit, disturbed = manifest_pylance.commit, []
+    commit, disturbed = manifest_commits.commit, []
 
     def disturb(*arguments):
         if not disturbed:
             disturbed.append(COMMITS[other](raw(catalog)))
         commit(*arguments)
 
-    monkeypatch.setattr(manifest_pylance, "commit", disturb)
+    monkeypatch.setattr(manifest_commits, "commit", disturb)
     before = set(rows(catalog))
     create_namespace(catalog, "mine")
     assert disturbed
@@ -144,7 +144,7 @@ def test_after_a_conflict_the_change_is_decided_anew_and_nothing_is_lost(catalog
 def test_a_change_is_not_lost_where_a_version_since_was_cleaned_up(catalog, rewrites, monkeypatch):
     """pylance writes an overwrite into the number that became free, where nobody ever sees it, and reports success."""
     filled(catalog)
-    commit, disturbed = manifest_pylance.commit, []
+    commit, disturbed = manifest_commits.commit, []
 
     def disturb(*arguments):
         if not disturbed:
@@ -154,8 +154,8 @@ def test_a_change_is_not_lost_where_a_version_since_was_cleaned_up(catalog, rewr
             raw(catalog).cleanup_old_versions(retain_versions=1)
         commit(*arguments)
 
-    monkeypatch.setattr(manifest_pylance, "commit", disturb)
-    monkeypatch.setattr(manifest_pylance, "_FRAGMENTS", 1 if rewrites else 100)
+    monkeypatch.setattr(manifest_commits, "commit", disturb)
+    monkeypatch.setattr(manifest_commits, "_FRAGMENTS", 1 if rewrites else 100)
     before = set(rows(catalog))
     create_namespace(catalog, "mine")
     assert disturbed
@@ -164,14 +164,14 @@ def test_a_change_is_not_lost_where_a_version_since_was_cleaned_up(catalog, rewr
 
 def test_a_conflict_leaves_no_data_file_behind(catalog, monkeypatch):
     filled(catalog)
-    commit = manifest_pylance.commit
+    commit = manifest_commits.commit
 
     def disturb(*arguments):
-        monkeypatch.setattr(manifest_pylance, "commit", commit)
+        monkeypatch.setattr(manifest_commits, "commit", commit)
         raw(catalog).delete("object_id = 'n0'")
         commit(*arguments)
 
-    monkeypatch.setattr(manifest_pylance, "commit", disturb)
+    monkeypatch.setattr(manifest_commits, "commit", disturb)
     create_namespace(catalog, "mine")
     named = set()
     for version in raw(catalog).versions():
@@ -188,14 +188,14 @@ def open_path(catalog):
 
 def test_if_others_commit_again_and_again_it_is_a_conflict(catalog, monkeypatch):
     filled(catalog)
-    commit = manifest_pylance.commit
+    commit = manifest_commits.commit
 
     def disturb(*arguments):
         raw(catalog).update({"metadata": "'{}'"}, where="object_id = 'n0'")
         commit(*arguments)
 
-    monkeypatch.setattr(manifest_pylance, "commit", disturb)
-    monkeypatch.setattr(manifest_pylance, "_ATTEMPTS", 3)
+    monkeypatch.setattr(manifest_commits, "commit", disturb)
+    monkeypatch.setattr(manifest_commits, "_ATTEMPTS", 3)
     with pytest.raises(Conflict, match="Cannot create namespace 'mine': others kept changing the catalog"):
         create_namespace(catalog, "mine")
 
@@ -223,7 +223,7 @@ def test_two_that_make_the_table_at_once_both_succeed(tmp_path):
 
 
 def test_threads_of_one_process_take_turns_and_need_no_second_attempt(catalog, monkeypatch):
-    monkeypatch.setattr(manifest_pylance, "_ATTEMPTS", 1)
+    monkeypatch.setattr(manifest_commits, "_ATTEMPTS", 1)
     filled(catalog)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda number: create_namespace(catalog, f"own{number:02}"), range(32)))
@@ -237,7 +237,7 @@ def test_a_table_with_unknown_columns_keeps_them_through_every_kind_of_write(cat
     raw(catalog).update_metadata({"lineage_v1": "p"})
     raw(catalog).update_config({"lance.x": "y"})
     for fragments in (100, 1):
-        monkeypatch.setattr(manifest_pylance, "_FRAGMENTS", fragments)
+        monkeypatch.setattr(manifest_commits, "_FRAGMENTS", fragments)
         rename_table(catalog, "n0.t", "n1.t")
         rename_table(catalog, "n1.t", "n0.t")
         create_namespace(catalog, f"new{fragments}")
@@ -328,7 +328,7 @@ def test_a_cleanup_of_old_versions_disturbs_no_client_that_has_been_at_work(cata
 
 def test_a_version_that_is_cleaned_up_while_it_is_read_is_followed_by_the_newest(catalog, monkeypatch):
     filled(catalog)
-    really, answers = manifest_pylance.newest, []
+    really, answers = manifest_commits.newest, []
 
     def slow(manifest_location):
         snapshot = really(manifest_location)
@@ -338,16 +338,16 @@ def test_a_version_that_is_cleaned_up_while_it_is_read_is_followed_by_the_newest
             raw(catalog).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
         return snapshot
 
-    monkeypatch.setattr(manifest_pylance, "newest", slow)
+    monkeypatch.setattr(manifest_commits, "newest", slow)
     monkeypatch.setattr(
-        manifest_pylance, "_session", lance.Session
+        manifest_commits, "_session", lance.Session
     )  # what is cached would hide that the files are gone
     assert len(read_rows(catalog.manifest, RowFilter(everything=True)).entries) == 3
 
 
 def test_a_catalog_that_lost_a_file_is_an_error_and_no_empty_one(catalog, monkeypatch):
     filled(catalog)
-    monkeypatch.setattr(manifest_pylance, "_session", lance.Session)
+    monkeypatch.setattr(manifest_commits, "_session", lance.Session)
     for path in (open_path(catalog) / "data").iterdir():
         path.unlink()
     with pytest.raises((CorruptData, NotFound)):
@@ -423,10 +423,10 @@ def test_the_manifest_is_cleaned_like_any_dataset_and_clients_at_work_go_on(cata
 def test_a_commit_that_arrived_although_it_was_told_to_have_failed_keeps_its_files(catalog, monkeypatch):
     """A store's answer may be lost: the client tries again, and its own version is in the way."""
     create_namespace(catalog, "a")
-    commit = manifest_pylance.commit
+    commit = manifest_commits.commit
 
     def answer_lost(*given):
-        monkeypatch.setattr(manifest_pylance, "commit", commit)
+        monkeypatch.setattr(manifest_commits, "commit", commit)
         theirs = lance.LanceDataset.commit
 
         def arrives(*args, **named):
@@ -437,7 +437,7 @@ def test_a_commit_that_arrived_although_it_was_told_to_have_failed_keeps_its_fil
             patch.setattr(lance.LanceDataset, "commit", arrives)
             commit(*given)
 
-    monkeypatch.setattr(manifest_pylance, "commit", answer_lost)
+    monkeypatch.setattr(manifest_commits, "commit", answer_lost)
     with pytest.raises(AlreadyExists):
         create_namespace(catalog, "b")
     assert namespaces(catalog) == ["a", "b"]

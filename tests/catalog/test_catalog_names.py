@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.catalog.rules import (
+from lance_spark.catalog.name_rules import (
     NAMESPACE,
     ROOT,
     TABLE,

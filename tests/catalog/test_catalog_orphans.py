@@ -11,7 +11,7 @@ from lance_namespace import DeclareTableRequest, DeregisterTableRequest
 from support.catalogs import ids_of, make_table, pylance, raw, rows, tables
 from support.local_datasets import numbers
 
-from lance_spark.catalog import manifest_pylance, removing
+from lance_spark.catalog import manifest_commits, removing
 from lance_spark.catalog import tables as declaring
 from lance_spark.catalog.doctor import examine, mend
 from lance_spark.catalog.lookup import create_namespace, describe_table, open_catalog, table_exists
@@ -85,7 +85,7 @@ def test_nothing_is_collected_from_a_sound_catalog(catalog):
 
 def test_a_job_that_was_killed_while_it_declared_leaves_a_name_that_can_be_dropped(catalog, monkeypatch):
     """In the root the marker comes first, elsewhere the row: whoever loses leaves nothing."""
-    killed_at(monkeypatch, manifest_pylance, "apply", lambda: declare_table(catalog, "t"))
+    killed_at(monkeypatch, manifest_commits, "apply", lambda: declare_table(catalog, "t"))
     killed_at(monkeypatch, declaring.directories, "put_new", lambda: declare_table(catalog, "ns.t"))
     for name in ("t", "ns.t"):
         assert describe_table(catalog, name).declared
@@ -112,7 +112,7 @@ def test_a_drop_that_was_killed_leaves_a_remainder_that_is_collected(catalog, mo
 
 def test_a_drop_that_was_killed_before_the_row_went_is_told_and_mended(catalog, monkeypatch):
     make_table(catalog, "t")
-    killed_at(monkeypatch, manifest_pylance, "apply", lambda: drop_table(catalog, "t"))
+    killed_at(monkeypatch, manifest_commits, "apply", lambda: drop_table(catalog, "t"))
     assert ids_of(catalog, "t") == [0, 1, 2]
     assert [(found.kind, found.subject) for found in examine(catalog, later())] == [("hidden from V1", "t.lance")]
     assert collected(catalog, datasets=True) == set()
@@ -123,7 +123,7 @@ def test_a_drop_that_was_killed_before_the_row_went_is_told_and_mended(catalog, 
 STEPS = {
     "copied": (removing, "hide", "old"),
     "marked": (removing, "look_again", "old"),
-    "before the row": (manifest_pylance, "apply", "old"),
+    "before the row": (manifest_commits, "apply", "old"),
     "after the row": (removing, "_leave", "new"),
 }
 
@@ -277,14 +277,14 @@ def test_a_job_never_takes_away_what_another_one_made_in_its_place(catalog):
 
 def test_a_commit_in_the_very_moment_of_a_rename_is_not_lost(catalog, monkeypatch):
     declared = make_table(catalog, "t")
-    change, pending = manifest_pylance.apply, [1]
+    change, pending = manifest_commits.apply, [1]
 
     def commit_before(*given):
         while pending and pending.pop():
             lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
         return change(*given)
 
-    monkeypatch.setattr(manifest_pylance, "apply", commit_before)
+    monkeypatch.setattr(manifest_commits, "apply", commit_before)
     assert rename_table(catalog, "t", "u").left_behind == "t.lance"
     assert ids_of(catalog, "u") == [0, 1, 2]
     assert not table_exists(catalog, "t")
@@ -362,14 +362,14 @@ def test_a_table_of_v1_that_gets_a_row_while_it_is_dropped_loses_it_as_well(cata
 
 
 def test_a_table_that_is_dropped_as_one_of_v1_before_it_has_its_row_is_not_declared(catalog, monkeypatch):
-    apply = manifest_pylance.apply
+    apply = manifest_commits.apply
 
     def dropped_before(*given):
-        monkeypatch.setattr(manifest_pylance, "apply", apply)
+        monkeypatch.setattr(manifest_commits, "apply", apply)
         drop_table(catalog, "t")
         return apply(*given)
 
-    monkeypatch.setattr(manifest_pylance, "apply", dropped_before)
+    monkeypatch.setattr(manifest_commits, "apply", dropped_before)
     with pytest.raises(Conflict, match="Cannot create table 't': another process dropped it"):
         declare_table(catalog, "t")
     assert (directories(catalog), set(rows(catalog))) == (set(), {"ns"})

@@ -9,7 +9,7 @@ import pytest
 from support.catalogs import ids_of, make_table, namespaces, tables
 from support.local_datasets import contents, make_dataset, numbers
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.lookup import (
     create_namespace,
     describe_table,
@@ -35,7 +35,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 
 @pytest.fixture(params=["v2", "compatibility"])
@@ -51,7 +51,7 @@ def lake(request, tmp_path):
 
 
 def created(change, catalog):
-    return manifest_pylance.apply(catalog.manifest, change)
+    return manifest_commits.apply(catalog.manifest, change)
 
 
 VERBS = {
@@ -79,7 +79,7 @@ def test_a_plan_changes_nothing_and_can_be_stored_and_executed_later(lake, verb)
     assert contents(lake.uri) == before
     assert "'" in str(plan) or "(" in str(plan)
     if execute is None:
-        manifest_pylance.apply(lake.manifest, plan)
+        manifest_commits.apply(lake.manifest, plan)
     else:
         execute(plan)
     assert contents(lake.uri) != before

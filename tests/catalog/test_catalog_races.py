@@ -13,7 +13,7 @@ from support.catalogs import PYLANCE, namespaces, raw, tables
 from support.kinds import NIGHT
 from support.processes import Job, Team
 
-from lance_spark.catalog import manifest_pylance, removing
+from lance_spark.catalog import manifest_commits, removing
 from lance_spark.catalog import tables as tables_of_catalog
 from lance_spark.catalog.entry_rules import RemoveTable
 from lance_spark.catalog.lookup import create_namespace, describe_table, open_catalog, table_exists
@@ -184,7 +184,7 @@ def test_a_creation_that_loses_leaves_the_mark_of_the_process_that_drops_it(tmp_
 
     def dropped_in_between(catalog, declaration, change):
         hidden = hide(catalog, declaration.path, "drop")
-        manifest_pylance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path))
+        manifest_commits.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path))
         seen.append(hidden)
         check(catalog, declaration, change)
 
@@ -197,7 +197,7 @@ def test_a_creation_that_loses_leaves_the_mark_of_the_process_that_drops_it(tmp_
 
 
 @pytest.mark.parametrize(
-    ("mode", "module", "step"), [("compatibility", manifest_pylance, "apply"), ("v1", removing, "look_again")]
+    ("mode", "module", "step"), [("compatibility", manifest_commits, "apply"), ("v1", removing, "look_again")]
 )
 def test_a_drop_never_deletes_a_table_that_was_created_after_it_removed_the_row(
     tmp_path, monkeypatch, mode, module, step

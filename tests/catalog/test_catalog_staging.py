@@ -17,7 +17,7 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused, SchemaMismatch, StorageFailure
 from lance_spark.refs.refs import create_tag
-from lance_spark.write import pylance
+from lance_spark.write import data_files
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"comment": "the key"}), pa.field("text", pa.string())])
 
@@ -210,7 +210,7 @@ def test_a_store_that_fails_in_between_keeps_no_name(lake, monkeypatch):
     def fail(*_, **__):
         raise StorageFailure("no answer")
 
-    monkeypatch.setattr(pylance, "create_dataset", fail)
+    monkeypatch.setattr(data_files, "create_dataset", fail)
     with pytest.raises(StorageFailure):
         make_empty(lake, name_in(lake), "create", SCHEMA)
     assert (tables(lake, recursive=True), directories(lake)) == ([], [])

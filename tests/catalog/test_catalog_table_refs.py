@@ -7,7 +7,7 @@ from support.catalogs import make_table
 from support.local_datasets import numbers
 
 from lance_spark.catalog.lookup import create_namespace, open_catalog, read_name
-from lance_spark.catalog.rules import Identifier
+from lance_spark.catalog.name_rules import Identifier
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, parse_moment, parse_version_text
 from lance_spark.core.refs import RefSpec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.catalog.rules import Identifier, quoted_view, view_names
+from lance_spark.catalog.name_rules import Identifier, quoted_view, view_names
 from lance_spark.errors import Refused
 
 pytestmark = pytest.mark.pure

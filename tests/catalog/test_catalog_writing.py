@@ -27,9 +27,9 @@ from lance_spark.errors import (
 )
 from lance_spark.tables.read import pin_read
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write import pylance
-from lance_spark.write.pylance import write_rows
-from lance_spark.write.rules import WriteJob
+from lance_spark.write import data_files
+from lance_spark.write.data_files import write_rows
+from lance_spark.write.plan_rules import WriteJob
 
 NAMES = ("t", "ns.t")
 """A table whose directory has the name that V1 gives it, and one whose directory is a hash."""
@@ -136,7 +136,7 @@ def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
 
 
 def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, monkeypatch):
-    commit = pylance.commit
+    commit = data_files.commit
 
     def lost(plan, fragments):
         raise StorageFailure("no answer")
@@ -147,7 +147,7 @@ def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, mon
 
     for name in NAMES:
         for broken, expected in ((lost, False), (arrived, True)):
-            monkeypatch.setattr(pylance, "commit", broken)
+            monkeypatch.setattr(data_files, "commit", broken)
             with pytest.raises(StorageFailure, match="no answer"):
                 write(both, name)
             assert table_exists(both, name) is expected
@@ -166,13 +166,13 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both, name, monkeypatch):
-    commit = pylance.commit
+    commit = data_files.commit
 
     def too_late(plan, fragments):
         drop_table(both, name)
         return commit(plan, fragments)
 
-    monkeypatch.setattr(pylance, "commit", too_late)
+    monkeypatch.setattr(data_files, "commit", too_late)
     with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
         write(both, name)
     assert (tables(both, recursive=True), directories(both)) == ([], [])

@@ -8,7 +8,7 @@ from lance_spark.catalog.lookup import create_namespace, locate_table, open_cata
 from lance_spark.catalog.removing import drop_table
 from lance_spark.errors import Conflict
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.s3
 

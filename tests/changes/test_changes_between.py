@@ -400,7 +400,7 @@ def test_a_branch_that_a_fetch_began_again_shows_what_differs(uri, tmp_path):
 @pytest.mark.parametrize("every", [2, 3, 40, 997], ids=lambda every: f"1 in {every}")
 def test_few_rows_are_fetched_and_many_come_out_of_a_scan(uri, stable, every, monkeypatch):
     """Both in several batches, and at different places on the two sides."""
-    monkeypatch.setattr("lance_spark.changes.pylance._AT_ONCE", 7)
+    monkeypatch.setattr("lance_spark.changes.changed_rows._AT_ONCE", 7)
     lance.write_dataset(table(0, 2000), uri, enable_stable_row_ids=stable)
     lance.dataset(uri).delete("id % 7 = 0")
     replace_column(uri, 0, "v", [-n if n % every == 0 else 10 * n for n in range(2000)])

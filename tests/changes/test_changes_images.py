@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from lance_spark.changes.feed_rules import Commit, FeedColumns, FeedOptions, FeedReading
 from lance_spark.changes.image_rules import changes, pair, unpaired, updates
-from lance_spark.changes.rules import Commit, FeedColumns, FeedOptions, FeedReading
 from lance_spark.core.location import DatasetLocation
 
 pytestmark = pytest.mark.pure

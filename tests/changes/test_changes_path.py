@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.changes.rules import at_or_before, line_of, path_between
+from lance_spark.changes.feed_rules import at_or_before, line_of, path_between
 from lance_spark.core.refs import ROOT, Branch, PinnedVersion
 from lance_spark.errors import Refused
 from lance_spark.format.operations import VersionSpan

@@ -3,7 +3,7 @@
 import pytest
 from support.merge_values import FIELDS, ID, data_file, deletion, fragment, version
 
-from lance_spark.changes.rules import (
+from lance_spark.changes.feed_rules import (
     Commit,
     FeedColumns,
     FeedOptions,

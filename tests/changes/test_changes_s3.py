@@ -6,7 +6,7 @@ from support.feeds import brief
 from support.s3_tables import rows, write
 
 from lance_spark.changes.changes import feed_frame, find_ends, plan_changes
-from lance_spark.changes.rules import FeedOptions
+from lance_spark.changes.feed_rules import FeedOptions
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound

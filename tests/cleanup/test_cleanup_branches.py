@@ -32,7 +32,7 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.cleanup.rules import VersionRule
+from lance_spark.cleanup.retention_rules import VersionRule
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate

@@ -16,13 +16,13 @@ from support.local_datasets import numbers
 
 from lance_spark.catalog.entry_rules import Entry, new_rows
 from lance_spark.catalog.lookup import create_namespace, open_catalog
-from lance_spark.catalog.manifest_pylance import newest
+from lance_spark.catalog.manifest_commits import newest
 from lance_spark.catalog.tables import declare_table, deregister_table
 from lance_spark.cleanup import lake, many_tables
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
 from lance_spark.cleanup.report import catalog_policy
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.errors import NotFound, StorageFailure
 
 EVERYTHING = CleanupPolicy(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.rules import Verdict
+from lance_spark.cleanup.retention_rules import Verdict
 from lance_spark.cleanup.sweep_rules import newly_live
 
 pytestmark = pytest.mark.pure

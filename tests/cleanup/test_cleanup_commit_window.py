@@ -12,13 +12,13 @@ from support.commit_window import JOBS, finish
 from support.local_datasets import numbers
 
 from lance_spark.cleanup.cleanup import open_plan, plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
-from lance_spark.clones import pylance
+from lance_spark.cleanup.retention_rules import CleanupPolicy
+from lance_spark.clones import base_commits
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict
-from lance_spark.indexes import pylance as index_commit
+from lance_spark.indexes import index_segments as index_commit
 from lance_spark.merge import merge as single_version
-from lance_spark.merge import pylance as merge_commit
+from lance_spark.merge import replay_commits as merge_commit
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.merge.restore import restore
 from lance_spark.storage import commits, datasets
@@ -187,10 +187,10 @@ def stale_commits(location):
     import lance
 
     pin = datasets.pin_version(location, None, 2)
-    head = pylance.read_version(location, pin)
+    head = base_commits.read_version(location, pin)
     yield (
         "relocate",
-        lambda: pylance.repoint_fragments(location, head, pylance.Repair(fragments=(0,)), {}),
+        lambda: base_commits.repoint_fragments(location, head, base_commits.Repair(fragments=(0,)), {}),
     )
     yield "indexes", lambda: index_commit.commit_indexes(location, pin, [], [], {})
     empty = lance.LanceOperation.Overwrite(lance.dataset(location.uri, version=2).lance_schema, [])
@@ -206,4 +206,4 @@ def test_every_commit_on_a_version_is_refused_where_one_since_is_missing(two):
             commit()
         assert "commit_window=" in str(caught.value), name
         assert versions(two)[-1] == 4
-    assert merge_commit.commit_on is pylance.commit_on is commits.commit_on
+    assert merge_commit.commit_on is base_commits.commit_on is commits.commit_on

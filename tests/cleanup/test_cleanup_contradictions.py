@@ -6,7 +6,7 @@ import pytest
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
 from lance_spark.errors import CorruptData
-from lance_spark.survey.rules import contradictions, manifest_at, not_explained, still_listed
+from lance_spark.survey.chain_rules import contradictions, manifest_at, not_explained, still_listed
 
 pytestmark = pytest.mark.pure
 

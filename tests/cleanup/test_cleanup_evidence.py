@@ -38,7 +38,7 @@ from support.local_datasets import numbers
 
 from lance_spark.cleanup import cleanup
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.errors import CorruptData, StorageFailure
 from lance_spark.storage.datasets import locate
 

@@ -35,7 +35,7 @@ from support.local_datasets import make_dataset, numbers
 from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.layout import tile
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.listing import list_range

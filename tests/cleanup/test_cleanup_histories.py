@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.cleanup_model import NOW, Model, Place, clean, listed, plan, read, table_of, unnamed
 
 from lance_spark.cleanup import cleanup, stored_plans
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Refused

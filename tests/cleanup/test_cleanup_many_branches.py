@@ -10,11 +10,11 @@ import pytest
 from support.cleanup_surveys import NOW, ROOT, chain, fork, survey
 
 from lance_spark.cleanup.reference_rules import MARKS
-from lance_spark.cleanup.rules import CleanupPolicy, RunClock, judge
+from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, judge
 from lance_spark.cleanup.sweep_rules import newly_live
 from lance_spark.core.refs import RefTable
 from lance_spark.core.tracking import MergeNote, Node, with_note
-from lance_spark.disk_usage.rules import Costs, Portion, _needed, holders_of
+from lance_spark.disk_usage.holder_rules import Costs, Portion, _needed, holders_of
 
 pytestmark = pytest.mark.pure
 
@@ -101,7 +101,7 @@ def test_a_file_that_all_branches_need_does_not_take_a_set_for_each_of_them(monk
             made.append(given)
             return super().__new__(cls, *given)
 
-    monkeypatch.setattr("lance_spark.disk_usage.rules.frozenset", Counted, raising=False)
+    monkeypatch.setattr("lance_spark.disk_usage.holder_rules.frozenset", Counted, raising=False)
     holders = holders_of(many(MANY))
     keys = ("data/a", "data/b")
     rows = [{"chain": at, "key": key, "local": key, "first": 0, "last": 0} for at in range(MANY) for key in keys]

@@ -11,7 +11,7 @@ from support.cleanup_datasets import NOW, RUNNER, busy, now_ns, overwrite, overw
 from lance_spark.cleanup import many_tables
 from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, clean_fleet
 from lance_spark.cleanup.report import clones_among
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import Work
 from lance_spark.errors import PermissionDenied
 from lance_spark.storage import versions

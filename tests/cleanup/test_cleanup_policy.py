@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from support.cleanup_surveys import chain, fork, survey
 
-from lance_spark.cleanup.rules import (
+from lance_spark.cleanup.retention_rules import (
     DEFAULT_OLDER_THAN,
     DEFAULT_UNVERIFIED_AGE,
     CleanupPolicy,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_spark.cleanup.rules import CleanupPolicy, VersionRule, parse_policy
+from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule, parse_policy
 from lance_spark.errors import InvalidOption
 
 pytestmark = pytest.mark.pure

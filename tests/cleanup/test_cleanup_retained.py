@@ -7,7 +7,7 @@ import pytest
 from support.cleanup_surveys import DAY, NOW, chain, fork, survey
 
 from lance_spark.cleanup.report import _read_survey, _survey
-from lance_spark.cleanup.rules import CleanupPolicy, RunClock, judge
+from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, judge
 from lance_spark.cleanup.sweep_rules import newly_live
 from lance_spark.core.reflog import BRANCH, DELETED, DONE, FORGOTTEN, TAG, RefChange, TagState
 from lance_spark.core.refs import RETAIN_VERSIONS, PinnedVersion, read_lifetime

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from support.cleanup_surveys import CLONE, DAY, HOUR, NOW, chain, fork, manifest, survey
 
-from lance_spark.cleanup.rules import (
+from lance_spark.cleanup.retention_rules import (
     CLOCK_MARGIN,
     CleanupPolicy,
     RunClock,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_surveys import DAY, HOUR, NOW, chain, fork, manifest, survey
 
-from lance_spark.cleanup.rules import CleanupPolicy, RunClock, VersionRule, judge, positions_of_unknown_age
+from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, VersionRule, judge, positions_of_unknown_age
 from lance_spark.errors import Refused
 
 pytestmark = pytest.mark.pure

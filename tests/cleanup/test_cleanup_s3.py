@@ -12,7 +12,7 @@ import s3fs
 from support.s3_tables import IDS, Kept, objects, opened, rows, storage_options, write
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, StorageFailure

@@ -29,7 +29,7 @@ from support.cleanup_datasets import (
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.cleanup import cleanup, stored_plans
-from lance_spark.cleanup.rules import BY_POLICY, VersionRule
+from lance_spark.cleanup.retention_rules import BY_POLICY, VersionRule
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused
 from lance_spark.sql.declaring import Context

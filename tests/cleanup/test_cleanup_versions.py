@@ -46,7 +46,7 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.refs.refs import create_branch

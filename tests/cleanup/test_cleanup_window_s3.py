@@ -9,7 +9,7 @@ from support.commit_window import JOBS, compact, delete, finish, update
 from support.s3_tables import opened, rows, write
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict

@@ -17,9 +17,9 @@ from support.remote_datasets import WAYS, fetched, made_clone
 from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.clones import relocate as relocating
+from lance_spark.clones.base_rules import Relocation
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.clones.relocate import relocate
-from lance_spark.clones.rules import Relocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, NotFound, Refused, StorageFailure
@@ -207,7 +207,7 @@ STEPS = ("register", "repoint_indexes", "repoint_fragments")
 def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step, when):
     before = read(nested(uri))
     moved = move(uri)
-    real = getattr(relocating.pylance, step)
+    real = getattr(relocating.base_commits, step)
 
     def interrupted(*given):
         if when == "after":
@@ -215,7 +215,7 @@ def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(relocating.pylance, step, interrupted)
+        patched.setattr(relocating.base_commits, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             relocate(locate(moved))
     assert len(relocate(locate(moved)).branches) in (1, 2)
@@ -280,7 +280,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
     copied = copy(nested(uri, stable))
     twin = copy(uri, "twin.lance")
     MEANWHILE[change](twin)
-    real = getattr(relocating.pylance, step)
+    real = getattr(relocating.base_commits, step)
     waiting = [lambda: MEANWHILE[change](copied)]
 
     def late(*given):
@@ -288,7 +288,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
             waiting.pop()()
         return real(*given)
 
-    monkeypatch.setattr(relocating.pylance, step, late)
+    monkeypatch.setattr(relocating.base_commits, step, late)
     relocate(locate(copied))
     assert not waiting
     relocate(locate(copied))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.clones.rules import (
+from lance_spark.clones.base_rules import (
     FOREIGN,
     INCOMPLETE,
     OLD,

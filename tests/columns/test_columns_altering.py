@@ -198,14 +198,14 @@ def between(monkeypatch):
 
     def arrange(*events):
         pending = list(events)
-        real = columns.pylance.commit_columns
+        real = columns.column_files.commit_columns
 
         def commit(*arguments):
             if pending:
                 pending.pop(0)()
             return real(*arguments)
 
-        monkeypatch.setattr(columns.pylance, "commit_columns", commit)
+        monkeypatch.setattr(columns.column_files, "commit_columns", commit)
 
     return arrange
 
@@ -334,13 +334,13 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
 
 def test_others_commit_again_and_again(location, branch, monkeypatch):
     monkeypatch.setattr(columns, "attempts", lambda: iter([2, 1, 0]))
-    real, place = columns.pylance.commit_columns, location.branch_uri(branch)
+    real, place = columns.column_files.commit_columns, location.branch_uri(branch)
 
     def commit(*arguments):
         lance.write_dataset(people(50, 1), place, mode="append")
         return real(*arguments)
 
-    monkeypatch.setattr(columns.pylance, "commit_columns", commit)
+    monkeypatch.setattr(columns.column_files, "commit_columns", commit)
     before = set(contents(location.uri))
     with pytest.raises(Conflict):
         alter(location, branch, WIDEN)
@@ -351,13 +351,13 @@ def test_others_commit_again_and_again(location, branch, monkeypatch):
 
 def test_a_store_that_does_not_answer_at_the_commit_loses_nothing(location, branch, monkeypatch):
     """The commit may have arrived: what it names must stay."""
-    real = columns.pylance.commit_columns
+    real = columns.column_files.commit_columns
 
     def commit(*arguments):
         real(*arguments)
         raise StorageFailure("no answer")
 
-    monkeypatch.setattr(columns.pylance, "commit_columns", commit)
+    monkeypatch.setattr(columns.column_files, "commit_columns", commit)
     with pytest.raises(StorageFailure):
         alter(location, branch, WIDEN)
     assert opened(location, branch).schema.field("id").type == pa.int64()

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.columns.rules import (
+from lance_spark.columns.fill_rules import (
     FRAME,
     FUNCTION,
     SQL,

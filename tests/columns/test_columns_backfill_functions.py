@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.columns.pylance import callable_of, returned_columns
+from lance_spark.columns.column_files import callable_of, returned_columns
 from lance_spark.errors import SchemaMismatch
 
 Y = pa.schema([("y", pa.int32())])

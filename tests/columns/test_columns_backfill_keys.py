@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lance_spark.columns.rules import call_key, field_ids, fragment_key, function_identity, same_sources
+from lance_spark.columns.fill_rules import call_key, field_ids, fragment_key, function_identity, same_sources
 from lance_spark.format.contents import DataFile, DeletionFile, Field, Fragment
 
 pytestmark = pytest.mark.pure
@@ -116,7 +116,7 @@ def test_functions_are_told_by_name_code_and_plain_values():
 
 def test_a_function_is_the_same_in_another_process():
     code = """
-from lance_spark.columns.rules import function_identity
+from lance_spark.columns.fill_rules import function_identity
 WORDS = "b"
 def function(batch):
     return {"y": [WORDS, batch["id"] in {"a", "b", "c", "d"}, lambda value: value + 1]}

@@ -9,9 +9,9 @@ from lance.optimize import Compaction
 from support.backfills import LocalValues, negated
 from support.local_datasets import write
 
-from lance_spark.columns import pylance
+from lance_spark.columns import column_files
 from lance_spark.columns.columns import add_filled_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
@@ -90,14 +90,14 @@ OTHERS = [an_append, a_deletion, an_update, a_compaction, an_index, another_colu
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("verb", [add, fill, update])
 def test_what_others_commit_right_before_is_kept_and_has_values(location, monkeypatch, verb, other):
-    commit, pending = pylance.commit_on, [other]
+    commit, pending = column_files.commit_on, [other]
 
     def late(*arguments):
         while pending and sys._getframe(1).f_code.co_name != "commit_columns":  # which adds the column, without values
             pending.pop()(location.uri)
         return commit(*arguments)
 
-    monkeypatch.setattr(pylance, "commit_on", late)
+    monkeypatch.setattr(column_files, "commit_on", late)
     if (verb, other) == (fill, a_restored_version):
         with pytest.raises(Conflict, match="'n' was altered or dropped"):
             verb(location)
@@ -129,7 +129,7 @@ def lose_the_answer(monkeypatch, module):
 @pytest.mark.parametrize("verb", [add, update])
 def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch, verb):
     """Its answer was lost, it was sent again, and it is in conflict with itself."""
-    lose_the_answer(monkeypatch, pylance)
+    lose_the_answer(monkeypatch, column_files)
     name = "n" if verb is add else "y"
     computed = LocalValues(location, negated(name), **{name: pa.int32()})
     computed.identity, computed.inputs = None, ("id", "y")
@@ -142,7 +142,7 @@ def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch,
 
 
 def test_an_append_that_seems_to_have_failed_is_not_made_twice(location, monkeypatch):
-    lose_the_answer(monkeypatch, pylance)
+    lose_the_answer(monkeypatch, column_files)
     rows = some(100).append_column("word", pa.array(["a"] * 10))
     assert write(location.uri, rows, merge_schema="true") == 4
     assert lance.dataset(location.uri).version == 4

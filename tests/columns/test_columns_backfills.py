@@ -12,10 +12,10 @@ from support.backfills import LocalValues, negated
 from support.local_datasets import contents, make_dataset, numbers, written_since
 from support.processes import PATIENCE, processes
 
-from lance_spark.columns import pylance
+from lance_spark.columns import column_files
+from lance_spark.columns.column_files import check_whole
 from lance_spark.columns.columns import add_filled_columns, alter_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.columns.pylance import check_whole
-from lance_spark.columns.rules import BackfillOptions, FilledFile, RecordPlace
+from lance_spark.columns.fill_rules import BackfillOptions, FilledFile, RecordPlace
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
@@ -267,8 +267,8 @@ def test_a_new_beginning_can_be_asked_for(location, options):
 def test_old_records_do_not_count_as_a_cleanup_may_be_about_to_delete_the_files(location, monkeypatch):
     with pytest.raises(RuntimeError):
         add(location, None, LocalValues(location, negated("y", until=20), y=pa.int32()))
-    later = time.time() + pylance.USED_FOR + 1
-    monkeypatch.setattr(pylance.time, "time", lambda: later)
+    later = time.time() + column_files.USED_FOR + 1
+    monkeypatch.setattr(column_files.time, "time", lambda: later)
     again = LocalValues(location, negated("y"), y=pa.int32())
     add(location, None, again)
     assert again.done == [0, 1, 2]
@@ -442,10 +442,10 @@ def test_a_table_without_rows_gets_the_column(uri):
 
 def test_records_of_fragments_are_read_by_their_names(location):
     file = FilledFile(1, "{}", "[]", 10, 5)
-    pylance.write_record(location, None, RecordPlace("call", {1: "one"}), file)
-    read = pylance.read_records
+    column_files.write_record(location, None, RecordPlace("call", {1: "one"}), file)
+    read = column_files.read_records
     assert read(location, None, RecordPlace("call", {1: "one", 2: "two"})) == {1: file}
     assert read(location, None, RecordPlace("call", {2: "one"})) == {}
     assert read(location, None, RecordPlace("other", {1: "one"})) == {}
-    pylance.forget_records(location, None, "call")
+    column_files.forget_records(location, None, "call")
     assert read(location, None, RecordPlace("call", {1: "one"})) == {}

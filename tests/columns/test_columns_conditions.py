@@ -5,9 +5,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_spark.columns.column_files import CHOSEN, FillJob, FunctionItem, fill_chosen
 from lance_spark.columns.columns import update_filled_columns
-from lance_spark.columns.pylance import CHOSEN, FillJob, FunctionItem, fill_chosen
-from lance_spark.columns.rules import BackfillOptions, FilledFile
+from lance_spark.columns.fill_rules import BackfillOptions, FilledFile
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, SchemaMismatch
 from lance_spark.storage.datasets import open_pinned

@@ -12,7 +12,7 @@ from support.backfills import LocalValues
 from support.local_datasets import write
 
 from lance_spark.columns.columns import add_filled_columns, alter_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner

@@ -69,13 +69,13 @@ def dying(one_fragment, one_commit, moment):
 
 
 def widen_and_die(uri, branch, moment):
-    work = columns.pylance
+    work = columns.column_files
     work.cast_fragment, work.commit_columns = dying(work.cast_fragment, work.commit_columns, moment)
     alter_columns(DatasetLocation.at(uri), branch, WIDEN, LOCAL)
 
 
 def delete_and_die(uri, branch, moment):
-    work = rows.commit_pylance
+    work = rows.row_commits
     work.delete_in_fragment, work.commit_deletions = dying(work.delete_in_fragment, work.commit_deletions, moment)
     delete_where(DatasetLocation.at(uri), branch, "id % 2 = 0", LOCAL)
 

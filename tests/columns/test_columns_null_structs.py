@@ -16,8 +16,8 @@ from lance_spark.errors import Conflict, Refused
 from lance_spark.format.contents import Field
 from lance_spark.format.evolution import AddColumn, DropColumn, RenameColumn, lost_structs
 from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
 from lance_spark.rows.rows import delete_where
 from lance_spark.storage.datasets import pin_latest

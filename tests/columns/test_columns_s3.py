@@ -9,14 +9,14 @@ from support.s3_tables import objects, opened, rows, write
 from lance_spark.catalog.overview import read_metadata_table
 from lance_spark.catalog.staging import alter_properties
 from lance_spark.columns.columns import add_filled_columns, alter_columns, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
 from lance_spark.format.evolution import AddColumn, AlterColumn, RenameColumn
 from lance_spark.refs.refs import create_branch
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import delete_where, finish, truncate
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import read_path
 

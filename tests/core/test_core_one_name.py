@@ -5,7 +5,7 @@ import pytest
 from support.local_datasets import make_dataset, numbers
 
 from lance_spark import LanceCatalog, LanceTable
-from lance_spark.columns.rules import check_read
+from lance_spark.columns.fill_rules import check_read
 from lance_spark.errors import NotFound
 from lance_spark.optimize.order_rules import ordering_of
 

@@ -10,11 +10,11 @@ import pytest
 import s3fs
 from support.local_datasets import numbers
 
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
-from lance_spark.log.rules import History
+from lance_spark.log.print_rules import History
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.spark.catalog import LanceCatalog
 from lance_spark.spark.table import LanceTable

@@ -7,23 +7,23 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from lance_spark.catalog.rules import Catalog, Identifier, NamespaceInfo, Removed, TableInfo, catalog_card
+from lance_spark.catalog.name_rules import Catalog, Identifier, NamespaceInfo, Removed, TableInfo, catalog_card
 from lance_spark.cleanup.report import CleanupReport, FleetReport, LakeReport, Upkeep, empty, failed
-from lance_spark.clones.rules import BaseState, Relocated, Relocation
+from lance_spark.clones.base_rules import BaseState, Relocated, Relocation
 from lance_spark.columns.columns import AlterResult
-from lance_spark.columns.rules import BackfillResult
+from lance_spark.columns.fill_rules import BackfillResult
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import EXPIRE_AFTER, Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.versions import Root
-from lance_spark.indexes.rules import IndexInfo, IndexResult, IndexStats, SegmentInfo
+from lance_spark.indexes.index_rules import IndexInfo, IndexResult, IndexStats, SegmentInfo
 from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, listed_tags
-from lance_spark.log.rules import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
+from lance_spark.log.print_rules import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
 from lance_spark.merge.change_rules import MergeConflict
 from lance_spark.merge.report import MergeResult, Summary
-from lance_spark.optimize.rules import FlattenResult, OptimizePlan, OptimizeResult
+from lance_spark.optimize.compaction_rules import FlattenResult, OptimizePlan, OptimizeResult
 from lance_spark.remotes.report import Fetched, FetchResult, PullResult, PushResult
-from lance_spark.rows.rules import ChangeResult
+from lance_spark.rows.action_rules import ChangeResult
 
 pytestmark = pytest.mark.pure
 

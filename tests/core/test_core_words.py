@@ -9,7 +9,7 @@ from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, VersionRule
 from lance_spark.core import words
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import InvalidOption, NoSuchName
-from lance_spark.optimize.rules import OptimizeResult
+from lance_spark.optimize.compaction_rules import OptimizeResult
 
 pytestmark = pytest.mark.pure
 

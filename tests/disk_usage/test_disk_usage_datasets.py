@@ -14,7 +14,7 @@ from support.local_datasets import numbers
 from support.merge_datasets import add, forked
 from support.merge_datasets import run as merge_run
 
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.core.refs import RefSpec
 from lance_spark.disk_usage.disk_usage import storage

@@ -9,10 +9,10 @@ from support.local_datasets import numbers
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog.lake import table_branch
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 
 NONE = timedelta(0)
 EVERYTHING = CleanupPolicy(

@@ -11,8 +11,8 @@ from support.cleanup_surveys import CLONE, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.reference_rules import MARKS
 from lance_spark.cleanup.sweep_rules import FILES
+from lance_spark.disk_usage.holder_rules import Costs, attribute, holders_of, portions
 from lance_spark.disk_usage.report import CatalogStorage, StorageReport, lake_usage, nothing_there, usage_row
-from lance_spark.disk_usage.rules import Costs, attribute, holders_of, portions
 from lance_spark.errors import NotFound
 
 pytestmark = pytest.mark.pure

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from lance_spark.columns.rules import BackfillProgress
+from lance_spark.columns.fill_rules import BackfillProgress
 from lance_spark.core.show import WorkProgress
 from lance_spark.engine import local
 from lance_spark.engine.local import LocalRunner
-from lance_spark.optimize.rules import OptimizeProgress
+from lance_spark.optimize.compaction_rules import OptimizeProgress
 
 pytestmark = pytest.mark.pure
 

@@ -10,7 +10,7 @@ import pytest
 from support.cleanup_surveys import DAY, NOW, chain, manifest, survey
 
 from lance_spark.cleanup.cleanup import about_rows, work_of_sums, work_of_survey
-from lance_spark.cleanup.rules import CleanupPolicy, RunClock
+from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock
 from lance_spark.cleanup.sweep_rules import SUMS
 from lance_spark.engine.local import LITTLE, AutoEngine, LocalRunner, Work
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.frozen.rules import canonical_bytes, check_key_type, hash_groups, hash_row_ids
+from lance_spark.frozen.draw_rules import canonical_bytes, check_key_type, hash_groups, hash_row_ids
 
 pytestmark = pytest.mark.pure
 

@@ -11,7 +11,7 @@ import pytest
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.frozen.rules import (
+from lance_spark.frozen.draw_rules import (
     DIFFERENCES,
     NO_GROUP,
     PLAN_SCHEMA,

@@ -9,8 +9,8 @@ from support.s3_tables import storage_options
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.engine.local import LocalRunner
+from lance_spark.frozen.draw_rules import make_spec
 from lance_spark.frozen.frozen import freeze
-from lance_spark.frozen.rules import make_spec
 from lance_spark.training.reading import open_split
 
 pytestmark = pytest.mark.s3

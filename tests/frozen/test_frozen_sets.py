@@ -17,9 +17,9 @@ from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.cleanup.many_tables import FleetTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
-from lance_spark.frozen import frozen, pylance
+from lance_spark.frozen import frozen, set_plans
+from lance_spark.frozen.draw_rules import make_spec
 from lance_spark.frozen.frozen import diff_frozen
-from lance_spark.frozen.rules import make_spec
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 from lance_spark.maintenance.expiry_rules import NEEDED
 from lance_spark.maintenance.maintain import Job, TableSteps, UpkeepOptions
@@ -169,7 +169,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     uri = str(tmp_path / "visits.lance")
     make_dataset(uri, visits(), max_rows_per_file=30)
     table = table_at(uri)
-    place = frozen if hasattr(frozen, stage) else pylance
+    place = frozen if hasattr(frozen, stage) else set_plans
     real = getattr(place, stage)
 
     def killed(*arguments):
@@ -203,14 +203,14 @@ def test_what_a_killed_freeze_left_is_sound_no_set_and_removed_by_unfreeze(uri, 
 
 def test_two_that_freeze_other_rows_at_once_get_one_set_and_one_refusal(uri):
     table = table_at(uri)
-    real = pylance.commit_plan
+    real = set_plans.commit_plan
 
     def after_another(*arguments):
-        with patch.object(pylance, "commit_plan", real):
+        with patch.object(set_plans, "commit_plan", real):
             table.frozen.create("train-1", **{**CALL, "seed": 8})
         return real(*arguments)
 
-    with patch.object(pylance, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
+    with patch.object(set_plans, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
         table.frozen.create("train-1", **CALL)
     table.frozen.create("train-2", **{**CALL, "seed": 8})
     assert ids_of(table, "train-1") == ids_of(table, "train-2")
@@ -250,14 +250,14 @@ def test_a_killed_unfreeze_is_called_again(uri, stage):
 
 def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
     table = table_at(uri)
-    real = pylance.commit_plan
+    real = set_plans.commit_plan
 
     def after_another(*arguments):
-        with patch.object(pylance, "commit_plan", real):
+        with patch.object(set_plans, "commit_plan", real):
             table.frozen.create("train-1", **CALL)
         return real(*arguments)
 
-    with patch.object(pylance, "commit_plan", after_another):
+    with patch.object(set_plans, "commit_plan", after_another):
         lineage = table.frozen.create("train-1", **CALL)
     assert [each.name for each in table.frozen.list()] == ["train-1"]
     assert lineage.rows == len(ids_of(table, "train-1"))
@@ -268,7 +268,7 @@ def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
 def test_a_plan_whose_branch_another_call_deleted_is_never_taken_for_a_set(uri, stage, other):
     """That of another version deletes what it takes for left over, with files that the slower call has yet to name."""
     table = table_at(uri)
-    place = frozen if hasattr(frozen, stage) else pylance
+    place = frozen if hasattr(frozen, stage) else set_plans
     real = getattr(place, stage)
 
     def overtaken(*arguments):
@@ -292,7 +292,7 @@ def _overtake(table, other):
     if other == "freezes":
         table.frozen.create("train-1", **CALL)
         return
-    with patch.object(pylance, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+    with patch.object(set_plans, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
         table.frozen.create("train-1", **CALL)
 
 

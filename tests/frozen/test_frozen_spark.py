@@ -10,8 +10,8 @@ from support.local_datasets import make_dataset
 from lance_spark import LanceTable
 from lance_spark.engine.session_spark import engine_for
 from lance_spark.errors import Refused
+from lance_spark.frozen.draw_rules import make_spec
 from lance_spark.frozen.frozen import diff_frozen, freeze
-from lance_spark.frozen.rules import make_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0)]  # there at night: the code is ours alone
 

@@ -37,15 +37,15 @@ from support.merge_datasets import run as merge_run
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound, StorageFailure
+from lance_spark.fsck import file_contents
 from lance_spark.fsck import fsck as checking
-from lance_spark.fsck import pylance
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.indexes.indexes import optimize_indexes
 from lance_spark.merge.restore import restore
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage.datasets import locate
 
 
@@ -359,7 +359,7 @@ def test_a_file_that_cannot_be_read_is_unreachable(uri, monkeypatch):
     def tail(*_):
         raise StorageFailure("The store does not answer.")
 
-    monkeypatch.setattr(pylance, "_tail", tail)
+    monkeypatch.setattr(file_contents, "_tail", tail)
     report = check(uri, deep=True)
     assert codes(report) == {"file-unreachable"}
     assert report.exit_code == 20

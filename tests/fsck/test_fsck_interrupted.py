@@ -16,7 +16,7 @@ from support.cleanup_datasets import append, manifest, place
 from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
-from lance_spark.fsck import fsck, pylance, quarantine, repair
+from lance_spark.fsck import file_contents, fsck, quarantine, repair
 from lance_spark.fsck import undo as undoing
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import execute, fsck_and_repair
@@ -267,7 +267,7 @@ def test_what_cannot_be_reached_stops_a_repair(uri, monkeypatch):
         raise StorageFailure("The store does not answer.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(pylance, "_tail", tail)
+        patched.setattr(file_contents, "_tail", tail)
         plan = planned(uri, deep=True)
     assert "could not be examined" in plan.stopped
     before = state(uri)

@@ -21,18 +21,7 @@ from lance_spark.core.repair_record import (
     read_record,
 )
 from lance_spark.errors import CorruptData
-from lance_spark.fsck.repair_rules import (
-    DONE,
-    LineFacts,
-    ManifestFact,
-    Outcome,
-    RepairFacts,
-    RepairResult,
-    SegmentFact,
-    plan_repair,
-)
-from lance_spark.fsck.report import CatalogFsckReport, FsckReport, TableCheck, checked_row, worst_tables_first
-from lance_spark.fsck.rules import (
+from lance_spark.fsck.finding_rules import (
     COUNTED,
     NEEDED,
     BranchEvidence,
@@ -50,6 +39,17 @@ from lance_spark.fsck.rules import (
     restored_tag,
     tagged,
 )
+from lance_spark.fsck.repair_rules import (
+    DONE,
+    LineFacts,
+    ManifestFact,
+    Outcome,
+    RepairFacts,
+    RepairResult,
+    SegmentFact,
+    plan_repair,
+)
+from lance_spark.fsck.report import CatalogFsckReport, FsckReport, TableCheck, checked_row, worst_tables_first
 
 pytestmark = pytest.mark.pure
 

@@ -15,14 +15,14 @@ from support.processes import PATIENCE, processes
 
 from lance_spark import LanceTable
 from lance_spark.columns.columns import update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.indexes import indexes, rules
+from lance_spark.indexes import index_rules, indexes
+from lance_spark.indexes.index_rules import IndexRequest, find_kind
 from lance_spark.indexes.indexes import index_stats, list_indexes
-from lance_spark.indexes.rules import IndexRequest, find_kind
 from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.datasets import pin_latest
 
@@ -114,7 +114,7 @@ def test_every_kind_answers_as_without_an_index_and_on_a_branch_only_its_own_row
 @pytest.mark.parametrize(("kind", "segments"), [("inverted", 2), ("btree", 1), ("ivf_flat", 1)])
 def test_only_kinds_that_leave_cores_idle_are_built_in_several_segments_here(location, kind, segments, monkeypatch):
     """Texts of a segment are read by one core; of all other kinds pylance's own threads build one segment as fast."""
-    monkeypatch.setattr(rules, "ROWS_PER_TASK", 500)
+    monkeypatch.setattr(index_rules, "ROWS_PER_TASK", 500)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     append(location, ROWS, 600)
     column, settings = KINDS[kind]
@@ -126,7 +126,7 @@ def test_only_kinds_that_leave_cores_idle_are_built_in_several_segments_here(loc
 @pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_segments_of_many_tasks_are_merged(location, kind, monkeypatch):
-    monkeypatch.setattr(rules, "ROWS_PER_TASK", 500)
+    monkeypatch.setattr(index_rules, "ROWS_PER_TASK", 500)
     append(location, ROWS, 600)
     column, settings = KINDS[kind]
     made = create(location, column, kind, engine=Executors(), num_segments=1, **settings)
@@ -218,7 +218,7 @@ def test_too_few_rows_to_train_on_are_left_and_found_all_the_same(location):
 
 def test_errors_come_before_any_work(location, monkeypatch):
     create(location, "id")
-    monkeypatch.setattr(indexes.pylance, "build_segment", None)
+    monkeypatch.setattr(indexes.index_segments, "build_segment", None)
     before = contents(location.uri)
     cases = [
         (NotFound, "nope", "btree", {}),
@@ -301,7 +301,7 @@ def meanwhile(monkeypatch, event, moment="committing"):
             done.append(1)
             event()
 
-    commit, build_all = indexes.pylance.commit_segments, indexes.SegmentBuilder.segments
+    commit, build_all = indexes.index_segments.commit_segments, indexes.SegmentBuilder.segments
 
     def late(*arguments):
         once()
@@ -313,7 +313,7 @@ def meanwhile(monkeypatch, event, moment="committing"):
         return made
 
     if moment == "committing":
-        monkeypatch.setattr(indexes.pylance, "commit_segments", late)
+        monkeypatch.setattr(indexes.index_segments, "commit_segments", late)
     else:
         monkeypatch.setattr(indexes.SegmentBuilder, "segments", early)
 
@@ -377,7 +377,7 @@ def killed(uri, branch):
     def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    indexes.pylance.commit_segments = die
+    indexes.index_segments.commit_segments = die
     indexes.create_index(location, branch, IndexRequest("id"), LocalRunner(2))
 
 

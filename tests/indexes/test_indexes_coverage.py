@@ -5,8 +5,8 @@ import pytest
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound
 from lance_spark.format.metadata import Segment
-from lance_spark.indexes import rules
-from lance_spark.indexes.rules import (
+from lance_spark.indexes import index_rules
+from lance_spark.indexes.index_rules import (
     BuildPlan,
     IndexRequest,
     IndexResult,
@@ -99,7 +99,7 @@ def test_segments_stay_few_and_rows_are_built_a_few_times_only():
         kept = [each for each in there if each.uuid not in plan.removed]
         there = [*kept, segment(f"s{number}", *plan.fragments)]
         assert len(there) <= 9
-        assert rules.covered(there) == frozenset(rows)
+        assert index_rules.covered(there) == frozenset(rows)
     assert work <= 200 * 9
 
 

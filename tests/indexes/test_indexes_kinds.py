@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.indexes.rules import (
+from lance_spark.indexes.index_rules import (
     KINDS,
     check_settings,
     check_type,

@@ -7,8 +7,8 @@ from support.indexed import KINDS, filtered, questions, recall, searched, some
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.session_spark import engine_of
-from lance_spark.indexes import indexes, rules
-from lance_spark.indexes.rules import IndexRequest
+from lance_spark.indexes import index_rules, indexes
+from lance_spark.indexes.index_rules import IndexRequest
 from lance_spark.refs.refs import create_branch
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 @pytest.mark.parametrize("kind", ["btree", "inverted", "ivf_pq"])
 def test_executors_build_and_merge_segments(spark, uri, kind, monkeypatch):
-    monkeypatch.setattr(rules, "ROWS_PER_TASK", 500)
+    monkeypatch.setattr(index_rules, "ROWS_PER_TASK", 500)
     for first in (0, 600, 1200):
         lance.write_dataset(some(first, 600), uri, mode="append" if first else "create")
     location, (column, settings) = DatasetLocation.at(uri), KINDS[kind]

@@ -6,7 +6,7 @@ import pytest
 from support.searches import search
 
 from lance_spark import LanceTable
-from lance_spark.indexes.rules import find_kind, settings_of
+from lance_spark.indexes.index_rules import find_kind, settings_of
 
 
 def ids(uri, words):

@@ -12,7 +12,7 @@ from support.local_datasets import numbers
 from lance_spark import LanceCatalog
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog.lake import table_branch
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.lake import publish as publishing
 

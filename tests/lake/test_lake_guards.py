@@ -9,7 +9,7 @@ from support.local_datasets import numbers
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog.lake import table_branch
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.lake import publish as publishing
 from lance_spark.maintenance.expiry import carry_out, plan_expiry

@@ -11,7 +11,7 @@ from lance_spark.catalog.journal import DIRECTORY
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 
 NONE = timedelta(0)
 EVERYTHING = CleanupPolicy(older_than=NONE, commit_window=NONE, delete_unverified=True)

@@ -6,7 +6,7 @@ from support.branched_lakes import ids, later, make_lake, state, write
 
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog import lake as lake_actions
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.removing import collect_orphans, plan_orphans
 from lance_spark.errors import Conflict
@@ -96,14 +96,14 @@ def test_a_table_that_is_dropped_while_a_ref_is_created_is_not_pinned_without_it
 @pytest.mark.parametrize("mode", ["v2", "compatibility"])
 def test_a_table_that_a_ref_pins_while_it_is_dropped_keeps_its_files(tmp_path, monkeypatch, mode):
     lake = make_lake(f"{tmp_path}/lake", ("ns.a", "b"), mode)
-    real, done = manifest_pylance.apply, []
+    real, done = manifest_commits.apply, []
 
     def create_first(manifest, change, *arguments):
         if not done and change.doing.startswith("drop"):
             done.append(lake.tags.create("v1"))
         return real(manifest, change, *arguments)
 
-    monkeypatch.setattr(manifest_pylance, "apply", create_first)
+    monkeypatch.setattr(manifest_commits, "apply", create_first)
     lake.drop_table("b")
     assert done
     for _ in range(2):

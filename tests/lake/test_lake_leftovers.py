@@ -17,7 +17,7 @@ from lance_spark.core.layout import BOOKKEEPING, QUARANTINE, STAGING, classify
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.maintenance.maintain import UpkeepOptions, maintain
-from lance_spark.maintenance.rules import maintenance_policy
+from lance_spark.maintenance.policy_rules import maintenance_policy
 
 TABLES = ("a", "ns.b")
 SPANS = dict.fromkeys(("older_than", "commit_window", "undo_window", "unverified_age"), "0s")

@@ -11,15 +11,15 @@ from support.catalogs import raw
 from support.lakes import OWN, Lake, main_rows
 
 from lance_spark.catalog import journal as journals
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.publish_rules import PUBLISHED, TAKEN_BACK, TableOutcome, journal_name
 from lance_spark.core import layout
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.format.manifest import UnknownFormat
 from lance_spark.format.versions import PUBLISH_ID
+from lance_spark.lake import manifest_rules
 from lance_spark.lake import publish as publishing
-from lance_spark.lake import rules
 from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage import refs
@@ -167,7 +167,7 @@ def test_a_conflict_in_the_window_takes_everything_back(tmp_path, clash):
     elif clash == "name":
         lake.create_main("new")
     else:
-        manifest_pylance.apply(lake.catalog.manifest, Drop(lake.uri("c").rpartition("/")[2]))
+        manifest_commits.apply(lake.catalog.manifest, Drop(lake.uri("c").rpartition("/")[2]))
     before = lake.state()
     outcome = finish(lake, journal, prepared)
     assert outcome.outcome == TAKEN_BACK
@@ -189,7 +189,7 @@ class Drop:
 
     def edit(self, rows):
         (row,) = rows.at(self.location)
-        return manifest_pylance.Edit(remove=(row.object_id,))
+        return manifest_commits.Edit(remove=(row.object_id,))
 
 
 def test_after_a_publish_was_taken_back_it_can_be_made_again(lake):
@@ -417,7 +417,7 @@ def test_what_cannot_be_taken_back_is_named(lake):
     assert outcome.outcome == TAKEN_BACK
     assert [each.name for each in outcome.conflicts if "could not be taken back" in each.reason] == ["a"]
     with pytest.raises(Conflict, match="not in all tables") as told:
-        rules.check_published(journal, outcome)
+        manifest_rules.check_published(journal, outcome)
     assert "Look at a:" in told.value.hint
     assert (lake.ids("a"), lake.ids("c")) == ([0, 1, 2, 77], [0, 1, 2])
     assert recover(lake) is None

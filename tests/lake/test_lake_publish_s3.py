@@ -7,14 +7,14 @@ import pytest
 from support.local_datasets import numbers
 
 from lance_spark.catalog import journal as journals
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import Entry, RowFilter
 from lance_spark.catalog.lake_rules import KEY
 from lance_spark.catalog.lookup import locate_table, open_catalog
 from lance_spark.catalog.tables import declare_table
 from lance_spark.engine.local import LocalRunner
 from lance_spark.lake import publish as publishing
-from lance_spark.lake.rules import BranchRows
+from lance_spark.lake.manifest_rules import BranchRows
 
 pytestmark = pytest.mark.s3
 ENGINE = LocalRunner()
@@ -33,7 +33,7 @@ def branch_of(catalog, names, storage):
         dataset = lance.dataset(declared.location.uri, storage_options=storage)
         own = dataset.create_branch("etl")
         lance.write_dataset(numbers(1, 10), own, mode="append", storage_options=storage)
-    rows = manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True)).entries
+    rows = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True)).entries
     pinned = [
         Entry(row.object_id, "table", row.location, f'{{"{KEY}":"{{\\"version\\":1,\\"branch\\":\\"etl\\"}}"}}')
         for row in rows

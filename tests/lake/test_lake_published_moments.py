@@ -15,9 +15,9 @@ from support.branched_lakes import Mortal
 from support.lakes import Lake
 
 from lance_spark.catalog import journal as journals
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
+from lance_spark.catalog.name_rules import MANIFEST, Catalog
 from lance_spark.catalog.published import at_published, version_seen
-from lance_spark.catalog.rules import MANIFEST, Catalog
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
 from lance_spark.lake import publish as publishing
@@ -79,7 +79,7 @@ def publish(lake, row, clash):
 def published_in(last, path, version):
     """The numbers of the publishes of which a version of a table has something."""
     if path == MANIFEST:
-        places = {entry.location for entry in manifest_pylance.rows_at(last.manifest, version).entries}
+        places = {entry.location for entry in manifest_commits.rows_at(last.manifest, version).entries}
         return {row for row in ROWS if f"0badcafe_new{row}" in places}
     return {*ROWS} & {*lance.dataset(last.at(path).uri, version=version).to_table()["id"].to_pylist()}
 

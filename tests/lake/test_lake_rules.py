@@ -27,8 +27,8 @@ from lance_spark.catalog.publish_rules import (
     verdict_name,
 )
 from lance_spark.errors import Conflict, CorruptData
-from lance_spark.lake import rules
-from lance_spark.lake.rules import PublishRows, decide, row_changes
+from lance_spark.lake import manifest_rules
+from lance_spark.lake.manifest_rules import PublishRows, decide, row_changes
 
 pytestmark = pytest.mark.pure
 
@@ -246,13 +246,13 @@ def test_what_cannot_be_read_is_damage(content):
 
 
 def test_what_was_taken_back_is_an_error():
-    rules.check_published(JOURNAL, replace(OUTCOME, outcome=PUBLISHED))
+    manifest_rules.check_published(JOURNAL, replace(OUTCOME, outcome=PUBLISHED))
     with pytest.raises(Conflict, match=r"was taken back: another process.*\n  - a: b") as told:
-        rules.check_published(JOURNAL, OUTCOME)
+        manifest_rules.check_published(JOURNAL, OUTCOME)
     assert told.value.hint.startswith("Publish again")
     many = [LakeConflict(f"t{number}", "x") for number in range(12)]
     with pytest.raises(Conflict, match="2 more"):
-        rules.check(many)
+        manifest_rules.check(many)
 
 
 def test_names_sort_newest_first():

@@ -11,7 +11,7 @@ from lance_spark import LanceCatalog
 from lance_spark.catalog.lake import at_ref, create_ref, delete_ref, list_refs
 from lance_spark.catalog.lake_rules import BRANCH, TAG
 from lance_spark.catalog.lookup import open_table
-from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.catalog.tables import declare_table, deregister_table, register_table
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, NotFound, Refused

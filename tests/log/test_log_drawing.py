@@ -10,7 +10,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import plain_text
 from lance_spark.format.operations import LogEntry
 from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
-from lance_spark.log.rules import History, graph_lines
+from lance_spark.log.print_rules import History, graph_lines
 
 pytestmark = pytest.mark.pure
 

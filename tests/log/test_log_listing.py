@@ -13,7 +13,7 @@ from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import plain_text
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.log.log import log, show
-from lance_spark.log.rules import graph_lines, log_lines, show_lines
+from lance_spark.log.print_rules import graph_lines, log_lines, show_lines
 from lance_spark.refs.refs import create_tag
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate

@@ -8,7 +8,7 @@ from lance_spark.changes.diff_rules import ColumnValues, Diff, FragmentCounts, R
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import plain_text
 from lance_spark.format.operations import ColumnChange, LogEntry, Stat
-from lance_spark.log.rules import diff_lines, graph_lines, log_lines
+from lance_spark.log.print_rules import diff_lines, graph_lines, log_lines
 
 pytestmark = pytest.mark.pure
 

@@ -17,7 +17,7 @@ from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound
 from lance_spark.maintenance import maintain as maintaining
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain, maintain_dataset
-from lance_spark.maintenance.rules import Memory, maintenance_policy
+from lance_spark.maintenance.policy_rules import Memory, maintenance_policy
 from lance_spark.refs.refs import alter_branch, alter_tag
 from lance_spark.storage.datasets import locate
 

@@ -13,7 +13,7 @@ import pytest
 from support.scripts import script
 
 from lance_spark.core.declared import at
-from lance_spark.maintenance.rules import _RULES, STEPS, parse_maintenance
+from lance_spark.maintenance.policy_rules import _RULES, STEPS, parse_maintenance
 
 if sys.version_info >= (3, 11):
     import tomllib

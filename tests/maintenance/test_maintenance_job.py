@@ -17,7 +17,7 @@ from lance_spark.errors import StorageFailure
 from lance_spark.maintenance import maintain as running
 from lance_spark.maintenance import maintain as state
 from lance_spark.maintenance import maintain as tables
-from lance_spark.maintenance.rules import Memory, Remembered, StepRecord, TableRecord
+from lance_spark.maintenance.policy_rules import Memory, Remembered, StepRecord, TableRecord
 
 ROOT = Path(__file__).parents[2]
 POLICY = """

@@ -14,11 +14,11 @@ from lance_spark import LanceCatalog
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog.lake import complete, list_refs, table_branch
 from lance_spark.catalog.lake_rules import BRANCH, LakeBranch, audit_name
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 from lance_spark.engine.local import LocalRunner
 from lance_spark.lake import publish as publishing
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog
-from lance_spark.maintenance.rules import maintenance_policy
+from lance_spark.maintenance.policy_rules import maintenance_policy
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import find_latest, pin_latest
 

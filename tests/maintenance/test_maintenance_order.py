@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from lance_spark.errors import CorruptData
-from lance_spark.maintenance import rules
-from lance_spark.maintenance.rules import (
+from lance_spark.maintenance import policy_rules
+from lance_spark.maintenance.policy_rules import (
     DONE,
     FAILED,
     LEFT,
@@ -198,7 +198,7 @@ def test_a_state_that_cannot_be_understood_says_what_to_do(text):
     ("sources", "least", "state"), [(0, 1, NOTHING), (7, 8, NOTHING), (8, 8, WOULD), (2, 1, WOULD)]
 )
 def test_few_small_fragments_are_left_alone(sources, least, state):
-    assert rules.compaction(None, sources, 1, 10, least).state == state
+    assert policy_rules.compaction(None, sources, 1, 10, least).state == state
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_few_small_fragments_are_left_alone(sources, least, state):
     ],
 )
 def test_indexes_that_lack_little_are_left_alone(stale, least, percent, rows):
-    record = rules.indexes("dev", stale, 100, least, percent)
+    record = policy_rules.indexes("dev", stale, 100, least, percent)
     assert (record.rows, record.state) == (rows, WOULD if rows else NOTHING)
 
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.maintenance.rules import (
+from lance_spark.maintenance.policy_rules import (
     STEPS,
     CompactionRule,
     FsckRule,

@@ -12,8 +12,7 @@ import pytest
 
 from lance_spark.cleanup.report import Upkeep
 from lance_spark.core import layout
-from lance_spark.maintenance.report import MaintenanceReport, bars, legend, svg, to_html, to_prometheus
-from lance_spark.maintenance.rules import (
+from lance_spark.maintenance.policy_rules import (
     DONE,
     FAILED,
     LEFT,
@@ -25,6 +24,7 @@ from lance_spark.maintenance.rules import (
     StepRecord,
     TableRecord,
 )
+from lance_spark.maintenance.report import MaintenanceReport, bars, legend, svg, to_html, to_prometheus
 
 pytestmark = pytest.mark.pure
 

@@ -15,7 +15,7 @@ from support.merge_datasets import assert_sound, error_of, head, run
 from support.merge_datasets import rows as by_id
 
 from lance_spark.columns.columns import add_filled_columns, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable
@@ -462,7 +462,7 @@ def test_what_was_computed_is_known_after_a_merge(uri):
 
 
 def test_a_killed_merge_leaves_only_files_that_no_version_names(uri, monkeypatch):
-    from lance_spark.merge import pylance
+    from lance_spark.merge import replay_commits
 
     apply(uri, "exp", "update x")
     apply(uri, None, "update y")
@@ -471,7 +471,7 @@ def test_a_killed_merge_leaves_only_files_that_no_version_names(uri, monkeypatch
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pylance, "commit", killed)
+    monkeypatch.setattr(replay_commits, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         run(uri)
     assert content(uri) == before
@@ -482,18 +482,18 @@ def test_a_killed_merge_leaves_only_files_that_no_version_names(uri, monkeypatch
 
 
 def test_a_commit_in_between_is_kept(uri, monkeypatch):
-    from lance_spark.merge import pylance
+    from lance_spark.merge import replay_commits
 
     apply(uri, "exp", "update x")
     apply(uri, None, "update y")
-    commit = pylance.commit
+    commit = replay_commits.commit
 
     def late(*arguments):
-        monkeypatch.setattr(pylance, "commit", commit)
+        monkeypatch.setattr(replay_commits, "commit", commit)
         head(uri).update({"y": "'late'"}, where="id = 5")
         return commit(*arguments)
 
-    monkeypatch.setattr(pylance, "commit", late)
+    monkeypatch.setattr(replay_commits, "commit", late)
     run(uri)
     assert (content(uri)[5]["x"], content(uri)[5]["y"]) == (51, "late")
     assert (content(uri)[1]["x"], content(uri)[1]["y"]) == (11, "new")

@@ -14,8 +14,8 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, NotCommittable
 from lance_spark.format import row_ids
 from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
 

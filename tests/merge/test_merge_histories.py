@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.merge_model import Column, Commit, Earlier, Model, State, merged
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
 from lance_spark.merge.merge import MergeOptions, cherry_pick, merge, revert
 from lance_spark.merge.restore import restore
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate
 

@@ -17,7 +17,7 @@ from support.merge_datasets import add, assert_sound, error_of, exp, head, rows,
 from support.processes import PATIENCE, processes
 
 from lance_spark.errors import Refused
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage import copying, refs
 from lance_spark.storage.datasets import locate
@@ -150,8 +150,8 @@ def tell_steps(listener):
     for module, name in (
         (os, "replace"),
         (copying, "copy_file"),
-        (pylance, "add_bases"),
-        (pylance, "commit"),
+        (replay_commits, "add_bases"),
+        (replay_commits, "commit"),
         (refs, "create_tag"),
         (refs, "replace_metadata"),
     ):

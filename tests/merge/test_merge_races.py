@@ -13,7 +13,7 @@ from support.merge_datasets import assert_sound, error_of, every_version, exp, h
 from support.processes import Job, Team
 
 from lance_spark.errors import Conflict
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 
 pytestmark = pytest.mark.slow
 
@@ -129,7 +129,7 @@ def commits_in(uri):
 
 def once_planned(monkeypatch, begin):
     """Let something happen between the plan of a merge and its commit, for the first time that it gets there."""
-    commit, done = pylance.commit, []
+    commit, done = replay_commits.commit, []
 
     def late(*given):
         if not done:
@@ -137,7 +137,7 @@ def once_planned(monkeypatch, begin):
             begin()
         return commit(*given)
 
-    monkeypatch.setattr(pylance, "commit", late)
+    monkeypatch.setattr(replay_commits, "commit", late)
 
 
 @pytest.mark.when(day=0.12)

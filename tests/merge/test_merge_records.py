@@ -15,7 +15,7 @@ from lance_spark.core.layout import BROUGHT, BroughtName, brought_path, brought_
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, PermissionDenied, StorageFailure
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 from lance_spark.merge.merge import cherry_pick, merge, revert
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.restore import restore
@@ -199,13 +199,13 @@ def test_a_branch_from_after_the_pick_goes_on(dataset):
 
 
 def test_a_process_that_is_killed_leaves_a_record_too_many_never_one_too_few(dataset, monkeypatch):
-    real = pylance.commit_on
+    real = replay_commits.commit_on
 
     def dying(*given, **named):
         real(*given, **named)
         raise Died
 
-    monkeypatch.setattr(pylance, "commit_on", dying)
+    monkeypatch.setattr(replay_commits, "commit_on", dying)
     with pytest.raises(Died):
         pick(dataset)
     monkeypatch.undo()
@@ -222,8 +222,8 @@ def test_only_a_commit_that_certainly_failed_takes_its_record_back(dataset, monk
     def failing(*given, **named):
         raise failure
 
-    monkeypatch.setattr(pylance, "commit_on", failing)
-    make = pylance.recorded
+    monkeypatch.setattr(replay_commits, "commit_on", failing)
+    make = replay_commits.recorded
     with pytest.raises(type(failure)):
         make(locate(dataset), pin_latest(locate(dataset), None), "cherry-pick", failing)
     left = [*Path(dataset, BROUGHT).iterdir()]

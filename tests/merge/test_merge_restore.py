@@ -183,7 +183,7 @@ def test_a_restore_can_be_restored_and_reverted(uri):
     assert_sound(head(uri))
 
 
-def late(monkeypatch, change, module=restoring.pylance, name="commit"):
+def late(monkeypatch, change, module=restoring.replay_commits, name="commit"):
     """Lets something happen in the moment between the plan and the commit; once."""
     real, waiting = getattr(module, name), [change]
 

@@ -11,7 +11,7 @@ from lance_spark import LanceTable
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.merge import pylance, result_rows
+from lance_spark.merge import replay_commits, result_rows
 from lance_spark.merge.merge import MergeOptions, cherry_pick, merge, revert
 from lance_spark.storage.datasets import locate, pin_latest
 
@@ -310,14 +310,14 @@ def test_a_row_that_was_deleted_and_written_again_on_one_side_is_no_second_one(t
 def test_a_key_that_somebody_adds_right_before_the_commit_is_a_conflict(tmp_path, monkeypatch):
     uri = given(str(tmp_path / "t.lance"), {"k": [1, 2], "v": [10, 20]}, keyed=True)
     add(head(uri, "exp"), k=9, v=91)
-    real, late = pylance.commit, [7, 9]
+    real, late = replay_commits.commit, [7, 9]
 
     def commit(*given, **more):
         if late:
             add(head(uri), k=late.pop(0), v=90)
         return real(*given, **more)
 
-    monkeypatch.setattr(pylance, "commit", commit)
+    monkeypatch.setattr(replay_commits, "commit", commit)
     with pytest.raises(Conflict, match="same key"):
         run(uri)
     assert sorted(head(uri).to_table()["k"].to_pylist()) == [1, 2, 7, 9]

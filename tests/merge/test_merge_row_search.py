@@ -15,8 +15,8 @@ from lance_spark.format.contents import DataFile, Fragment
 from lance_spark.format.row_ids import Rewrite, trace
 from lance_spark.format.row_ids import run as runs_of
 from lance_spark.format.row_values import HASHED, equal_rows
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate
 

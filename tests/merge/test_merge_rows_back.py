@@ -7,7 +7,7 @@ from support.backfills import LocalValues
 from support.merge_datasets import assert_sound, error_of, exp, forked, head, rows, run
 
 from lance_spark.columns.columns import add_filled_columns, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict

@@ -63,17 +63,17 @@ def test_a_table_that_was_replaced_with_other_columns_is_published(location):
 
 def test_it_loses_to_a_commit_that_comes_first(location, monkeypatch):
     """The overwrite must not win over rows that were appended between plan and commit."""
-    from lance_spark.merge import pylance
+    from lance_spark.merge import replay_commits
 
     lance.write_dataset(rows(100, 110, w="x"), exp(location), mode="overwrite")
-    commit = pylance.commit
+    commit = replay_commits.commit
 
     def late(*arguments):
-        monkeypatch.setattr(pylance, "commit", commit)
+        monkeypatch.setattr(replay_commits, "commit", commit)
         lance.write_dataset(rows(50, 51), location.uri, mode="append")
         return commit(*arguments)
 
-    monkeypatch.setattr(pylance, "commit", late)
+    monkeypatch.setattr(replay_commits, "commit", late)
     with pytest.raises(Conflict, match="replaced the whole table"):
         publish(location)
     assert lance.dataset(location.uri).count_rows() == 16

@@ -32,11 +32,11 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.merge.merge import MergeOptions, merge
-from lance_spark.optimize import pylance
+from lance_spark.optimize import rewrites
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.rows.action_rules import DELETE, UPDATE
 from lance_spark.rows.rows import finish
-from lance_spark.rows.rules import DELETE, UPDATE
 
 ENGINE = LocalRunner(1)
 """Each task may be a commit of its own."""
@@ -190,14 +190,14 @@ def test_only_fragments_with_a_matching_row(flat):
 
 def meanwhile(monkeypatch, *steps):
     """Each step is done right before a commit of the compaction."""
-    commit, left = pylance.commit_rewrites, list(steps)
+    commit, left = rewrites.commit_rewrites, list(steps)
 
     def commit_rewrites(*arguments):
         if left:
             left.pop(0)()
         return commit(*arguments)
 
-    monkeypatch.setattr(pylance, "commit_rewrites", commit_rewrites)
+    monkeypatch.setattr(rewrites, "commit_rewrites", commit_rewrites)
     return left
 
 
@@ -283,14 +283,14 @@ def test_a_version_that_is_gone_in_between_is_no_reason_to_guess(flat, monkeypat
 
 @pytest.mark.parametrize("failure", [Conflict, StorageFailure])
 def test_a_commit_that_arrived_although_it_seemed_to_fail(flat, monkeypatch, failure):
-    commit = pylance.commit_rewrites
+    commit = rewrites.commit_rewrites
 
     def unclear(*arguments):
         commit(*arguments)
-        monkeypatch.setattr(pylance, "commit_rewrites", commit)
+        monkeypatch.setattr(rewrites, "commit_rewrites", commit)
         raise failure("The answer was lost.")
 
-    monkeypatch.setattr(pylance, "commit_rewrites", unclear)
+    monkeypatch.setattr(rewrites, "commit_rewrites", unclear)
     if failure is Conflict:
         result = compact(flat, target_rows=20, partial_progress=2)
         assert (result.fragments_removed, result.commits, result.conflicts) == (8, 2, ())
@@ -304,7 +304,7 @@ def test_a_commit_that_arrived_although_it_seemed_to_fail(flat, monkeypatch, fai
 
 
 def compact_and_die(uri, branch, commits, own_only):
-    commit, left = pylance.commit_rewrites, [None] * commits
+    commit, left = rewrites.commit_rewrites, [None] * commits
 
     def dying(*arguments):
         if not left:
@@ -312,7 +312,7 @@ def compact_and_die(uri, branch, commits, own_only):
         left.pop()
         return commit(*arguments)
 
-    pylance.commit_rewrites = dying
+    rewrites.commit_rewrites = dying
     compact(DatasetLocation.at(uri), branch, target_rows=20, partial_progress=4, own_only=own_only)
 
 
@@ -332,12 +332,12 @@ def test_killed_it_has_lost_nothing_and_the_same_call_goes_on(location, branch, 
 
 
 def test_fewer_rows_than_there_were_are_never_committed(flat, monkeypatch):
-    true = pylance._new_fragments
+    true = rewrites._new_fragments
 
     def short(result):
         return [{**fragment, "physical_rows": fragment["physical_rows"] - 1} for fragment in true(result)]
 
-    monkeypatch.setattr(pylance, "_new_fragments", short)
+    monkeypatch.setattr(rewrites, "_new_fragments", short)
     before = lance.dataset(flat.uri).version
     with pytest.raises(CorruptData, match="instead of 80"):
         compact(flat)

@@ -19,9 +19,9 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize import flatten as flattening
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
 
 ENGINE = LocalRunner(2)
@@ -152,9 +152,9 @@ def test_what_cannot_be_flattened(location):
 
 
 def test_files_that_were_named_by_hand(uri, monkeypatch):
-    from lance_spark.optimize import rules
+    from lance_spark.optimize import compaction_rules
 
     location = fragmented(uri, stable=False, own=1)
-    monkeypatch.setattr(rules, "is_generated", lambda _: False)
+    monkeypatch.setattr(compaction_rules, "is_generated", lambda _: False)
     with pytest.raises(Refused, match="named by hand"):
         flatten(location, "exp", ENGINE)

@@ -10,8 +10,8 @@ import pytest
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
 
 ENGINE = LocalRunner(1)

@@ -19,10 +19,10 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, Refused
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize import optimize as clustering
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.rows.action_rules import DELETE, UPDATE
 from lance_spark.rows.rows import finish
-from lance_spark.rows.rules import DELETE, UPDATE
 from lance_spark.storage.resolving import resolve
 
 ENGINE = LocalRunner(1)

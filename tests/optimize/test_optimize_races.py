@@ -12,9 +12,9 @@ from support.small_fragments import append, check_rows, fragmented
 from lance_spark import LanceTable
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
-from lance_spark.optimize import pylance
+from lance_spark.optimize import rewrites
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 
 
 def compacting(uri):
@@ -60,14 +60,14 @@ def test_an_index_that_is_dropped_while_fragments_are_rewritten(uri, stable, mon
         rows = pa.table({"id": pa.array(range(first, first + 10))})
         lance.write_dataset(rows, uri, mode="append" if first else "create", enable_stable_row_ids=stable)
     lance.dataset(uri).create_scalar_index("id", "BTREE")
-    plain = pylance.commit_rewrites
+    plain = rewrites.commit_rewrites
 
     def commit(*given):
         if lance.dataset(uri).describe_indices():
             lance.dataset(uri).drop_index("id_idx")
         return plain(*given)
 
-    monkeypatch.setattr(pylance, "commit_rewrites", commit)
+    monkeypatch.setattr(rewrites, "commit_rewrites", commit)
     result = LanceTable.for_path(uri).optimize()
     assert (result.fragments_removed, result.conflicts) == (3, ())
     assert len(lance.dataset(uri).get_fragments()) == 1

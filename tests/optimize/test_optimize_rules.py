@@ -10,7 +10,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.contents import DataFile, DeletionFile, Fragment, IndexRecord
 from lance_spark.format.versions import Root
-from lance_spark.optimize.rules import (
+from lance_spark.optimize.compaction_rules import (
     OptimizeOptions,
     OptimizePlan,
     OptimizeResult,

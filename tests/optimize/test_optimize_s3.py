@@ -12,8 +12,8 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
 from lance_spark.rows.rows import delete_where
 from lance_spark.storage.datasets import locate, pin_latest

@@ -10,8 +10,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import Work
 from lance_spark.engine.session_spark import engine_for
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 

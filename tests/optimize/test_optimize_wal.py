@@ -12,11 +12,11 @@ from lance.dataset import MergeInsertBuilder
 from lance.mem_wal import LsmScanner, ShardSnapshot
 
 from lance_spark import LanceTable
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import LanceSparkWarning, Refused
 from lance_spark.remotes.fetch import Remote
-from lance_spark.scan.pylance import fragment_sizes
+from lance_spark.scan.fragment_reads import fragment_sizes
 from lance_spark.storage.mem_wal import waiting_rows
 from lance_spark.storage.resolving import dataset_at
 

@@ -6,7 +6,7 @@ import pytest
 from lance_spark.pushdown.aggregates import Aggregate, answer, plan_aggregates
 from lance_spark.pushdown.filters import Column
 from lance_spark.pushdown.order import Statistics, estimate
-from lance_spark.scan.rules import FragmentSize
+from lance_spark.scan.partition_rules import FragmentSize
 
 pytestmark = pytest.mark.pure
 

@@ -10,7 +10,7 @@ from support import filtered_columns
 from support.spark_semantics import holds, spark_rows
 
 from lance_spark.pushdown.filters import Call, Column, Literal, conjunction, field_at, spark_name, translate
-from lance_spark.scan.rules import answering_indexes
+from lance_spark.scan.partition_rules import answering_indexes
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 NESTED = [("point", "x"), ("point", "X"), ("point", "y", "z"), ("point", "a.b c")]

@@ -8,7 +8,7 @@ from lance_spark.core.refs import Branch, RefTable, Tag, may_be_meant
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.hints import said
 from lance_spark.log.listing_rules import listed_branches
-from lance_spark.refs.rules import (
+from lance_spark.refs.ref_rules import (
     check_create_branch,
     check_create_tag,
     check_delete_branch,

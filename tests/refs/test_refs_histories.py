@@ -23,12 +23,12 @@ from lance_spark.refs.refs import (
     list_tags,
     move_tag,
 )
-from lance_spark.scan.pylance import count_rows, read_batches
+from lance_spark.scan.fragment_reads import count_rows, read_batches
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.read import pin_read
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 BRANCHES = ("a", "a/b", "a/b/c", "b", "ü")
 TAGS = ("t1", "t2")

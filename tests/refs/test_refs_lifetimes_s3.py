@@ -8,7 +8,7 @@ import pytest
 from support.s3_tables import objects, opened, rows, write
 
 from lance_spark import LanceTable
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.errors import Refused
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
 

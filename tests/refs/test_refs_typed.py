@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lance_spark.catalog.entry_rules import metadata_reading, readings
-from lance_spark.catalog.rules import Identifier
+from lance_spark.catalog.name_rules import Identifier
 from lance_spark.core.ref_expressions import (
     DEFAULT,
     TypedRef,

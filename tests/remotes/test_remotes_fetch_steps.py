@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.tracking import Follows, VersionPair
-from lance_spark.remotes.rules import (
+from lance_spark.remotes.fetch_rules import (
     Meeting,
     Received,
     RemoteChain,

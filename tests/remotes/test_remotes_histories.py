@@ -17,7 +17,7 @@ from support.merge_model import Column, State
 from support.remote_model import Git, Place
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused

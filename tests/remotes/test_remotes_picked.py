@@ -16,12 +16,12 @@ from support.cleanup_datasets import RUNNER
 from support.remote_datasets import tell_steps
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.errors import Conflict
 from lance_spark.merge.merge import cherry_pick, merge, revert
 from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote, fetch

@@ -28,7 +28,7 @@ from test_remotes_fetching import CHANGES, appended, compacted, deleted, overwri
 
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log
-from lance_spark.merge import pylance as merge_pylance
+from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph
 from lance_spark.refs.refs import alter_branch, remove_branch
 from lance_spark.remotes import push as pushing
@@ -345,17 +345,17 @@ def test_who_writes_between_the_fetch_and_the_push_wins(source, local, monkeypat
 
 
 def test_who_writes_between_the_plan_and_the_commit_is_not_lost(source, local, monkeypatch):
-    from lance_spark.merge import pylance
+    from lance_spark.merge import replay_commits
 
-    real = pylance.commit
+    real = replay_commits.commit
 
     def late(location, *given):
         if location.uri == source:
-            monkeypatch.setattr(pylance, "commit", real)
+            monkeypatch.setattr(replay_commits, "commit", real)
             add(source, 5000, 5001)
         return real(location, *given)
 
-    monkeypatch.setattr(pylance, "commit", late)
+    monkeypatch.setattr(replay_commits, "commit", late)
     add(local, 300, 301)
     head(local).delete("id = 1")
     before = set(ids_of(source))
@@ -462,14 +462,14 @@ def test_a_branch_that_another_push_is_just_creating_is_a_conflict_and_not_missi
 
 def just_before_the_commit(monkeypatch, event):
     """The event happens after everything is planned and copied, before the last look at the remote."""
-    real, left = merge_pylance.open_newest, [event]
+    real, left = replay_commits.open_newest, [event]
 
     def late(*given, **more):
         while left:
             left.pop()()
         return real(*given, **more)
 
-    monkeypatch.setattr(merge_pylance, "open_newest", late)
+    monkeypatch.setattr(replay_commits, "open_newest", late)
 
 
 def replaced(source):

@@ -6,8 +6,8 @@ from support.merge_datasets import add, head, ids, table
 from support.remote_datasets import made_clone, pulled, pushed
 
 from lance_spark.engine.local import LocalRunner
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage.datasets import locate
 
 

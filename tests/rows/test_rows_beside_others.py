@@ -18,9 +18,9 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, StorageFailure
 from lance_spark.rows import rows
-from lance_spark.rows.files_pylance import without_rows
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
+from lance_spark.rows.row_files import without_rows
 from lance_spark.rows.rows import finish
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
 ROWS = [
     (UPDATE, {"id": 1, "x": 50, "day": "mon"}),
@@ -46,14 +46,14 @@ def changed(rows):
 
 
 def change_and_die(uri, branch, moment):
-    commit = rows.commit_pylance.commit_rows
+    commit = rows.row_commits.commit_rows
 
     def dying(*arguments):
         if moment == "after the commit":
             commit(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    rows.commit_pylance.commit_rows = dying
+    rows.row_commits.commit_rows = dying
     finish(written(DatasetLocation.at(uri), branch, ROWS))
 
 
@@ -73,13 +73,13 @@ def test_a_killed_change_is_there_whole_or_not_at_all(location, branch, moment):
 @pytest.mark.parametrize("failure", [StorageFailure, Conflict])
 def test_a_commit_that_arrived_although_it_seemed_to_fail_is_not_made_twice(location, branch, monkeypatch, failure):
     before = rows_of(location, branch)
-    commit = rows.commit_pylance.commit_rows
+    commit = rows.row_commits.commit_rows
 
     def unclear(*arguments):
         commit(*arguments)
         raise failure("The answer was lost.")
 
-    monkeypatch.setattr(rows.commit_pylance, "commit_rows", unclear)
+    monkeypatch.setattr(rows.row_commits, "commit_rows", unclear)
     result = finish(written(location, branch, ROWS))
     assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (2, 1, 1)
     assert result.version.version == lance.dataset(location.branch_uri(branch)).version
@@ -93,7 +93,7 @@ def test_files_stay_while_a_commit_may_still_arrive(location, branch, monkeypatc
     def lost(*_):
         raise StorageFailure("No answer.")
 
-    monkeypatch.setattr(rows.commit_pylance, "commit_rows", lost)
+    monkeypatch.setattr(rows.row_commits, "commit_rows", lost)
     with pytest.raises(StorageFailure):
         finish(change)
     assert len(made) == 5
@@ -260,7 +260,7 @@ def test_a_change_that_others_overtake_reads_their_versions_and_rows_once(locati
         steps.append(pin.version)
         return read(self, pin)
 
-    overtaking, work = [5, 6, 7, 8], rows.commit_pylance
+    overtaking, work = [5, 6, 7, 8], rows.row_commits
     commit, read = work.commit_rows, work.Rebase._step
     monkeypatch.setattr(work, "commit_rows", overtaken)
     monkeypatch.setattr(work.Rebase, "_step", step)

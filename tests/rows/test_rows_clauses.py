@@ -4,7 +4,7 @@ import pytest
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
-from lance_spark.rows.rules import (
+from lance_spark.rows.action_rules import (
     DELETE,
     INSERT,
     NEW,

@@ -96,14 +96,14 @@ def between(monkeypatch):
 
     def arrange(*events):
         pending = list(events)
-        real = rows.commit_pylance.commit_deletions
+        real = rows.row_commits.commit_deletions
 
         def commit(*arguments):
             if pending:
                 pending.pop(0)()
             return real(*arguments)
 
-        monkeypatch.setattr(rows.commit_pylance, "commit_deletions", commit)
+        monkeypatch.setattr(rows.row_commits, "commit_deletions", commit)
 
     return arrange
 
@@ -112,13 +112,13 @@ def between(monkeypatch):
 def looked(monkeypatch):
     """The fragments that are looked into, one after the other."""
     found = []
-    real = rows.commit_pylance.delete_in_fragment
+    real = rows.row_commits.delete_in_fragment
 
     def look(item):
         found.append(item.fragment)
         return real(item)
 
-    monkeypatch.setattr(rows.commit_pylance, "delete_in_fragment", look)
+    monkeypatch.setattr(rows.row_commits, "delete_in_fragment", look)
     return found
 
 
@@ -189,14 +189,14 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
 
 def test_others_commit_again_and_again(location, branch, monkeypatch):
     monkeypatch.setattr(rows.commits, "attempts", lambda: iter([1, 0]))
-    real, place = rows.commit_pylance.commit_deletions, location.branch_uri(branch)
+    real, place = rows.row_commits.commit_deletions, location.branch_uri(branch)
     numbers_left = iter([6, 7])
 
     def commit(*arguments):
         lance.dataset(place).delete(f"id = {next(numbers_left)}")
         return real(*arguments)
 
-    monkeypatch.setattr(rows.commit_pylance, "commit_deletions", commit)
+    monkeypatch.setattr(rows.row_commits, "commit_deletions", commit)
     with pytest.raises(Conflict):
         delete(location, branch, "id = 5")
     assert 5 in ids(location, branch)

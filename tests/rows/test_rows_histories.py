@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.row_changes import changing_table, check_table, row_ids, rows_of, some, written
 
 from lance_spark.errors import Conflict
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import finish
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
 OPERATIONS = st.dictionaries(st.integers(0, 40), st.sampled_from([DELETE, UPDATE]), max_size=6)
 MEANWHILE = st.lists(

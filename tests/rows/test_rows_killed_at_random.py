@@ -12,10 +12,10 @@ from support.processes import PATIENCE, processes
 from support.row_changes import changing_table, rows_of, written
 
 from lance_spark.columns.columns import add_filled_columns, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import finish
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
 pytestmark = pytest.mark.slow
 

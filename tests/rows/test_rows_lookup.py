@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.rows.rules import Found, can_be_looked_up, estimated_bytes, uses_index
+from lance_spark.rows.action_rules import Found, can_be_looked_up, estimated_bytes, uses_index
 
 pytestmark = pytest.mark.pure
 

@@ -32,7 +32,7 @@ BY_DAY = {
 @pytest.mark.parametrize("name", BY_INDEX)
 def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, monkeypatch):
     known, taken = [], []
-    monkeypatch.setattr(merge_spark.rules, "uses_index", lambda found: known.append(found) or True)
+    monkeypatch.setattr(merge_spark.action_rules, "uses_index", lambda found: known.append(found) or True)
     monkeypatch.setattr(merge_spark, "looked_up", lambda *given: taken.append(given[-1]) or looked_up(*given))
     check_merge(spark, uri, name)
     assert (known[0].rows, known[0].outside) == (29, 10)
@@ -47,7 +47,7 @@ def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
     table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
     gone = spark.createDataFrame([(1, True), (2, False)], "id bigint, gone boolean")
     for indexed in (False, True):
-        monkeypatch.setattr(merge_spark.rules, "uses_index", lambda _, indexed=indexed: indexed)
+        monkeypatch.setattr(merge_spark.action_rules, "uses_index", lambda _, indexed=indexed: indexed)
         with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
             table.merge(gone, on="id").when_matched_delete("id = 1").execute()
         change = table.merge(gone, on="id").when_matched_update({"x": "9"}, "gone AND day = 'mon'")
@@ -58,7 +58,7 @@ def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
 def test_a_source_whose_column_is_named_as_a_side(spark, uri, monkeypatch):
     location = changing_table(uri, "exp", stable=False)
     table = LanceTable.for_path(uri, spark=spark).checkout(branch="exp")
-    monkeypatch.setattr(merge_spark.rules, "uses_index", lambda _: True)
+    monkeypatch.setattr(merge_spark.action_rules, "uses_index", lambda _: True)
     named = spark.createDataFrame([(1, True), (2, False)], "id bigint, target boolean")
     assert table.merge(named, on="id").when_matched_delete("source.target").execute().rows_deleted == 1
     assert 1 not in [row["id"] for row in rows_of(location, "exp")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.columns.rules import UpdateSize, columns_are_cheaper, columns_may_be_cheaper, set_where
+from lance_spark.columns.fill_rules import UpdateSize, columns_are_cheaper, columns_may_be_cheaper, set_where
 
 pytestmark = pytest.mark.pure
 

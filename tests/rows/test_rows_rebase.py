@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lance_spark.format.contents import DataFile, DeletionFile, Field, Fragment
 from lance_spark.format.row_ids import Rewrite
-from lance_spark.rows.rules import Fate, column_conflict, fate_of, follow, new_fragments
+from lance_spark.rows.action_rules import Fate, column_conflict, fate_of, follow, new_fragments
 
 pytestmark = pytest.mark.pure
 

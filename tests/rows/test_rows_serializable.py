@@ -8,8 +8,8 @@ from lance_spark.catalog.staging import alter_properties
 from lance_spark.core.isolation import ISOLATION
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.rows import rows
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import delete_where, finish
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
 BRANCHES = pytest.mark.parametrize("branch", ["exp", None])
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.scan.pylance import fragment_sizes
-from lance_spark.scan.rules import FragmentSize
+from lance_spark.scan.fragment_reads import fragment_sizes
+from lance_spark.scan.partition_rules import FragmentSize
 from lance_spark.storage.datasets import locate, pin_latest
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, plan_scan, skip_rows
+from lance_spark.scan.partition_rules import FragmentSize, ScanPartition, ScanRequest, plan_scan, skip_rows
 
 pytestmark = pytest.mark.pure
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.scan.rules import (
+from lance_spark.scan.partition_rules import (
     BATCH_BYTES,
     BATCH_ROWS,
     LARGE_BATCH,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from lance_spark.scan.rules import (
+from lance_spark.scan.partition_rules import (
     FragmentSize,
     IndexMatches,
     ScanRequest,

@@ -13,10 +13,10 @@ from support.searches import HERE, PARTS, brute_force, by_pylance, join, pairs, 
 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.search import rules
-from lance_spark.search.pylance import Near, asked_for
-from lance_spark.search.rules import FlatTask, SegmentTask, TextTask, WholeTask
+from lance_spark.search import search_rules
 from lance_spark.search.search import plan_tasks
+from lance_spark.search.search_rules import FlatTask, SegmentTask, TextTask, WholeTask
+from lance_spark.search.search_tasks import Near, asked_for
 from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
 
 QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
@@ -25,8 +25,8 @@ QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
     """As if there were much to do: each segment is a task, and fragments without an index are several."""
-    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_tasks_are_segments_and_groups_of_fragments_without_an_index(branched):
 
 
 def test_wide_columns_are_read_for_the_rows_that_were_found(branched, monkeypatch):
-    monkeypatch.setattr("lance_spark.search.pylance.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("lance_spark.search.search_tasks.ROWS_AT_ONCE", 2)
     found = search(branched, QUERY, k=3, columns=["text", "_rowid", "tags", "_rowaddr", "id"], runner=PARTS)
     assert found.column_names == ["text", "_rowid", "tags", "_rowaddr", "id", "_distance"]
     rows = found.to_pylist()
@@ -216,7 +216,7 @@ TEXTS = [
 @pytest.mark.parametrize("branch", [None, "exp"])
 def test_text_has_the_scores_that_a_complete_index_gives(branched, extended, words, where, branch):
     """BM25 counts words in all segments, and in the rows that no segment covers: as if the index covered these."""
-    from lance_spark.search.pylance import lance_query
+    from lance_spark.search.search_tasks import lance_query
 
     bound = prepared(branched, None, words, "text", branch=branch).work.text
     asked = {"full_text_query": lance_query(bound), "filter": where, "prefilter": True}
@@ -410,8 +410,8 @@ JOINS = [
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):
-    monkeypatch.setattr("lance_spark.search.pylance._QUERIES", 4)
-    monkeypatch.setattr("lance_spark.search.pylance.ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("lance_spark.search.search_tasks._QUERIES", 4)
+    monkeypatch.setattr("lance_spark.search.search_tasks.ROWS_AT_ONCE", 5)
     vectors = [*np.random.default_rng(9).standard_normal((6, DIMENSION)).astype("f4").tolist(), None]
     vectors.insert(2, None)
     queries = pa.table({"who": range(8), "q": pa.array(vectors, pa.list_(pa.float32()))})

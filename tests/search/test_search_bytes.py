@@ -8,9 +8,9 @@ from support.searches import HERE, PARTS, by_pylance, join, pairs, prepared, sea
 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
-from lance_spark.search import rules
-from lance_spark.search.rules import FlatTask, SegmentTask
+from lance_spark.search import search_rules
 from lance_spark.search.search import plan_tasks
+from lance_spark.search.search_rules import FlatTask, SegmentTask
 
 SIZE = 16
 VECTORS = np.random.default_rng(11).integers(0, 256, (900, SIZE), dtype=np.uint8)
@@ -19,8 +19,8 @@ QUERY = np.random.default_rng(12).integers(0, 256, SIZE, dtype=np.uint8)
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
 
 
 def rows(first, count):

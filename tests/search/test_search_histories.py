@@ -10,8 +10,8 @@ from support.search_histories import DIMENSION, WORDS, SearchedTable, distance, 
 from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.search import rules
-from lance_spark.search.pylance import LIVE, lance_query
+from lance_spark.search import search_rules
+from lance_spark.search.search_tasks import LIVE, lance_query
 from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, PhraseQuery
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "60"))
@@ -24,8 +24,8 @@ ALL = 64
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from lance_spark import LanceTable
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.search.duplicate_rules import Pairing, Shingling, Signer, banding, jaccard, parse_pairing
-from lance_spark.search.duplicates_pylance import KEY, ONE, OTHER, compare_pairs, pair_rows, sign_texts
+from lance_spark.search.near_duplicates import KEY, ONE, OTHER, compare_pairs, pair_rows, sign_texts
 from lance_spark.search.search import plan_texts, prepare_duplicates
 from lance_spark.storage.resolving import dataset_at, resolve
 
@@ -114,7 +114,7 @@ def test_what_is_shown_of_a_pair(documents):
 
 def test_many_equal_rows_are_compared_as_one(uri, monkeypatch):
     lance.write_dataset(pa.table({"id": range(200), "text": ["the same text here"] * 200}), uri)
-    monkeypatch.setattr("lance_spark.search.duplicates_pylance.jaccard", None)
+    monkeypatch.setattr("lance_spark.search.near_duplicates.jaccard", None)
     assert found(uri, 0.9).num_rows == 200 * 199 // 2
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.search.rules import APPROXIMATE, CANDIDATES, EXACT, FOUND, best, found, fused, nearest
+from lance_spark.search.search_rules import APPROXIMATE, CANDIDATES, EXACT, FOUND, best, found, fused, nearest
 
 pytestmark = pytest.mark.pure
 

@@ -4,7 +4,7 @@ import pytest
 
 from lance_spark.errors import InvalidOption
 from lance_spark.format.metadata import Segment
-from lance_spark.search.rules import FLAT_BYTES, SEGMENT_BYTES, FlatTask, SegmentTask, parse_search, vector_tasks
+from lance_spark.search.search_rules import FLAT_BYTES, SEGMENT_BYTES, FlatTask, SegmentTask, parse_search, vector_tasks
 from lance_spark.search.text_rules import (
     BooleanQuery,
     BoostQuery,

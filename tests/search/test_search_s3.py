@@ -11,12 +11,12 @@ from support.searches import HERE, PARTS, by_pylance, pairs
 
 from lance_spark import LanceTable
 from lance_spark.core.refs import RefSpec
-from lance_spark.search import rules
+from lance_spark.search import search_rules
 from lance_spark.search.duplicate_rules import Shingling, Signer, banding
-from lance_spark.search.duplicates_pylance import pair_rows, sign_texts
-from lance_spark.search.pylance import JoinWork, join_nearest
-from lance_spark.search.rules import parse_join, parse_search
+from lance_spark.search.near_duplicates import pair_rows, sign_texts
 from lance_spark.search.search import carry_out, plan_texts, prepare_duplicates, prepare_join, prepare_search
+from lance_spark.search.search_rules import parse_join, parse_search
+from lance_spark.search.search_tasks import JoinWork, join_nearest
 from lance_spark.spark.search_function import Tables, search_function
 from lance_spark.storage.resolving import dataset_at, resolve
 
@@ -27,7 +27,7 @@ QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 
 
 def test_a_branchs_rows_are_found_with_and_without_index(bucket, storage, monkeypatch):
-    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
     uri = f"s3://{bucket}/searched.lance"
     lance.write_dataset(some(0, 400), uri, max_rows_per_file=200, storage_options=storage)
     t = LanceTable.for_path(uri, storage)

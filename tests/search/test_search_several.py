@@ -8,9 +8,9 @@ from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.search import rules
-from lance_spark.search.rules import FlatTask, WholeTask
+from lance_spark.search import search_rules
 from lance_spark.search.search import plan_tasks
+from lance_spark.search.search_rules import FlatTask, WholeTask
 
 SIZE = 8
 _RNG = np.random.default_rng(3)
@@ -20,8 +20,8 @@ QUERY = _RNG.standard_normal((3, SIZE)).astype("f4")
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
 
 
 FLOAT = pa.float32()

@@ -10,7 +10,7 @@ from support.searches import by_pylance, pairs
 
 from lance_spark import LanceCatalog, LanceTable, register_search
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.search import rules
+from lance_spark.search import search_rules
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 QUERIES = np.random.default_rng(1_000_003).standard_normal((5, DIMENSION)).astype("f4")
@@ -47,8 +47,8 @@ def table(spark, uri):
 
 @pytest.mark.parametrize("run_on", [pytest.param("local", marks=pytest.mark.when(day=0)), "spark", "auto"])
 def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, run_on, monkeypatch):
-    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
     asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "run_on": run_on}
     # Of both partitions: a task with too few rows in the first one looks into the other one, pylance may not.
     looked = {"nprobes": 2, "refine_factor": 2}

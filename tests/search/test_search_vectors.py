@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.search.rules import ColumnIndex
+from lance_spark.search.search_rules import ColumnIndex
 from lance_spark.search.vector_rules import (
     QueryVector,
     Shape,

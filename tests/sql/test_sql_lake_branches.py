@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import LanceCatalog, register, unregister
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import RowFilter
 from lance_spark.errors import Conflict, NotFound, Refused
 
@@ -71,7 +71,7 @@ class World:
     def main(self):
         """Everything of main: the rows of the catalog, and the version, the columns and the rows of each table."""
         whole = LanceCatalog(self.lake.catalog.uri).catalog
-        rows = manifest_pylance.read_rows(whole.manifest, RowFilter(everything=True)).entries
+        rows = manifest_commits.read_rows(whole.manifest, RowFilter(everything=True)).entries
         tables = {}
         for row in rows:
             if row.is_table:

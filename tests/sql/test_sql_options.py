@@ -3,7 +3,7 @@
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.sql.rules import COMMIT_MESSAGE, RETRIES, StatementOptions, parse_statement_options
+from lance_spark.sql.statement_rules import COMMIT_MESSAGE, RETRIES, StatementOptions, parse_statement_options
 
 pytestmark = pytest.mark.pure
 

@@ -6,7 +6,16 @@ import pytest
 
 from lance_spark.errors import InvalidOption
 from lance_spark.native.row_statements import with_all_rows
-from lance_spark.sql.rules import AlterRef, DescribeHistory, Optimize, Restore, Vacuum, may_change_rows, opened, parse
+from lance_spark.sql.statement_rules import (
+    AlterRef,
+    DescribeHistory,
+    Optimize,
+    Restore,
+    Vacuum,
+    may_change_rows,
+    opened,
+    parse,
+)
 
 pytestmark = pytest.mark.pure
 

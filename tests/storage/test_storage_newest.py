@@ -18,8 +18,8 @@ from lance_spark.storage.commits import check_nothing_missing, commit_on, find_n
 from lance_spark.storage.datasets import locate, open_for_refs, open_pinned, pin_latest
 from lance_spark.storage.refs import BranchReader, create_tag
 from lance_spark.storage.versions import version_numbers, version_paths
-from lance_spark.write.pylance import commit_checked
-from lance_spark.write.rules import WriteJob, WritePlan
+from lance_spark.write.data_files import commit_checked
+from lance_spark.write.plan_rules import WriteJob, WritePlan
 
 
 def append(uri, first):

@@ -8,7 +8,7 @@ from lance_spark.core.layout import last_noted, stream_note_path
 from lance_spark.core.refs import RefTable, Tag
 from lance_spark.format.stream_notes import BATCH, QUERY, Noted, decode_note, encode_note, joined, noted, updated
 from lance_spark.format.transactions import MESSAGE, Transaction
-from lance_spark.survey.rules import first_sink, is_needed_note
+from lance_spark.survey.chain_rules import first_sink, is_needed_note
 
 pytestmark = pytest.mark.pure
 

@@ -15,9 +15,9 @@ from lance_spark import LanceCatalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.versions import version_paths
-from lance_spark.streams import pylance, sink
+from lance_spark.streams import query_records, sink
 from lance_spark.streams.sink import commit_stream, plan_stream, resume_stream
-from lance_spark.write import pylance as write_commit
+from lance_spark.write import data_files as write_commit
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def test_a_checkpoint_made_anew_with_the_same_id_is_refused_and_not_skipped(uri,
 STEPS = {
     "before the dataset": (write_commit, "commit", "before"),
     "after the dataset": (write_commit, "commit", "after"),
-    "before the first tag, or its move": (pylance.refs, "create_tag", "before"),
-    "after the first tag": (pylance.refs, "create_tag", "after"),
+    "before the first tag, or its move": (query_records.refs, "create_tag", "before"),
+    "after the first tag": (query_records.refs, "create_tag", "after"),
     "before the commit": (write_commit, "commit_checked", "before"),
     "after the commit": (write_commit, "commit_checked", "after"),
-    "before the tag moves": (pylance.refs, "move_tag", "before"),
-    "after the tag moved": (pylance.refs, "move_tag", "after"),
+    "before the tag moves": (query_records.refs, "move_tag", "before"),
+    "after the tag moved": (query_records.refs, "move_tag", "after"),
 }
 
 
@@ -110,7 +110,7 @@ def test_a_batch_that_others_overtake_reads_each_of_their_versions_once(query, u
     query.batch(0)
     for _ in range(5):
         lance.write_dataset(numbers(2, 100), uri, mode="append")
-    commit, read = write_commit.commit_checked, pylance.read_transactions
+    commit, read = write_commit.commit_checked, query_records.read_transactions
     tries, seen = [], []
 
     def overtaken(*given):
@@ -125,7 +125,7 @@ def test_a_batch_that_others_overtake_reads_each_of_their_versions_once(query, u
         return read(location, branch, versions)
 
     monkeypatch.setattr(write_commit, "commit_checked", overtaken)
-    monkeypatch.setattr(pylance, "read_transactions", reading)
+    monkeypatch.setattr(query_records, "read_transactions", reading)
     query.batch(1)
     assert len(tries) == 4
     assert len(seen) == len({*seen}) == 8
@@ -164,7 +164,7 @@ def test_a_first_batch_stays_where_it_was_planned_if_a_column_changed(query, uri
 def test_versions_of_others_between_commit_and_tag_do_not_hide_the_batch(query, uri, monkeypatch):
     query.batch(0)
     with monkeypatch.context() as patch:
-        patch.setattr(pylance.refs, "move_tag", kill)
+        patch.setattr(query_records.refs, "move_tag", kill)
         with pytest.raises(Killed):
             query.batch(1)
     for number in range(5):
@@ -195,7 +195,7 @@ def test_a_version_that_is_gone_before_the_last_batch_does_not_matter(query, uri
     query.batch(0)
     lance.write_dataset(numbers(1, 1000), uri, mode="append")
     with monkeypatch.context() as patch:
-        patch.setattr(pylance.refs, "move_tag", kill)
+        patch.setattr(query_records.refs, "move_tag", kill)
         with pytest.raises(Killed):
             query.batch(1)
     lose(uri, lance.dataset(uri).version - 1)

@@ -10,9 +10,9 @@ from support.local_datasets import contents, numbers
 from support.stream_queries import Query
 
 from lance_spark.errors import StorageFailure
-from lance_spark.streams import pylance
+from lance_spark.streams import query_records
 from lance_spark.streams.spark import LanceStreamWriter
-from lance_spark.write import pylance as write_commit
+from lance_spark.write import data_files as write_commit
 
 SCHEMA = StructType([StructField("id", LongType())])
 
@@ -74,7 +74,7 @@ def test_before_a_commit_only_the_versions_after_the_tag_are_looked_at(query, ur
     for number in range(3):
         lance.write_dataset(numbers(1, 1000 + number), uri, mode="append")
     asked = []
-    found, several = pylance.find_manifest, pylance.read_transactions
+    found, several = query_records.find_manifest, query_records.read_transactions
 
     def one(location, pin):
         asked.append(pin.version)
@@ -84,8 +84,8 @@ def test_before_a_commit_only_the_versions_after_the_tag_are_looked_at(query, ur
         asked.extend(versions)
         return several(location, branch, versions)
 
-    monkeypatch.setattr(pylance, "find_manifest", one)
-    monkeypatch.setattr(pylance, "read_transactions", many)
+    monkeypatch.setattr(query_records, "find_manifest", one)
+    monkeypatch.setattr(query_records, "read_transactions", many)
     tagged, newest = lance.dataset(uri).tags.list()[query.tag]["version"], lance.dataset(uri).version
     query.batch(6)
     assert {*range(tagged, newest + 1)} <= {*asked}

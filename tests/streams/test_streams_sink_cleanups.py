@@ -20,10 +20,10 @@ from lance_spark.errors import Refused, StorageFailure
 from lance_spark.storage import files as stored
 from lance_spark.storage import refs, small_files
 from lance_spark.storage.datasets import locate
-from lance_spark.streams import pylance
+from lance_spark.streams import query_records
 from lance_spark.streams.sink import commit_stream
 from lance_spark.survey import survey
-from lance_spark.write import pylance as write_commit
+from lance_spark.write import data_files as write_commit
 
 pytestmark = pytest.mark.filterwarnings("error")
 TO_TWO = {**KEEPING, "retain_versions": 2}
@@ -384,13 +384,13 @@ def test_the_tag_never_points_at_a_version_that_a_cleanup_takes_that_moment(quer
     query.batch(0)
     die(query, 1, "between commit and tag")
     rows = others(uri, 6, branch)
-    made, move = plan(uri, **TO_TWO), pylance.refs.move_tag
+    made, move = plan(uri, **TO_TWO), query_records.refs.move_tag
     delete = cleanup.CleanupPlan._delete
 
     def meanwhile(*given):
         """The cleanup has looked for tags the last time."""
         with monkeypatch.context() as patch:
-            patch.setattr(pylance.refs, "move_tag", lambda *where: (move(*where), delete(*given)))
+            patch.setattr(query_records.refs, "move_tag", lambda *where: (move(*where), delete(*given)))
             patch.setattr(Recheck, "live_keys", lambda _: frozenset())
             query.batch(1)
         return delete(*given)

@@ -16,9 +16,9 @@ from support.local_datasets import make_dataset, numbers
 from support.stream_queries import Killed, Query, kill
 
 from lance_spark.cleanup import cleanup
-from lance_spark.streams import pylance
+from lance_spark.streams import query_records
 from lance_spark.streams.sink import commit_stream
-from lance_spark.write import pylance as write_commit
+from lance_spark.write import data_files as write_commit
 
 FOREIGN = 1_000_000
 OPERATIONS = (
@@ -60,12 +60,12 @@ class Written:
             self.done(which, number, rows, late)
 
     def killed(self, which, number, rows, before):
-        where, name = (write_commit, "commit_checked") if before else (pylance, "refs")
+        where, name = (write_commit, "commit_checked") if before else (query_records, "refs")
         with pytest.MonkeyPatch.context() as patch:
             if before:
                 patch.setattr(where, name, kill)
             else:
-                patch.setattr(pylance.refs, "move_tag", kill)
+                patch.setattr(query_records.refs, "move_tag", kill)
             try:
                 self.queries[which].batch(number, rows)
             except Killed:

@@ -14,7 +14,7 @@ from support.local_datasets import make_dataset, numbers
 from support.processes import PATIENCE, processes
 
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.slow
 

@@ -11,13 +11,13 @@ from support.s3_tables import read, rows, write
 from support.stream_queries import Killed, kill
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
 from lance_spark.storage.datasets import locate
-from lance_spark.streams import pylance
+from lance_spark.streams import query_records
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.s3
 
@@ -44,7 +44,7 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
     write(table, storage, [100])
     batch(0)
     with monkeypatch.context() as patch:
-        patch.setattr(pylance.refs, "move_tag", fails)
+        patch.setattr(query_records.refs, "move_tag", fails)
         with pytest.raises(StorageFailure):
             batch(1)
     for number in (1, 2, 2):
@@ -99,7 +99,7 @@ def test_a_query_goes_on_after_a_cleanup_by_one_note_below_the_branch(
     lance.dataset(table, storage_options=storage).create_branch("ingest", storage_options=storage)
     stream.batch(0, storage)
     with monkeypatch.context() as patch:
-        patch.setattr(pylance.refs, "move_tag", kill)
+        patch.setattr(query_records.refs, "move_tag", kill)
         with pytest.raises(Killed):
             stream.batch(1, storage)
     others = [*range(1000, 1012)]

@@ -461,7 +461,7 @@ def test_changes_of_a_large_version_are_compared_in_shares(nine, monkeypatch):
 def test_a_large_fragment_is_read_by_several_tasks(uri, monkeypatch):
     from lance_spark.streams import source_tasks
 
-    monkeypatch.setattr(source_tasks.rules, "MIN_SPLIT", 70_000)
+    monkeypatch.setattr(source_tasks.partition_rules, "MIN_SPLIT", 70_000)
     lance.write_dataset(table(0, 50_000), uri)
     query = Query(uri)
     query.plan()

@@ -17,8 +17,8 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Refused
 from lance_spark.format import row_ids
 from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.storage.datasets import locate, pin_latest
 
 
@@ -152,7 +152,7 @@ def test_new_rows_between_older_ones_in_the_order_of_the_file(branches, options,
     expected = [n for n in expected if not options or n != 37]
     for most, split in ((64, 4 * 2**20), (64, 1), (0, 4 * 2**20), (0, 1)):
         monkeypatch.setattr(source_tasks, "_MOST_RANGES", most)
-        monkeypatch.setattr(source_tasks.rules, "MIN_SPLIT", split)
+        monkeypatch.setattr(source_tasks.partition_rules, "MIN_SPLIT", split)
         found = query.restart().run()
         assert [row["id"] for row in found] == expected
     places = lance.dataset(branches.uri).to_table(columns=["id"], with_row_address=True).to_pylist()

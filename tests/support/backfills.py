@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.columns.pylance import FillJob, FunctionItem, fill_by_function
-from lance_spark.columns.rules import FilledFile, FillOrder
+from lance_spark.columns.column_files import FillJob, FunctionItem, fill_by_function
+from lance_spark.columns.fill_rules import FilledFile, FillOrder
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 

@@ -18,15 +18,15 @@ from lance.dataset import Tags
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog import lake as lake_actions
-from lance_spark.catalog.rules import identify_table
+from lance_spark.catalog.name_rules import identify_table
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.lake import publish as publishing
 from lance_spark.storage.resolving import resolve
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
-from lance_spark.write.rules import WriteJob
+from lance_spark.write.data_files import write_rows
+from lance_spark.write.plan_rules import WriteJob
 from support.catalogs import raw
 from support.cleanup_datasets import RUNNER, place
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lance_spark.catalog.doctor import examine
 from lance_spark.catalog.lookup import create_namespace, describe_table, list_namespaces, list_tables, locate_table
+from lance_spark.catalog.name_rules import Catalog, Declaration
 from lance_spark.catalog.removing import collect_orphans, drop_namespace, drop_table, plan_orphans, rename_table
-from lance_spark.catalog.rules import Catalog, Declaration
 from lance_spark.catalog.tables import confirm, declare_table, deregister_table, register_table, withdraw
 from lance_spark.errors import LanceSparkError
 from lance_spark.storage.failures import translated

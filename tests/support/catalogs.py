@@ -8,10 +8,10 @@ import lance
 import pyarrow as pa
 from lance.namespace import DirectoryNamespace
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.lookup import list_namespaces, list_tables, locate_table
-from lance_spark.catalog.manifest_pylance import newest
-from lance_spark.catalog.rules import Catalog, Declaration, Name
+from lance_spark.catalog.manifest_commits import newest
+from lance_spark.catalog.name_rules import Catalog, Declaration, Name
 from lance_spark.catalog.tables import declare_table
 from support.local_datasets import numbers
 
@@ -63,4 +63,4 @@ def rows(catalog: Catalog) -> dict[str, dict[str, Any]]:
 def indexes(catalog: Catalog) -> frozenset[str]:
     snapshot = newest(catalog.manifest)
     assert snapshot is not None
-    return manifest_pylance.index_names(snapshot)
+    return manifest_commits.index_names(snapshot)

@@ -17,7 +17,7 @@ import pytest
 from lance_spark.cleanup import cleanup
 from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.report import CleanupReport
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
 from lance_spark.storage import deleting

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import LEFTOVER, MARKS
-from lance_spark.cleanup.rules import Verdict
+from lance_spark.cleanup.retention_rules import Verdict
 from lance_spark.cleanup.sweep_rules import FILES, Judgement, to_files
 from lance_spark.core.layout import Roots
 from lance_spark.storage.listing import LISTING

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.report import CleanupReport
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.format.manifest import named_files
 from lance_spark.storage.datasets import locate

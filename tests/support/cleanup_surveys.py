@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import Branch, RefTable, Tag
-from lance_spark.survey.rules import Chain, Survey, VersionFile
+from lance_spark.survey.chain_rules import Chain, Survey, VersionFile
 
 HOUR = 3_600 * 1_000_000_000
 DAY = 24 * HOUR

@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
-from lance_spark.changes.rules import FeedOptions, FeedPlan
+from lance_spark.changes.feed_rules import FeedOptions, FeedPlan
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.storage.datasets import locate

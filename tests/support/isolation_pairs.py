@@ -18,16 +18,16 @@ from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import Conflict
 from lance_spark.format.evolution import AddColumn
+from lance_spark.indexes.index_rules import IndexRequest
 from lance_spark.indexes.indexes import create_index
-from lance_spark.indexes.rules import IndexRequest
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.restore import restore
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import delete_where, finish
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.streams.sink import commit_stream
 from lance_spark.tables import write as tables

@@ -48,25 +48,25 @@ _STARTED_FROM = b"which the job started from, no longer exists"
 """What a batch says if a cleanup took the version on which it was planned."""
 _SINK = "lance_spark.streams.sink"
 _SOURCE = "lance_spark.streams.source:StreamSource"
-_ROWS = "lance_spark.rows.files_pylance"
+_ROWS = "lance_spark.rows.row_files"
 _BEFORE_FIRST_TAG = Moment("before a query's first tag", "lance_spark.storage.refs:TagWriter.create:before", 4)
 _AFTER_FIRST_TAG = Moment("after a query's first tag", "lance_spark.storage.refs:TagWriter.create:after", 4)
 _BEFORE_TAG = Moment("between Lance's commit and the tag", "lance_spark.storage.refs:TagWriter.move:before", 12)
 _AFTER_TAG = Moment("between the tag and Spark's note", "lance_spark.storage.refs:TagWriter.move:after", 12)
-_BEFORE_COMPACTION = Moment("before a compaction's commit", "lance_spark.optimize.pylance:commit_rewrites:before", 4)
-_AFTER_COMPACTION = Moment("after a compaction's commit", "lance_spark.optimize.pylance:commit_rewrites:after", 4)
+_BEFORE_COMPACTION = Moment("before a compaction's commit", "lance_spark.optimize.rewrites:commit_rewrites:before", 4)
+_AFTER_COMPACTION = Moment("after a compaction's commit", "lance_spark.optimize.rewrites:commit_rewrites:after", 4)
 MOMENTS = {
     "sink": (
         _BEFORE_TAG,
         _AFTER_TAG,
         _BEFORE_FIRST_TAG,
-        Moment("before Lance's commit", "lance_spark.write.pylance:commit_checked:before", 12),
+        Moment("before Lance's commit", "lance_spark.write.data_files:commit_checked:before", 12),
         _AFTER_FIRST_TAG,
-        Moment("after Lance's commit", "lance_spark.write.pylance:commit_checked:after", 12),
+        Moment("after Lance's commit", "lance_spark.write.data_files:commit_checked:after", 12),
         _BEFORE_COMPACTION,
         Moment("a batch is planned, its branch is made", f"{_SINK}:plan_stream:after", 12),
         _AFTER_COMPACTION,
-        Moment("a task wrote its rows", "lance_spark.write.pylance:write_rows:after", 20),
+        Moment("a task wrote its rows", "lance_spark.write.data_files:write_rows:after", 20),
         PLANNED,
         NOTED,
         Moment("a batch is done, compaction included", f"{_SINK}:commit_stream:after", 12),
@@ -75,9 +75,9 @@ MOMENTS = {
         _BEFORE_TAG,
         _AFTER_TAG,
         _BEFORE_FIRST_TAG,
-        Moment("before Lance's commit", "lance_spark.rows.commit_pylance:commit_rows:before", 12),
+        Moment("before Lance's commit", "lance_spark.rows.row_commits:commit_rows:before", 12),
         _AFTER_FIRST_TAG,
-        Moment("after Lance's commit", "lance_spark.rows.commit_pylance:commit_rows:after", 12),
+        Moment("after Lance's commit", "lance_spark.rows.row_commits:commit_rows:after", 12),
         _BEFORE_COMPACTION,
         Moment("a task wrote its rows", f"{_ROWS}:write_parts:after", 10),
         _AFTER_COMPACTION,

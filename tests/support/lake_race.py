@@ -30,7 +30,7 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.lake import publish as publishing
-from lance_spark.lake.rules import BranchRows
+from lance_spark.lake.manifest_rules import BranchRows
 from lance_spark.merge.option_rules import PublishOptions
 from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.resolving import resolve

@@ -21,10 +21,10 @@ from lance_spark.catalog.leftovers import find_leftovers
 from lance_spark.catalog.publish_rules import Journal, PublishOutcome
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, LanceSparkError
-from lance_spark.lake.rules import LEFT
+from lance_spark.lake.manifest_rules import LEFT
 from lance_spark.maintenance.maintain import UpkeepOptions, maintain
+from lance_spark.maintenance.policy_rules import maintenance_policy
 from lance_spark.maintenance.report import MaintenanceReport
-from lance_spark.maintenance.rules import maintenance_policy
 from lance_spark.merge.conflict_rules import TAKEN_BEFORE
 from support.lake_race import (
     COLD,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import lance
 import pyarrow as pa
 
-from lance_spark.catalog import manifest_pylance
+from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import Entry, RowFilter, decode_metadata, encode_properties
 from lance_spark.catalog.lake_rules import KEY
-from lance_spark.catalog.rules import Catalog, Mode
+from lance_spark.catalog.name_rules import Catalog, Mode
 from lance_spark.catalog.tables import declare_table
-from lance_spark.lake.rules import BranchRows
+from lance_spark.lake.manifest_rules import BranchRows
 from lance_spark.storage.datasets import locate
 from support.catalogs import make_table
 from support.cleanup_datasets import place
@@ -25,7 +25,7 @@ OWN = "lake/etl-1a2b3c4d"
 
 
 def main_rows(catalog: Catalog) -> tuple[Entry, ...]:
-    return manifest_pylance.read_rows(catalog.manifest, RowFilter(everything=True)).entries
+    return manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True)).entries
 
 
 def pinned(row: Entry, **pin: object) -> Entry:

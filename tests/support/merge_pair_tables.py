@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from lance_spark import LanceTable
 from lance_spark.columns.columns import add_filled_columns, alter_columns, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.evolution import COMMENT, AddColumn
 from lance_spark.format.operations import PRIMARY_KEY
 from lance_spark.merge.publish import TablePublish, publish_table, remember_publish
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
 from support.backfills import LocalValues

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lance_spark.errors import CorruptData
 from lance_spark.native.tasks import ScanTask
-from lance_spark.scan.rules import ScanPartition
+from lance_spark.scan.partition_rules import ScanPartition
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,17 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.merge import pylance
+from lance_spark.merge import replay_commits
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.clone import CloneResult, clone
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
+from lance_spark.remotes.fetch_rules import CloneOptions
 from lance_spark.remotes.pull import pull
 from lance_spark.remotes.push import PushOptions, push
 from lance_spark.remotes.report import FetchResult, PullResult, PushResult
-from lance_spark.remotes.rules import CloneOptions
 from lance_spark.storage import copying, refs
 from lance_spark.storage.datasets import locate, pin_latest, pin_version
 from lance_spark.survey import survey
@@ -194,7 +194,7 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 STEPS = {
     survey: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
-    pylance: ("_create", "truncate", "populate", "add_bases", "commit", "_commit"),
+    replay_commits: ("_create", "truncate", "populate", "add_bases", "commit", "_commit"),
     copying: ("copy_file",),
     refs: ("create_branch", "replace_metadata"),
     refs.TagWriter: ("create", "move", "delete"),

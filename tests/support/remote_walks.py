@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
 from lance_spark.merge.merge import cherry_pick, merge
 from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote

@@ -14,12 +14,12 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.refs.refs import create_branch
-from lance_spark.rows.files_pylance import delete_offsets, write_parts
+from lance_spark.rows.action_rules import INSERT, OPERATION, PARTS, UPDATE, prepared
+from lance_spark.rows.row_files import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, Meets, new_terms
-from lance_spark.rows.rules import INSERT, OPERATION, PARTS, UPDATE, prepared
 from lance_spark.storage.datasets import open_pinned, pin_latest
-from lance_spark.write.pylance import PartsJob, read_target
-from lance_spark.write.rules import WriteJob, WritePlan
+from lance_spark.write.data_files import PartsJob, read_target
+from lance_spark.write.plan_rules import WriteJob, WritePlan
 
 Row = dict[str, Any]
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("day", pa.string())])

@@ -8,12 +8,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.scan.pylance import read_batches
+from lance_spark.scan.fragment_reads import read_batches
 from lance_spark.scan.read import plan_read, read_schema
 from lance_spark.tables.read import pin_read
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
-from lance_spark.write.rules import WriteJob
+from lance_spark.write.data_files import write_rows
+from lance_spark.write.plan_rules import WriteJob
 
 IDS = pa.schema([("id", pa.int64())])
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner, Runner
-from lance_spark.search.pylance import JoinWork, join_nearest
-from lance_spark.search.rules import parse_join, parse_search
 from lance_spark.search.search import PreparedSearch, carry_out, prepare_join, prepare_search
+from lance_spark.search.search_rules import parse_join, parse_search
+from lance_spark.search.search_tasks import JoinWork, join_nearest
 from lance_spark.storage.resolving import dataset_at, resolve
 from support.indexed import Executors
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from support.row_changes import Row
 
 Rows = Mapping[int, Row]

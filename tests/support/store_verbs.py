@@ -17,24 +17,24 @@ import pyarrow as pa
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.catalog.entry_rules import RowFilter
-from lance_spark.catalog.manifest_pylance import read_rows
+from lance_spark.catalog.manifest_commits import read_rows
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, LanceSparkError, StorageFailure
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import delete_where
 from lance_spark.rows.rows import finish as finish_rows
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
-from lance_spark.search.rules import parse_search
 from lance_spark.search.search import carry_out, prepare_search
+from lance_spark.search.search_rules import parse_search
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import delete
 from lance_spark.storage.resolving import resolve
 from lance_spark.streams.sink import commit_stream, plan_stream
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 from support.row_changes import written
 
 State = dict[str, Any]

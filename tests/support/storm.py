@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import lance
 import pyarrow as pa
 
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, LanceSparkError
 from lance_spark.storage.datasets import locate

@@ -15,7 +15,7 @@ from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.rows.rows import delete_where
 from lance_spark.streams.sink import commit_stream, plan_stream
 from lance_spark.tables.write import finish
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 from support.branched_lakes import begin_table, delete_row
 from support.branched_lakes import ids as ids_at
 from support.storm import SCHEMA, Place, Worker, opened, table_of

@@ -19,7 +19,7 @@ from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.refs.refs import create_branch, create_tag, delete_branch, delete_tag, list_branches, move_tag
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 from support.storm import (
     ENOUGH,
     LATE,

@@ -14,8 +14,8 @@ import pytest
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.storage import refs
 from lance_spark.streams.sink import StreamJob, commit_stream, plan_stream
-from lance_spark.write import pylance
-from lance_spark.write.pylance import write_rows
+from lance_spark.write import data_files
+from lance_spark.write.data_files import write_rows
 from support.local_datasets import numbers
 
 
@@ -53,7 +53,7 @@ def kill(*_: Any, **__: Any) -> NoReturn:
 
 
 KILLED = {
-    "before the commit": (pylance, "commit_checked", "before"),
+    "before the commit": (data_files, "commit_checked", "before"),
     "between commit and tag": (refs, "move_tag", "before"),
     "between the tag and Spark's note": (refs, "move_tag", "after"),
     "at the first tag": (refs, "create_tag", "after"),

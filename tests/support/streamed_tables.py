@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.engine.local import LocalRunner
 from lance_spark.format.stream_notes import BATCH, TAKEN_BACK
 from lance_spark.storage.datasets import locate
-from lance_spark.streams.pylance import look_for
+from lance_spark.streams.query_records import look_for
 from lance_spark.streams.sink_rules import Batch, last_batch
 from support.cleanup_datasets import now_ns, place
 from support.feeds import replayed, values

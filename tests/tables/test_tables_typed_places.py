@@ -9,12 +9,12 @@ import pytest
 from support.local_datasets import make_dataset, numbers
 
 from lance_spark.catalog.lookup import open_catalog
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.spark.table import LanceTable
 from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.resolving import check_target, dataset_at, read_path
-from lance_spark.streams.pylance import read_query_id
+from lance_spark.streams.query_records import read_query_id
 from lance_spark.streams.sink import plan_stream
 from lance_spark.streams.source import stream_read
 from lance_spark.tables.read import pin_read

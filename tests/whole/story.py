@@ -26,7 +26,7 @@ from lance_spark import (
     register_search,
 )
 from lance_spark.errors import LanceSparkError
-from lance_spark.rows.rules import ChangeResult
+from lance_spark.rows.action_rules import ChangeResult
 
 FROZEN: dict[str, Any] = {
     "filter": "id < 500",
@@ -307,7 +307,7 @@ def by_index(table: LanceTable) -> ChangeResult:
     """A merge whose rows executors find through an index, as those of a large table."""
     table.indexes.create("id", "btree")
     few = table.query(lambda read: read.where("id IN (500, 700)").selectExpr("id", "7 AS day"))
-    with patch("lance_spark.rows.rules.uses_index", return_value=True):
+    with patch("lance_spark.rows.action_rules.uses_index", return_value=True):
         return table.merge(few, on="id").when_matched_update_all().execute()
 
 

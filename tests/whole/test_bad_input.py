@@ -12,15 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.manifest_bytes import data_file, fragment, head, index, manifest_file
 
-from lance_spark.catalog import entry_rules, lake_rules
+from lance_spark.catalog import entry_rules, lake_rules, name_rules
 from lance_spark.catalog import publish_rules as lake
-from lance_spark.catalog import rules as catalog_rules
-from lance_spark.cleanup.rules import parse_policy
+from lance_spark.cleanup.retention_rules import parse_policy
 from lance_spark.core import options, ref_expressions, reflog, refs, repair_record, table_options, tracking, workspace
 from lance_spark.errors import LanceSparkError
 from lance_spark.format import contents, manifest, stream_notes, transactions, versions
-from lance_spark.maintenance.rules import parse_maintenance, read_memory
-from lance_spark.sql import rules as sql
+from lance_spark.maintenance.policy_rules import parse_maintenance, read_memory
+from lance_spark.sql import statement_rules as sql
 from lance_spark.streams.source_rules import parse_offset
 
 pytestmark = pytest.mark.pure
@@ -166,15 +165,15 @@ TEXTS = {
     "ref": ref_expressions.parse_expression,
     "range": ref_expressions.parse_range,
     "version in SQL": ref_expressions.parse_version_text,
-    "name": catalog_rules.split_name,
-    "name of a table": catalog_rules.identify_table,
-    "name of a namespace": catalog_rules.identify_namespace,
-    "name with a ref": lambda text: entry_rules.readings(catalog_rules.split_name(text)),
+    "name": name_rules.split_name,
+    "name of a table": name_rules.identify_table,
+    "name of a namespace": name_rules.identify_namespace,
+    "name with a ref": lambda text: entry_rules.readings(name_rules.split_name(text)),
     "new branch": refs.check_new_branch_name,
     "new tag": refs.check_new_tag_name,
     "new branch of the lake": lambda text: lake_rules.check_new_ref(lake_rules.BRANCH, text),
     "new tag of the lake": lambda text: lake_rules.check_new_ref(lake_rules.TAG, text),
-    "location of a row": catalog_rules.check_inside,
+    "location of a row": name_rules.check_inside,
     "statement": lambda text: (lambda found: found and sql.parse(found))(sql.opened(text)),
     "comments": sql.without_comments,
 }

@@ -16,7 +16,7 @@ import pytest
 from support.pages import DOCS, ROOT
 
 from lance_spark import LanceTable, errors
-from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cli.catalog.main import cli as lance_catalog
 from lance_spark.cli.main import cli as lance_git
 from lance_spark.core.declared import as_markdown
@@ -37,8 +37,8 @@ from lance_spark.core.table_options import (
 from lance_spark.format.metadata import SCHEMAS
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
-from lance_spark.optimize.rules import OptimizeOptions
-from lance_spark.search.rules import SearchOptions
+from lance_spark.optimize.compaction_rules import OptimizeOptions
+from lance_spark.search.search_rules import SearchOptions
 from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.maintenance import Indexes
 from lance_spark.spark.refs import Branches, Remotes, Tags

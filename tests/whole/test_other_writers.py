@@ -14,7 +14,7 @@ from lance_spark.core.layout import BOOKKEEPING, STAGING, UNKNOWN, classify
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format import transactions
 from lance_spark.format.manifest import _FOOTER, _LENGTH, check_flags, decode_head, manifest_span, parse
-from lance_spark.indexes.rules import described_kind
+from lance_spark.indexes.index_rules import described_kind
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/limits.md").read_text()
 

@@ -30,7 +30,7 @@ from lance_spark.remotes.fetch import Remote
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.s3
 

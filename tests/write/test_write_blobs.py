@@ -8,7 +8,7 @@ import pytest
 
 from lance_spark.errors import SchemaMismatch
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 BLOBS = [b"first", None, b"", b"x" * 100_000]
 MARKED = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})

@@ -13,7 +13,7 @@ from lance_spark.errors import Conflict
 from lance_spark.refs.refs import create_branch, delete_branch
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 
 def change(uri, how):

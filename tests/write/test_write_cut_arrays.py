@@ -8,18 +8,18 @@ import pytest
 from support.backfills import LocalValues
 from support.cut_arrays import array, layouts, nested_types
 
-from lance_spark.columns import pylance as columns_pylance
+from lance_spark.columns import column_files
 from lance_spark.columns.columns import add_filled_columns, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.storable import check_types
-from lance_spark.optimize import pylance as optimize_pylance
+from lance_spark.optimize import rewrites
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 TYPES = nested_types()
 EMPTY = pa.struct([])
@@ -78,7 +78,7 @@ def test_a_file_that_is_full_cuts_no_batch_inside_pylance(uri, rows, most, bytes
 @pytest.mark.when(day=0.3)
 def test_backfilled_values_are_stored(uri, monkeypatch, deleted, size):
     """However the rows that pylance goes through at once and the batches of values fall together."""
-    monkeypatch.setattr(columns_pylance, "batch_rows", lambda _width: size)
+    monkeypatch.setattr(column_files, "batch_rows", lambda _width: size)
     values = whole_table(60).drop(["id"])
     for start in (0, 40):
         lance.write_dataset(pa.table({"id": range(start, min(60, start + 40))}), uri, mode="append")
@@ -107,8 +107,8 @@ def test_fragments_are_rewritten(uri, monkeypatch, order):
     """A compaction whose files would be full in the middle of a batch."""
     if order is not None and order != "id":
         order = "id"
-        monkeypatch.setattr(optimize_pylance, "_NARROW", 0)
-        monkeypatch.setattr(optimize_pylance, "_HELD", 10_000)
+        monkeypatch.setattr(rewrites, "_NARROW", 0)
+        monkeypatch.setattr(rewrites, "_HELD", 10_000)
     whole = whole_table(300)
     for start in range(0, 300, 60):
         lance.write_dataset(whole.slice(start, 60).take(pa.array(range(59, -1, -1))), uri, mode="append")

@@ -5,7 +5,7 @@ import pytest
 
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, Refused, SchemaMismatch
 from lance_spark.format.evolution import AddColumn, AlterColumn, Evolution
-from lance_spark.write.rules import append_schema, plan_again, plan_merged
+from lance_spark.write.plan_rules import append_schema, plan_again, plan_merged
 
 pytestmark = pytest.mark.pure
 

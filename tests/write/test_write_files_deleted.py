@@ -14,22 +14,22 @@ from support.local_datasets import prepare
 from support.row_changes import written
 
 from lance_spark.columns.columns import add_filled_columns, alter_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.columns.rules import BackfillOptions
+from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, PermissionDenied, StorageFailure
 from lance_spark.format.evolution import AlterColumn
+from lance_spark.indexes.index_rules import IndexRequest
 from lance_spark.indexes.indexes import create_index
-from lance_spark.indexes.rules import IndexRequest
 from lance_spark.merge import copies
 from lance_spark.merge import merge as merging
 from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
-from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.refs.refs import create_branch
+from lance_spark.rows.action_rules import DELETE, INSERT, UPDATE
 from lance_spark.rows.rows import delete_where
 from lance_spark.rows.rows import finish as finish_rows
-from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate, pin_latest
 from lance_spark.tables.write import finish

@@ -11,7 +11,7 @@ from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.storage.commits import change_table_metadata
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import finish, plan_write, planned_with
-from lance_spark.write import pylance as writing
+from lance_spark.write import data_files as writing
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int32()), "k": ["a", "b"]})
 NEW = pa.table({"id": pa.array([7], pa.int64()), "n": pa.array([70], pa.int32()), "k": ["new"]})

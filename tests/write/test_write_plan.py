@@ -5,7 +5,7 @@ import pytest
 
 from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import Refused, SchemaMismatch
-from lance_spark.write.rules import WriteTarget, append_schema, check_names, check_replaces, same_schema
+from lance_spark.write.plan_rules import WriteTarget, append_schema, check_names, check_replaces, same_schema
 
 pytestmark = pytest.mark.pure
 

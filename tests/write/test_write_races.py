@@ -15,7 +15,7 @@ from lance_spark.errors import AlreadyExists, LanceSparkError
 from lance_spark.refs.refs import create_branch, list_branches
 from lance_spark.storage.datasets import locate
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.slow
 

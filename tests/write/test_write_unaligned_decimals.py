@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.tables.write import begin, finish, plan_write
-from lance_spark.write.pylance import write_rows
+from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.pure
 

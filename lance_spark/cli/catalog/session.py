@@ -17,8 +17,8 @@ from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption, Refused
 
 if TYPE_CHECKING:
+    from lance_spark.catalog.name_rules import Catalog, Identifier, Mode, Removed
     from lance_spark.catalog.overview import Item
-    from lance_spark.catalog.rules import Catalog, Identifier, Mode, Removed
     from lance_spark.cli.catalog.checkout import Checkout
 
 
@@ -172,7 +172,7 @@ def item_json(catalog: Catalog, item: Item) -> dict[str, Any]:
 
 def location_of(catalog: Catalog, path: str | None) -> str | None:
     """The URI of a table's directory; None if it is outside the catalog."""
-    from lance_spark.catalog.rules import is_inside
+    from lance_spark.catalog.name_rules import is_inside
 
     return catalog.at(path).uri if path is not None and is_inside(path) else None
 

@@ -20,7 +20,7 @@ from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import counted, plain_text, readable
 from lance_spark.core.workspace import OpenWorkspace, RemoteEntry, Workspace
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
-from lance_spark.remotes.rules import CloneOptions
+from lance_spark.remotes.fetch_rules import CloneOptions
 from lance_spark.storage import resolving
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.datasets import locate_typed

@@ -47,7 +47,7 @@ def log(session: Session, ref: str | None, count: int, graph: bool, stat: bool, 
     when its line is printed, so a long history costs nothing until -n reaches it.
     """
     from lance_spark.log.log import Scope, recent
-    from lance_spark.log.rules import graph_lines, log_lines
+    from lance_spark.log.print_rules import graph_lines, log_lines
 
     start = session.resolve(ref)
     scope: Scope = "all" if everything else "merged" if graph else "chain"
@@ -95,7 +95,7 @@ def show(session: Session, ref: str | None) -> None:
     Shows what made it and what it changed, its columns, indexes, files and base paths.
     """
     from lance_spark.log.log import show
-    from lance_spark.log.rules import show_lines
+    from lance_spark.log.print_rules import show_lines
 
     detail = show(session.location, session.resolve(ref))
     session.output.show(detail.as_record(), painted(session.output, show_lines(detail)))
@@ -174,7 +174,7 @@ def diff(session: Session, first: str | None, second: str | None, stat: bool, ro
     deleted and one added, unless --rows compares the rows by the table's key.
     """
     from lance_spark.changes.diff import diff
-    from lance_spark.log.rules import diff_lines
+    from lance_spark.log.print_rules import diff_lines
 
     before, after = resolve_range(session.location, _range(first, second), session.branch)
     difference = diff(session.location, before, after, rows, limit, stat)

@@ -24,7 +24,7 @@ from lance_spark.storage.resolving import change_workspace
 from lance_spark.storage.spelling import found_as, same_on_disk
 
 if TYPE_CHECKING:
-    from lance_spark.clones.rules import Relocation
+    from lance_spark.clones.base_rules import Relocation
     from lance_spark.remotes.fetch import Remote
     from lance_spark.remotes.report import Fetched
 
@@ -169,7 +169,7 @@ def _followers(session: Session, remote: str) -> list[str]:
 
 def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
     """The branches to delete, and those that stay, with reasons."""
-    from lance_spark.refs.rules import check_delete_branch
+    from lance_spark.refs.ref_rules import check_delete_branch
 
     table = read_refs(session.location)
     delete, keep = [], {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
+from lance_spark.cleanup.retention_rules import CleanupPolicy, parse_policy
 from lance_spark.cli.output import PARTLY_DONE, Output, confirm
 from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session

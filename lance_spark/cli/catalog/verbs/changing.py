@@ -16,8 +16,8 @@ from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from lance_spark.catalog.name_rules import Removed
     from lance_spark.catalog.removing import DropPlan
-    from lance_spark.catalog.rules import Removed
 
 
 @verb("create")
@@ -65,7 +65,7 @@ def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_r
 
 def _namespace(session: CatalogSession, name: str, properties: dict[str, str], parents: bool, dry_run: bool) -> None:
     from lance_spark.catalog.lookup import create_namespace, namespace_exists, plan_namespace
-    from lance_spark.catalog.rules import Identifier, identify_namespace
+    from lance_spark.catalog.name_rules import Identifier, identify_namespace
 
     catalog = session.new_catalog
     identifier = identify_namespace(name)
@@ -108,8 +108,8 @@ def alter(session: CatalogSession, name: str, put: tuple[str, ...], unset: tuple
     NAME "" is the root namespace.
     """
     from lance_spark.catalog.lookup import describe_namespace, describe_table
+    from lance_spark.catalog.name_rules import TABLE
     from lance_spark.catalog.overview import kind_of
-    from lance_spark.catalog.rules import TABLE
     from lance_spark.catalog.tables import alter, plan_alteration
 
     given = pairs_of("-p", put, "owner=me")
@@ -169,9 +169,9 @@ def rm(session: CatalogSession, /, name: str, cascade: bool, force: bool, dry_ru
 
     A namespace must be empty, unless --cascade is given. To keep the files, use deregister.
     """
+    from lance_spark.catalog.name_rules import NAMESPACE
     from lance_spark.catalog.overview import kind_of
     from lance_spark.catalog.removing import drop, plan_drop, plan_namespace_drop
-    from lance_spark.catalog.rules import NAMESPACE
 
     catalog = session.catalog
     is_namespace = kind_of(catalog, name) == NAMESPACE

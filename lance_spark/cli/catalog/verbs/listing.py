@@ -23,8 +23,8 @@ from lance_spark.core.show import counted
 from lance_spark.errors import NotFound
 
 if TYPE_CHECKING:
+    from lance_spark.catalog.name_rules import Identifier, NamespaceInfo, TableInfo
     from lance_spark.catalog.overview import Item, TableContents
-    from lance_spark.catalog.rules import Identifier, NamespaceInfo, TableInfo
     from lance_spark.format.operations import VersionDetail
 
 
@@ -52,8 +52,8 @@ def ls(session: CatalogSession, name: str, recursive: bool, long: bool) -> None:
 
 def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item]:
     """The content of a namespace; for a table, the table alone."""
+    from lance_spark.catalog.name_rules import NAMESPACE, identify_namespace
     from lance_spark.catalog.overview import kind_of, overview
-    from lance_spark.catalog.rules import NAMESPACE, identify_namespace
 
     try:
         return overview(session.catalog, name, recursive)
@@ -71,8 +71,8 @@ def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item
 @click.pass_obj
 def tree(session: CatalogSession, name: str) -> None:
     """Draw namespaces and tables as a tree."""
+    from lance_spark.catalog.name_rules import identify_namespace
     from lance_spark.catalog.overview import overview
-    from lance_spark.catalog.rules import identify_namespace
 
     within = identify_namespace(name)
     items = overview(session.catalog, within, recursive=True)
@@ -131,8 +131,8 @@ def describe(session: CatalogSession, name: str) -> None:
     that it has there. Without NAME, the root namespace.
     """
     from lance_spark.catalog.lookup import describe_namespace, describe_table
+    from lance_spark.catalog.name_rules import TABLE
     from lance_spark.catalog.overview import kind_of
-    from lance_spark.catalog.rules import TABLE
 
     if kind_of(session.catalog, name) == TABLE:
         _show_table(session, describe_table(session.catalog, name))

@@ -20,8 +20,8 @@ from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import is_blob
 from lance_spark.format.versions import Deletions, Snapshot
-from lance_spark.scan import rules
-from lance_spark.scan.rules import FragmentSize, IndexMatches, ScanPartition
+from lance_spark.scan import partition_rules
+from lance_spark.scan.partition_rules import FragmentSize, IndexMatches, ScanPartition
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -123,16 +123,16 @@ def index_matches(scan: Scan) -> IndexMatches | None:
         "columns": [],
         "with_row_address": True,
         "filter": scan.filter,
-        "limit": rules.PROBE_LIMIT + 1,
+        "limit": partition_rules.PROBE_LIMIT + 1,
     }
     with translated(scan.location, "planning the filter"):
-        names = rules.answering_indexes(dataset.scanner(**probe).explain_plan(True))
+        names = partition_rules.answering_indexes(dataset.scanner(**probe).explain_plan(True))
         covered = (_covered if scan.pin.stamp is None else _kept_covered)(scan.location, scan.pin, names)
         if not covered:
             return None
         fragments = _fragments(dataset, sorted(covered))
         addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
-    if len(addresses) > rules.PROBE_LIMIT:
+    if len(addresses) > partition_rules.PROBE_LIMIT:
         return None
     keys, counts = np.unique(addresses.to_numpy() >> 32, return_counts=True)
     return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
@@ -167,7 +167,7 @@ def check_filter(scan: Scan) -> None:
 
 
 def _refuse_quotes(filter: str | None, dataset: Any) -> None:
-    name = None if filter is None or '"' not in filter else rules.quoted_column(filter, dataset.schema.names)
+    name = None if filter is None or '"' not in filter else partition_rules.quoted_column(filter, dataset.schema.names)
     if name is not None:
         raise InvalidOption(
             f'The filter {filter!r} has the column "{name}" in double quotes, which Lance takes for a text.',
@@ -208,7 +208,7 @@ def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition
         rows = partition.row_count if partition.limit is None else min(partition.limit, partition.row_count)
         return {**arguments, "offset": partition.first_row, "limit": rows}
     # Offset and limit count rows that passed the filter, so addresses limit the range of a filtered fragment.
-    allowed = rules.row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
+    allowed = partition_rules.row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
     return {**arguments, "row_addr_allowlist": allowed, "prefilter": True}
 
 

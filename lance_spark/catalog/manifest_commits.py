@@ -37,9 +37,9 @@ from lance_spark.catalog.entry_rules import (
     upgraded_rows,
 )
 from lance_spark.catalog.lake_rules import KEY, ManifestAtPublish, ManifestAtRef, decode_ref
+from lance_spark.catalog.name_rules import MANIFEST
 from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.published import cleaned_up, version_seen
-from lance_spark.catalog.rules import MANIFEST
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound, Refused

@@ -22,13 +22,13 @@ from lance_spark.core.show import meant
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.format.metadata import Segment
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob, unknown_column
-from lance_spark.indexes import rules
-from lance_spark.indexes.rules import Rows
+from lance_spark.indexes import index_rules
+from lance_spark.indexes.index_rules import Rows
 from lance_spark.search import text_rules
 from lance_spark.search.text_rules import PhraseQuery, TextQuery, Wording
 
 RERANKS = ("rrf",)
-_METRICS = (*rules.METRICS, rules.HAMMING)
+_METRICS = (*index_rules.METRICS, index_rules.HAMMING)
 _ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns", "where")
 """Arguments of a search that are not options."""
 _HINTS = {
@@ -173,7 +173,7 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     options = SearchOptions(**given)
     if isinstance(options.metric, str):
         metric = options.metric.lower()
-        options = replace(options, metric=rules.METRICS[0] if metric == _EUCLIDEAN else metric)
+        options = replace(options, metric=index_rules.METRICS[0] if metric == _EUCLIDEAN else metric)
     for each in declared(SearchOptions):
         value = getattr(options, each.name)
         if each.kind == "number" and each.default is None:  # those of a text are checked with it
@@ -272,7 +272,7 @@ class ColumnIndex:
 
     def uncovered(self, rows: Rows) -> list[int]:
         """Fragments with rows that it does not cover."""
-        known = rules.covered(self.segments)
+        known = index_rules.covered(self.segments)
         return sorted(fragment for fragment, count in rows.items() if count and fragment not in known)
 
 
@@ -281,7 +281,7 @@ def vector_index(
 ) -> ColumnIndex | None:
     """The index of a column that serves a metric: the first one by name. ``settings`` are by index."""
     for name, segments in indexes.items():
-        kind = rules.described_kind(segments[0].index_type)
+        kind = index_rules.described_kind(segments[0].index_type)
         fits = kind is not None and kind.is_vector and list(segments[0].columns) == [column]
         told = settings[name].get("metric")
         if fits and told is not None and metric in (None, told):
@@ -298,7 +298,7 @@ def bound_text(schema: pa.Schema, query: TextQuery, indexed: Sequence[str]) -> T
     if None in text_rules.columns_of(query):
         query = text_rules.on_column(query, the_only([name for name in texts if name in indexed] or texts, "text"))
     for column in text_rules.columns_of(query):
-        field = rules.find_column(schema, str(column))
+        field = index_rules.find_column(schema, str(column))
         if not _is_text(field.type):
             raise SchemaMismatch(
                 f"Column '{column}' is {field.type} and does not hold text.", hint=those("Text is", texts)
@@ -312,8 +312,8 @@ def text_indexes(
     """The text indexes, by column."""
     found: dict[str, ColumnIndex] = {}
     for name, segments in indexes.items():
-        kind = rules.described_kind(segments[0].index_type)
-        if kind is not None and kind.family == rules.TEXT and len(segments[0].columns) == 1:
+        kind = index_rules.described_kind(segments[0].index_type)
+        if kind is not None and kind.family == index_rules.TEXT and len(segments[0].columns) == 1:
             found.setdefault(segments[0].columns[0], ColumnIndex(name, settings[name], tuple(segments)))
     return found
 
@@ -322,7 +322,7 @@ def later_fragments(index: ColumnIndex, rows: Rows) -> list[int]:
     """Fragments with rows whose segments were built for a later version than the first segments."""
     built = {segment.uuid: segment.dataset_version or 0 for segment in index.segments}
     first = min(built.values())
-    later = rules.covered(segment for segment in index.segments if built[segment.uuid] > first)
+    later = index_rules.covered(segment for segment in index.segments if built[segment.uuid] > first)
     return sorted(fragment for fragment in later if rows.get(fragment))
 
 
@@ -387,7 +387,7 @@ def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:
 def no_index(column: str, type: pa.DataType, family: str, metric: str | None = None) -> NotFound:
     """The error for fast=True without an index of that family."""
     of = f" for the metric {metric}" if metric else ""
-    kinds = ", ".join(kind for kind in rules.fitting_kinds(type) if rules.KINDS[kind].family == family)
+    kinds = ", ".join(kind for kind in index_rules.fitting_kinds(type) if index_rules.KINDS[kind].family == family)
     make = f"Create one: t.indexes.create('{column}', kind=...), of {kinds}; or leave" if kinds else "Leave"
     return NotFound(
         f"Column '{column}' has no {family} index{of} here, and fast=True searches nothing else.",
@@ -426,7 +426,7 @@ def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Seq
 def _is_text(type: pa.DataType) -> bool:
     if pt.is_list(type) or pt.is_large_list(type):
         return _is_text(type.value_type)
-    return rules.is_text(type)
+    return index_rules.is_text(type)
 
 
 # --- The default column
@@ -491,7 +491,7 @@ def vector_tasks(
     tasks: list[Task] = [SegmentTask(names) for names in _packed(live, side_by_side)]
     amount = sum(rows[fragment] for fragment in flat) * width
     count = max(1, min(len(flat), side_by_side, round(amount / FLAT_BYTES)))
-    tasks += [FlatTask(tuple(group)) for group in rules.task_groups(flat, rows, count)]
+    tasks += [FlatTask(tuple(group)) for group in index_rules.task_groups(flat, rows, count)]
     return tuple(tasks)
 
 

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform_column
-from lance_spark.search import rules
-from lance_spark.search.incomplete_pylance import any_incomplete, incomplete_rows, without_rows
-from lance_spark.search.rules import FlatTask, SegmentTask, Task, TextGap, TextTask, WholeTask
-from lance_spark.search.text_pylance import with_complete_indexes
+from lance_spark.search import search_rules
+from lance_spark.search.incomplete_vectors import any_incomplete, incomplete_rows, without_rows
+from lance_spark.search.search_rules import FlatTask, SegmentTask, Task, TextGap, TextTask, WholeTask
+from lance_spark.search.text_clones import with_complete_indexes
 from lance_spark.search.text_rules import BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery, TextQuery
 from lance_spark.search.vector_rules import QueryVector, Vectors, as_vectors
 from lance_spark.storage.datasets import open_pinned
@@ -114,36 +114,36 @@ def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
                 if work.gaps
                 else nullcontext(dataset) as whole
             ):
-                table, source, name = _by_text(whole, work), rules.FOUND, rules.SCORE
+                table, source, name = _by_text(whole, work), search_rules.FOUND, search_rules.SCORE
         else:
-            table, source, name = _by_vector(dataset, work, task), rules.EXACT, rules.DISTANCE
-            source = rules.APPROXIMATE if isinstance(task, SegmentTask) else rules.EXACT
+            table, source, name = _by_vector(dataset, work, task), search_rules.EXACT, search_rules.DISTANCE
+            source = search_rules.APPROXIMATE if isinstance(task, SegmentTask) else search_rules.EXACT
     if not table.num_rows:
         return  # For a query without words pylance returns a table without chunks, which Arrow can hardly handle.
     columns = {
-        rules.SOURCE: pa.repeat(pa.scalar(source, pa.int8()), table.num_rows),
+        search_rules.SOURCE: pa.repeat(pa.scalar(source, pa.int8()), table.num_rows),
         ROW_ID: table[ROW_ID].cast(pa.int64()),
         ROW_ADDRESS: table[ROW_ADDRESS].cast(pa.int64()),
-        rules.VALUE: table[name].cast(pa.float32()),
+        search_rules.VALUE: table[name].cast(pa.float32()),
     }
     # NaN and null: a zero vector has no direction, so no cosine distance.
-    kept = pa.table(columns).filter(pc.is_finite(columns[rules.VALUE]))
-    yield from kept.cast(rules.CANDIDATES).combine_chunks().to_batches()
+    kept = pa.table(columns).filter(pc.is_finite(columns[search_rules.VALUE]))
+    yield from kept.cast(search_rules.CANDIDATES).combine_chunks().to_batches()
 
 
 def finish_search(work: SearchWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that a search found, in order, from the candidates of all tasks; wide columns are read only now."""
-    table = pa.Table.from_batches(batches, rules.CANDIDATES)
+    table = pa.Table.from_batches(batches, search_rules.CANDIDATES)
     if work.near is None:
-        ranked = rules.measured(rules.found(table, work.k), rules.SCORE)
+        ranked = search_rules.measured(search_rules.found(table, work.k), search_rules.SCORE)
     else:
         kept = work.near.candidates(work.depth)
-        near = rules.nearest(
+        near = search_rules.nearest(
             table, work.depth, kept, (lambda ids: exact_distances(work, ids)) if work.rescored else None
         )
-        ranked = rules.measured(near, rules.DISTANCE)
+        ranked = search_rules.measured(near, search_rules.DISTANCE)
         if work.text is not None:
-            ranked = rules.fused(near, rules.found(table, work.depth), work.k)
+            ranked = search_rules.fused(near, search_rules.found(table, work.depth), work.k)
     for start in range(0, ranked.num_rows, ROWS_AT_ONCE):
         part = ranked.slice(start, ROWS_AT_ONCE).combine_chunks()
         yield from conformed(work.wire, fetched(work, work.columns, part[ROW_ID].to_pylist()), part)
@@ -230,7 +230,7 @@ def _by_vector(dataset: lance.LanceDataset, work: SearchWork, task: Task) -> pa.
     flat = () if isinstance(task, SegmentTask) else task.fragments if isinstance(task, FlatTask) else near.flat
 
     def found(where: str | None) -> pa.Table:
-        shown = {"columns": [rules.DISTANCE], "with_row_id": True, "with_row_address": True}
+        shown = {"columns": [search_rules.DISTANCE], "with_row_id": True, "with_row_address": True}
         told = {"nearest": asked, "filter": where, **scope}
         return _complete(dataset, near, shown, told, flat)
 
@@ -255,7 +255,7 @@ def _by_text(dataset: lance.LanceDataset, work: SearchWork) -> pa.Table:
 
     def found(where: str | None) -> pa.Table:
         return dataset.scanner(
-            columns=[rules.SCORE],
+            columns=[search_rules.SCORE],
             with_row_id=True,
             with_row_address=True,
             full_text_query=query,
@@ -272,7 +272,12 @@ def _by_text(dataset: lance.LanceDataset, work: SearchWork) -> pa.Table:
 # --- Searches for many vectors at once; runs on executors
 
 _HITS = pa.schema(
-    [(rules.QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (rules.DISTANCE, pa.float32())]
+    [
+        (search_rules.QUERY_INDEX, pa.int64()),
+        (ROW_ID, pa.int64()),
+        (ROW_ADDRESS, pa.int64()),
+        (search_rules.DISTANCE, pa.float32()),
+    ]
 )
 _QUERIES = 1024
 """How many queries share one scan: rows that an index does not cover are read once for all of them."""
@@ -315,8 +320,8 @@ def _beside(work: JoinWork, batch: pa.RecordBatch, places: Vectors, hits: pa.Tab
     rows = fetched(work.search, work.search.columns, ids.tolist())
     if rows.num_columns:
         rows = rows.take(pa.array(where))
-    (right,) = conformed(work.search.wire, rows, hits.drop_columns([rules.QUERY_INDEX]))
-    left = batch.take(pa.array(places[hits[rules.QUERY_INDEX].to_numpy()]))
+    (right,) = conformed(work.search.wire, rows, hits.drop_columns([search_rules.QUERY_INDEX]))
+    left = batch.take(pa.array(places[hits[search_rules.QUERY_INDEX].to_numpy()]))
     added = [field.with_name(name) for field, name in zip(right.schema, work.names, strict=True)]
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *added]))
 
@@ -352,14 +357,14 @@ def _exact(dataset: Any, work: JoinWork, queries: Vectors, found: pa.Table) -> p
     """The candidates of an index, sorted by query, with exact distances."""
     near = work.search.near
     assert near is not None
-    bounds = np.searchsorted(found[rules.QUERY_INDEX].to_numpy(), np.arange(len(queries) + 1))
+    bounds = np.searchsorted(found[search_rules.QUERY_INDEX].to_numpy(), np.arange(len(queries) + 1))
     ids = found[ROW_ID].to_numpy()
     candidates = [ids[begin:end] for begin, end in pairwise(bounds)]
     distances = np.concatenate(candidate_distances(dataset, near.column, near.metric, queries, candidates))
     found = found.set_column(
-        found.column_names.index(rules.DISTANCE), rules.DISTANCE, pa.array(distances, pa.float32())
+        found.column_names.index(search_rules.DISTANCE), search_rules.DISTANCE, pa.array(distances, pa.float32())
     )
-    return found.filter(pc.is_finite(found[rules.DISTANCE]))
+    return found.filter(pc.is_finite(found[search_rules.DISTANCE]))
 
 
 def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
@@ -368,14 +373,14 @@ def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
     table = _asked(dataset, work, asked, scope)
     if not asked["use_index"]:
         return table
-    counts = np.bincount(table[rules.QUERY_INDEX].to_numpy(), minlength=len(queries))
+    counts = np.bincount(table[search_rules.QUERY_INDEX].to_numpy(), minlength=len(queries))
     short = np.flatnonzero([search.lacks(int(count), asked["k"]) for count in counts])
     if not len(short):
         return table
     again = _asked(dataset, work, {**asked, "q": queries[short]}, {**scope, "filter": LIVE})
-    places = pa.array(short[again[rules.QUERY_INDEX].to_numpy()], pa.int64())
-    kept = table.filter(pc.invert(pc.is_in(table[rules.QUERY_INDEX], pa.array(short))))
-    return pa.concat_tables([kept, again.set_column(0, rules.QUERY_INDEX, places)])
+    places = pa.array(short[again[search_rules.QUERY_INDEX].to_numpy()], pa.int64())
+    kept = table.filter(pc.invert(pc.is_in(table[search_rules.QUERY_INDEX], pa.array(short))))
+    return pa.concat_tables([kept, again.set_column(0, search_rules.QUERY_INDEX, places)])
 
 
 def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
@@ -396,28 +401,28 @@ def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str,
 def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any], place: int = 0) -> pa.Table:
     """The rows found for several queries, or for the one at a place."""
     told = {"filter": work.search.filter, "prefilter": work.search.prefilter, **scope}
-    shown = {"columns": [rules.DISTANCE], "with_row_id": True, "with_row_address": True}
+    shown = {"columns": [search_rules.DISTANCE], "with_row_id": True, "with_row_address": True}
     flat = () if "index_segments" in scope else work.flat
     assert work.search.near is not None
     table = _complete(dataset, work.search.near, shown, {"nearest": asked, **told}, flat)
     if not table.num_rows:
         return _HITS.empty_table()
-    if rules.QUERY_INDEX not in table.column_names:
-        table = table.append_column(rules.QUERY_INDEX, pa.repeat(place, table.num_rows))
+    if search_rules.QUERY_INDEX not in table.column_names:
+        table = table.append_column(search_rules.QUERY_INDEX, pa.repeat(place, table.num_rows))
     columns = {
-        rules.QUERY_INDEX: table[rules.QUERY_INDEX].cast(pa.int64()),
+        search_rules.QUERY_INDEX: table[search_rules.QUERY_INDEX].cast(pa.int64()),
         ROW_ID: table[ROW_ID].cast(pa.int64()),
         ROW_ADDRESS: table[ROW_ADDRESS].cast(pa.int64()),
-        rules.DISTANCE: table[rules.DISTANCE],
+        search_rules.DISTANCE: table[search_rules.DISTANCE],
     }
-    return pa.table(columns, _HITS).filter(pc.is_finite(table[rules.DISTANCE]))
+    return pa.table(columns, _HITS).filter(pc.is_finite(table[search_rules.DISTANCE]))
 
 
 def _nearest(table: pa.Table, k: int) -> pa.Table:
     """The k nearest of each query, by distance and row id."""
-    order = [(rules.QUERY_INDEX, "ascending"), (rules.DISTANCE, "ascending"), (ROW_ID, "ascending")]
+    order = [(search_rules.QUERY_INDEX, "ascending"), (search_rules.DISTANCE, "ascending"), (ROW_ID, "ascending")]
     table = table.sort_by(order)
-    query = table[rules.QUERY_INDEX].to_numpy()
+    query = table[search_rules.QUERY_INDEX].to_numpy()
     begins = np.searchsorted(query, query, side="left")
     ranks = np.arange(len(query)) - begins
     return table.filter(pa.array(ranks < k)).combine_chunks()
@@ -467,10 +472,10 @@ def _all_distances(vectors: pa.Array, metric: str, queries: Vectors) -> Distance
 
     copy = lance.write_dataset(pa.table({"v": vectors}), f"memory://{uuid.uuid4().hex}")
     asked = {"column": "v", "q": queries, "k": len(vectors), "metric": metric, "use_index": False}
-    told = copy.scanner(columns=[rules.DISTANCE], with_row_address=True, nearest=asked).to_table()
+    told = copy.scanner(columns=[search_rules.DISTANCE], with_row_address=True, nearest=asked).to_table()
     matrix = np.full((len(queries), len(vectors)), np.nan, np.float32)
     places = told[ROW_ADDRESS].to_numpy().astype(np.int64)
-    matrix[told[rules.QUERY_INDEX].to_numpy(), places] = told[rules.DISTANCE].to_numpy()
+    matrix[told[search_rules.QUERY_INDEX].to_numpy(), places] = told[search_rules.DISTANCE].to_numpy()
     return matrix
 
 

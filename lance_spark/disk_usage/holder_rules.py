@@ -16,14 +16,14 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER
-from lance_spark.cleanup.rules import merge_bases
+from lance_spark.cleanup.retention_rules import merge_bases
 from lance_spark.core import layout
 from lance_spark.core.layout import UNKNOWN, read_manifest_name
 from lance_spark.core.refs import BRANCHES, MAIN, TAGS, Branch, is_dataset_directory, ref_file
 from lance_spark.core.tracking import merged_versions
 from lance_spark.errors import Refused
-from lance_spark.refs.rules import check_delete_branch
-from lance_spark.survey.rules import Chain, Survey
+from lance_spark.refs.ref_rules import check_delete_branch
+from lance_spark.survey.chain_rules import Chain, Survey
 
 BRANCH, OLD, TAG, CLONE, DETACHED, NO_REF = (
     "branch",

@@ -16,9 +16,9 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Deletions
-from lance_spark.frozen.rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
-from lance_spark.scan.pylance import Scan, read_batches, read_deletions
-from lance_spark.scan.rules import ScanPartition
+from lance_spark.frozen.draw_rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
+from lance_spark.scan.fragment_reads import Scan, read_batches, read_deletions
+from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.storage.commits import check_written, commit_on, data_paths
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.failures import translated

@@ -12,8 +12,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
-from lance_spark.fsck.rules import Inside
-from lance_spark.scan.pylance import parse_deletions
+from lance_spark.fsck.finding_rules import Inside
+from lance_spark.scan.fragment_reads import parse_deletions
 from lance_spark.storage import files
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import open_pinned

@@ -17,7 +17,7 @@ from lance_spark.errors import StorageFailure
 from lance_spark.format.contents import IndexRecord, decode_indexes
 from lance_spark.format.metadata import Segment
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.indexes.rules import Kind, Training, find_kind
+from lance_spark.indexes.index_rules import Kind, Training, find_kind
 from lance_spark.pushdown.aggregates import IndexEnds
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_written, commit_on

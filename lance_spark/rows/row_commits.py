@@ -21,9 +21,9 @@ from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.row_ids import Offsets, Rewrite
 from lance_spark.format.transactions import MESSAGE, Rewritten, Transaction
 from lance_spark.format.versions import ADDS_ONLY, MOVED, REORDERED, Snapshot
-from lance_spark.rows.files_pylance import without_rows
-from lance_spark.rows.rules import Fate, Prepared, column_conflict, fate_of, follow, new_fragments
-from lance_spark.scan.pylance import deleted_offsets
+from lance_spark.rows.action_rules import Fate, Prepared, column_conflict, fate_of, follow, new_fragments
+from lance_spark.rows.row_files import without_rows
+from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import commits, files, versions
 from lance_spark.storage.commits import commit_on, find_noted, fragments_from
 from lance_spark.storage.datasets import open_pinned

@@ -36,8 +36,8 @@ from lance_spark.format.versions import (
     columns,
     write_computed,
 )
+from lance_spark.merge.cell_files import numbered
 from lance_spark.merge.cell_rules import computed_by_theirs
-from lance_spark.merge.cells_pylance import numbered
 from lance_spark.merge.change_rules import (
     ColumnChanges,
     MergeChange,
@@ -48,7 +48,7 @@ from lance_spark.merge.change_rules import (
 )
 from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import Assembly, ReplayPlan
-from lance_spark.scan.pylance import blob_columns, deleted_offsets
+from lance_spark.scan.fragment_reads import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from, open_newest

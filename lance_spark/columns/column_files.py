@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lance_spark.columns.rules import FILLED, FilledFile, FillOrder, RecordPlace, temporary_schema, without_values
+from lance_spark.columns.fill_rules import FILLED, FilledFile, FillOrder, RecordPlace, temporary_schema, without_values
 from lance_spark.core.layout import BACKFILL
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
@@ -29,14 +29,14 @@ from lance_spark.format.kept_types import KEPT, fit_column
 from lance_spark.format.schema import ROW_ADDRESS, conform_column, row_width
 from lance_spark.format.storable import is_fragile, safe
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
-from lance_spark.scan.rules import ScanPartition, batch_rows
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.storage import files, small_files
 from lance_spark.storage.commits import check_written, commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import StableRowIds, cut_where
+from lance_spark.write.data_files import StableRowIds, cut_where
 
 if TYPE_CHECKING:
     import lance

@@ -19,15 +19,15 @@ from lance_spark.errors import Conflict, CorruptData
 from lance_spark.format.contents import Fragment
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, with_wide_offsets
 from lance_spark.format.storable import is_fragile
+from lance_spark.optimize.compaction_rules import RewriteTask, RewrittenTask
 from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
-from lance_spark.optimize.rules import RewriteTask, RewrittenTask
-from lance_spark.scan.pylance import fragment_sizes
-from lance_spark.scan.rules import batch_rows, batch_rows_of
+from lance_spark.scan.fragment_reads import fragment_sizes
+from lance_spark.scan.partition_rules import batch_rows, batch_rows_of
 from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_written
 from lance_spark.storage.datasets import open_latest, open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import with_row_ids, write_rows
-from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
+from lance_spark.write.data_files import with_row_ids, write_rows
+from lance_spark.write.plan_rules import WriteJob, WritePlan, WriteTarget
 
 REWRITTEN = pa.schema([("task", pa.int64()), ("result", pa.string())])
 """Number of a task, and pylance's result as JSON."""

@@ -23,8 +23,8 @@ from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
 from lance_spark.format.storable import ROWS_PER_FILE, check_new_types, check_values, format_numbers, safe_batches
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, take_rows
-from lance_spark.scan.rules import batch_rows_of
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, take_rows
+from lance_spark.scan.partition_rules import batch_rows_of
 from lance_spark.storage import files
 from lance_spark.storage.commits import (
     attempts,
@@ -44,7 +44,7 @@ from lance_spark.storage.commits import (
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.write.isolation import Since, checks_rows
-from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
+from lance_spark.write.plan_rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
 if TYPE_CHECKING:
     import lance

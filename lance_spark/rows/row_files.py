@@ -16,11 +16,11 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData
 from lance_spark.format.schema import ROW_ADDRESS, conform
 from lance_spark.pushdown.filters import literal
-from lance_spark.rows.rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PARTS, UPDATE, checksum
-from lance_spark.scan.pylance import fragment_sizes
+from lance_spark.rows.action_rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PARTS, UPDATE, checksum
+from lance_spark.scan.fragment_reads import fragment_sizes
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, cut_where, not_live, write_rows
+from lance_spark.write.data_files import Addresses, KeptColumns, PartsJob, StableRowIds, cut_where, not_live, write_rows
 
 if TYPE_CHECKING:
     from pyroaring import BitMap

@@ -19,8 +19,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import NotFound
 from lance_spark.format.manifest import private_manifest
-from lance_spark.indexes.pylance import SegmentOrder, build_segment, commit_segments, unpack
-from lance_spark.search.rules import TEXT_KIND, TextGap
+from lance_spark.indexes.index_segments import SegmentOrder, build_segment, commit_segments, unpack
+from lance_spark.search.search_rules import TEXT_KIND, TextGap
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_own
 from lance_spark.storage.versions import read_manifest, read_snapshot

@@ -28,8 +28,8 @@ from lance_spark.catalog.entry_rules import (
     new_rows,
     v1_directory,
 )
+from lance_spark.catalog.name_rules import TABLE
 from lance_spark.catalog.publish_rules import EntryChange, Journal, LakeConflict, PublishOutcome
-from lance_spark.catalog.rules import TABLE
 from lance_spark.errors import Conflict, LanceSparkError
 
 

@@ -48,7 +48,7 @@ class Clause:
 
     case: Case
     action: int
-    """One of the operations in lance_spark.rows.rules."""
+    """One of the operations in lance_spark.rows.action_rules."""
     condition: Any = None
     """SQL, or a Spark Column; None if the clause takes every row of its case."""
     values: Mapping[str, Any] | None = field(default=None)

@@ -20,11 +20,11 @@ from lance_spark.format.schema import row_width
 from lance_spark.format.storable import safe_batches
 from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellRule, Cells, Mask, decide_cells
 from lance_spark.merge.change_rules import Patch, Rows
-from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
-from lance_spark.scan.rules import ScanPartition, batch_rows
+from lance_spark.scan.fragment_reads import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.pylance import StableRowIds
+from lance_spark.write.data_files import StableRowIds
 
 if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata

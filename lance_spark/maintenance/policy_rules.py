@@ -13,7 +13,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from lance_spark.cleanup.rules import CleanupPolicy, policy_of
+from lance_spark.cleanup.retention_rules import CleanupPolicy, policy_of
 from lance_spark.core.declared import at, file_values, option
 from lance_spark.core.options import Section, read_toml
 from lance_spark.core.patterns import unused
@@ -23,8 +23,8 @@ from lance_spark.core.show import counted, few, from_span, readable
 from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
+from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.order_rules import Ordering, ordering_of
-from lance_spark.optimize.rules import OptimizeOptions
 
 FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP = "fsck", "compaction", "indexes", "expiry", "cleanup"
 STEPS = (FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP)
@@ -149,7 +149,7 @@ class TablePolicy:
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """The policy for the tables of a lake; :func:`lance_spark.maintenance.rules.maintenance_policy` makes it."""
+    """The policy for the tables of a lake; :func:`lance_spark.maintenance.policy_rules.maintenance_policy` makes it."""
 
     everywhere: Layer = field(default_factory=Layer)
     cleanup: CleanupPolicy = field(default_factory=CleanupPolicy)

@@ -21,7 +21,7 @@ from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
 from lance_spark.format.schema import in_batches
-from lance_spark.survey.rules import Chain
+from lance_spark.survey.chain_rules import Chain
 
 _LEFT_OUT = finding_codes.MEANINGS[finding_codes.DATA_MISSING].do
 """What to do about damage that a repair leaves out."""

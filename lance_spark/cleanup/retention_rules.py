@@ -23,7 +23,7 @@ from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted, to_span
 from lance_spark.core.tracking import merged_versions
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.survey.rules import Chain, Survey, VersionFile, first_unread
+from lance_spark.survey.chain_rules import Chain, Survey, VersionFile, first_unread
 
 DEFAULT_OLDER_THAN = timedelta(days=14)
 DEFAULT_UNVERIFIED_AGE = timedelta(days=7)

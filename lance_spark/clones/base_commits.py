@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lance_spark.clones.rules import BaseUse, Repair, base_uses
+from lance_spark.clones.base_rules import BaseUse, Repair, base_uses
 from lance_spark.core.layout import KeyRange, data_key
 from lance_spark.core.location import DatasetLocation, canonical_uri
 from lance_spark.core.refs import PinnedVersion
@@ -15,7 +15,7 @@ from lance_spark.errors import Conflict, CorruptData, InvalidOption, Refused
 from lance_spark.format.contents import Contents, IndexRecord, decode_contents, decode_indexes
 from lance_spark.format.manifest import named_files
 from lance_spark.format.versions import Root
-from lance_spark.indexes.pylance import commit_indexes
+from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated

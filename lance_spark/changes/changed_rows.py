@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark.changes.feed_rules import FeedReading, Piece, Side
 from lance_spark.changes.image_rules import hash_values
-from lance_spark.changes.rules import FeedReading, Piece, Side
 from lance_spark.errors import CorruptData
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import ROW_ID, conform_column
-from lance_spark.scan.pylance import read_deletions
+from lance_spark.scan.fragment_reads import read_deletions
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ID, conform_column, in_batches
-from lance_spark.scan.pylance import Scan, read_batches
-from lance_spark.scan.rules import ScanPartition
+from lance_spark.scan.fragment_reads import Scan, read_batches
+from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.search.duplicate_rules import Pairing, Shingling, Signer, jaccard, members, runs
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
