@@ -80,7 +80,6 @@ def _sql(value: object) -> str:
 
 
 def quoted(*words: str) -> str:
-    """Words of a command line."""
     return " ".join(word if word.isalpha() and word.isupper() else shlex.quote(word) for word in words)
 
 
@@ -161,7 +160,6 @@ def unprotect_branch(name: str) -> Hint:
 
 
 def create_tag(name: str) -> Hint:
-    """Tag the newest version."""
     return Hint(f"t.tags.create({name!r})", call("create_tag", name=name), quoted("lance-git", "tag", name))
 
 
@@ -232,7 +230,6 @@ def merge(branch: str, into: str | None = None, prefer: str = "", on: Sequence[s
 
 
 def cherry_pick(branch: str, version: int, into: str | None = None, prefer: str = "", on: Sequence[str] = ()) -> Hint:
-    """Cherry-pick a version."""
     target = {} if into is None else {"into": into}
     return Hint(
         f"t.cherry_pick({branch!r}, {version}{_python(_replaying(prefer, on))})",
@@ -252,7 +249,6 @@ def revert(version: int, branch: str | None = None, prefer: str = "", on: Sequen
 
 
 def transaction(prefer: str = "", on: Sequence[str] = ()) -> Hint:
-    """Run a transaction again."""
     return python_only(f"with t.transaction({_python(_replaying(prefer, on)).lstrip(', ')}) as ...")
 
 
@@ -318,7 +314,6 @@ REPLACE = Hint("replace=True", "replace => true")
 
 
 def rename_column(name: str) -> Hint:
-    """Rename a column."""
     python = f"t.rename_columns({{{name!r}: ...}})"
     return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} RENAME COLUMN `{name}` TO ...", f"{python} in Python")
 
@@ -369,13 +364,11 @@ RELOCATE_DRY_RUN = Hint(
 
 
 def undo_repair(record: str) -> Hint:
-    """Undo a repair."""
     python = f"t.undo_repair({record!r})"
     return Hint(python, f"{python} in Python", quoted("lance-git", "fsck", "--undo", record))
 
 
 def deep_clone(target: str) -> Hint:
-    """A clone with all files."""
     shell = f"{quoted('lance-git', 'clone', '--deep')} SRC {shlex.quote(target)}"
     return Hint(f"t.clone({target!r}, 'deep')", call("clone", target=target, deep=True), shell)
 
@@ -404,7 +397,6 @@ def fetch(remote: str, branch: str) -> Hint:
 
 
 def push(remote: str, branch: str) -> Hint:
-    """Send a branch."""
     return Hint(
         f"t.remotes.push({remote!r}, {branch!r})",
         f"t.remotes.push({remote!r}, {branch!r}) in Python",

@@ -45,8 +45,6 @@ MENDABLE = frozenset({DEAD_ROW, MISSING_PARENT, STRAY_ROW, MISSING_INDEX, MISSIN
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One problem."""
-
     kind: str
     subject: str
     """The id of a row, or a path below the root."""
@@ -59,7 +57,6 @@ class Finding:
 
 
 def row_findings(entries: Collection[Entry]) -> Iterator[Finding]:
-    """Problems in the rows themselves."""
     ids = Counter(entry.object_id for entry in entries)
     kinds = {entry.object_id: entry.object_type for entry in entries}
     namespaces = {object_id for object_id, kind in kinds.items() if kind == "namespace"}
@@ -151,7 +148,6 @@ class AddNamespaces:
 
     @property
     def needs(self) -> RowFilter:
-        """The ids."""
         return RowFilter(ids=self.object_ids)
 
     def edit(self, rows: Rows) -> Edit:
@@ -169,7 +165,6 @@ class RemoveRows:
 
     @property
     def needs(self) -> RowFilter:
-        """The ids."""
         return RowFilter(ids=tuple(entry.object_id for entry in self.entries))
 
     def edit(self, rows: Rows) -> Edit:

@@ -164,7 +164,6 @@ class Rows:
         return [entry for entry in self.entries if entry.object_id.startswith(prefix)]
 
     def at(self, location: str) -> list[Entry]:
-        """Rows that name a directory."""
         return [entry for entry in self.entries if entry.location == location]
 
     def only(self, object_ids: Iterable[str]) -> pa.Table:
@@ -187,7 +186,6 @@ def column_text(table: pa.Table, name: str) -> list[str | None]:
 
 @cache
 def no_rows() -> Rows:
-    """No rows."""
     return Rows(SCHEMA.empty_table())
 
 
@@ -246,8 +244,6 @@ def upgraded_rows(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Which rows a decision needs."""
-
     ids: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
     """Ids; all rows are needed whose ids continue one of them."""
@@ -296,8 +292,6 @@ class Edit:
 
 
 class CatalogChange(Protocol):
-    """A requested change."""
-
     @property
     def doing(self) -> str:
         """Completes "Cannot ..."."""
@@ -449,7 +443,6 @@ class Mark:
     """The new directory of a renamed table."""
 
     def encode(self) -> bytes:
-        """The file's content."""
         return json.dumps({"by": _WRITER, "why": self.why, "token": self.token, "to": self.to}).encode()
 
 
@@ -485,8 +478,6 @@ def is_remainder(mark: Mark | None, named: Collection[str]) -> bool:
 
 @dataclass(frozen=True)
 class AddNamespace:
-    """A new namespace."""
-
     identifier: Identifier
     properties: Mapping[str, str]
 
@@ -497,7 +488,6 @@ class AddNamespace:
 
     @property
     def needs(self) -> RowFilter:
-        """The id and its parent."""
         return RowFilter(ids=(self.identifier.object_id, self.identifier.parent.object_id))
 
     def edit(self, rows: Rows) -> Edit:
@@ -578,7 +568,6 @@ class AddTable:
 
     @property
     def entry(self) -> Entry:
-        """The row."""
         row = Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
         return row if self.pin is None else row.pinning(self.pin)
 
@@ -730,11 +719,9 @@ class AlterProperties:
 
     @property
     def needs(self) -> RowFilter:
-        """The id."""
         return RowFilter(ids=(self.identifier.object_id,))
 
     def after(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """The properties afterwards."""
         return {key: value for key, value in {**before, **self.put}.items() if key not in self.unset}
 
     def edit(self, rows: Rows) -> Edit:

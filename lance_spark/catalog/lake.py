@@ -442,7 +442,6 @@ class NotePin:
 
     @property
     def needs(self) -> RowFilter:
-        """The id."""
         return RowFilter(ids=(self.identifier.object_id,))
 
     def edit(self, rows: Rows) -> Edit:

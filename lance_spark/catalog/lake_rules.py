@@ -63,12 +63,10 @@ class LakeRef(Shown):
 
     @property
     def called(self) -> str:
-        """How an error names it."""
         return f"{self.kind} '{self.name}'"
 
     @property
     def typed(self) -> str:
-        """How a call names it."""
         return f"{self.kind}={self.name!r}"
 
     @property
@@ -127,12 +125,10 @@ class LakePublished(LakeRef):
 
     @property
     def called(self) -> str:
-        """How an error names it."""
         return f"publish {self.sequence}" if self.sequence else "the time before the first publish"
 
     @property
     def typed(self) -> str:
-        """How a call names it."""
         return "published=True"
 
     @property
@@ -142,7 +138,6 @@ class LakePublished(LakeRef):
 
 
 def ref_class(kind: str) -> type[LakeRef]:
-    """The class of a kind."""
     return LakeTag if kind == TAG else LakeBranch
 
 

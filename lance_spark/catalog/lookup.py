@@ -112,8 +112,6 @@ def need_manifest(catalog: Catalog, doing: str) -> None:
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A table."""
-
     identifier: Identifier
     path: str | None
     """Its directory, relative to the root; None if another tool wrote a row without one."""

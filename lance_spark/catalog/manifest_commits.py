@@ -455,12 +455,10 @@ class CatalogVersion:
 
     @property
     def version(self) -> int:
-        """Its number."""
         return int(self.dataset.version)
 
     @property
     def schema(self) -> pa.Schema:
-        """All its columns."""
         return self.dataset.schema
 
     def rows(self, needed: RowFilter) -> Rows:

@@ -37,7 +37,6 @@ class Hidden:
 
     @property
     def location(self) -> DatasetLocation:
-        """Where the directory is."""
         return self.catalog.at(self.directory)
 
     def check(self, doing: str) -> None:

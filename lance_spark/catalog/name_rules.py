@@ -46,7 +46,6 @@ class Identifier(NamedTuple):
 
     @property
     def parent(self) -> Identifier:
-        """The namespace it is in."""
         return Identifier(self.parts[:-1])
 
     @property
@@ -210,7 +209,6 @@ class Catalog:
 
     @property
     def uri(self) -> str:
-        """URI of the catalog's directory."""
         return self.root.uri
 
     @property
@@ -317,7 +315,6 @@ class Page:
 
     @property
     def identifiers(self) -> tuple[Identifier, ...]:
-        """The same as names."""
         return tuple(self)
 
     def __iter__(self) -> Iterator[Identifier]:
@@ -358,7 +355,6 @@ class Removed(Shown):
 
 
 def _properties(properties: Mapping[str, str]) -> Grid:
-    """Properties as a table."""
     return Grid(("property", "value"), tuple(sorted(properties.items())))
 
 

@@ -31,8 +31,6 @@ from lance_spark.survey.survey import blob_files, deletion_sizes, index_files
 
 @dataclass(frozen=True)
 class Item:
-    """A namespace or a table."""
-
     identifier: name_rules.Identifier
     kind: str
     """``namespace`` or ``table``."""

@@ -32,7 +32,6 @@ class EntryChange(NamedTuple):
 
     @property
     def inverse(self) -> EntryChange:
-        """The change that undoes it."""
         return EntryChange(self.after, self.before)
 
     @property
@@ -44,8 +43,6 @@ class EntryChange(NamedTuple):
 
 
 class LakeConflict(NamedTuple):
-    """What prevents a publish."""
-
     name: str
     """The table or namespace."""
     reason: str
@@ -56,8 +53,6 @@ class LakeConflict(NamedTuple):
 
 @dataclass(frozen=True)
 class JournalTable:
-    """One table of a publish."""
-
     object_id: str
     location: str
     """Its directory, relative to the catalog's root."""
@@ -69,19 +64,15 @@ class JournalTable:
 
     @property
     def name(self) -> str:
-        """As users write it."""
         return str(from_object_id(self.object_id))
 
     @property
     def source(self) -> PinnedVersion:
-        """What main takes in."""
         return PinnedVersion(self.branch, self.version)
 
 
 @dataclass(frozen=True)
 class Journal:
-    """A publish that was decided."""
-
     sequence: int
     id: str
     branch: str
@@ -107,7 +98,6 @@ class Journal:
 
     @property
     def moment(self) -> datetime:
-        """The time of the decision."""
         return datetime.fromisoformat(self.made)
 
     @property
@@ -126,7 +116,6 @@ class Journal:
         return {table.location: table.name for table in self.tables}
 
     def encode(self) -> bytes:
-        """The content of its file."""
         rows = [[None if row is None else asdict(row) for row in change] for change in self.rows]
         given = {name: value for name, value in asdict(self).items() if name != "prefer" or value}
         return _encoded({**given, "rows": rows})  # without a preference, earlier releases read it, too
@@ -134,8 +123,6 @@ class Journal:
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """What became of one table."""
-
     location: str
     before: int
     """Main's version before the publish."""
@@ -145,8 +132,6 @@ class TableOutcome:
 
 @dataclass(frozen=True)
 class PublishOutcome:
-    """The end of a publish."""
-
     sequence: int
     id: str
     outcome: str
@@ -162,7 +147,6 @@ class PublishOutcome:
         return self.outcome == PUBLISHED
 
     def encode(self) -> bytes:
-        """The content of its file."""
         return _encoded(asdict(self))
 
 
@@ -175,7 +159,6 @@ class PublishVerdict:
     conflicts: tuple[LakeConflict, ...] = ()
 
     def encode(self) -> bytes:
-        """The content of its file."""
         return _encoded(asdict(self))
 
 

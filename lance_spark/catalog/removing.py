@@ -83,7 +83,6 @@ class DropPlan:
 
     @property
     def identifier(self) -> Identifier:
-        """The table or the namespace."""
         return self.change.identifier
 
     @property
@@ -153,7 +152,6 @@ def drop(plan: DropPlan) -> tuple[Removed, ...]:
 
 
 def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
-    """Plan and drop."""
     return drop(plan_drop(catalog, name, force))[0]
 
 
@@ -438,8 +436,6 @@ def _names_itself(location: DatasetLocation) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class Renamed(Shown):
-    """The result of a rename."""
-
     old: Identifier
     new: Identifier
     left_behind: str | None = None

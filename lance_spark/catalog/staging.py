@@ -26,8 +26,6 @@ from lance_spark.write.data_files import write_without_rows
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """The intended table."""
-
     schema: pa.Schema
     properties: Mapping[str, str] = field(default_factory=dict)
     options: WriteOptions = field(default_factory=WriteOptions)
@@ -50,9 +48,7 @@ class Stage(Protocol):
         """Called after the write, or in its place if there was none: then the table has no rows."""
         ...
 
-    def abort(self) -> None:
-        """Leave everything as it was."""
-        ...
+    def abort(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,6 @@ class NameStage:
         commit(self.staged)
 
     def abort(self) -> None:
-        """Release the name."""
         abort(self.staged)
 
 

@@ -75,12 +75,10 @@ class TablePlan:
 
     @property
     def identifier(self) -> Identifier:
-        """Its name."""
         return self.change.identifier
 
     @property
     def location(self) -> DatasetLocation:
-        """Where its data goes."""
         return self.catalog.at(self.change.location)
 
 
@@ -109,7 +107,6 @@ def declare(plan: TablePlan) -> Declaration:
 
 
 def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Declaration:
-    """Plan and declare a table."""
     return declare(plan_table(catalog, name, properties))
 
 
@@ -316,7 +313,6 @@ def deregister(plan: DeregisterPlan) -> Removed:
 
 
 def deregister_table(catalog: Catalog, name: Name) -> Removed:
-    """Plan and deregister."""
     return deregister(plan_deregistration(catalog, name))
 
 
@@ -385,7 +381,6 @@ def register(plan: Registration) -> TableInfo:
 def register_table(
     catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
 ) -> TableInfo:
-    """Plan and register."""
     return register(plan_registration(catalog, name, location, properties))
 
 
@@ -606,7 +601,6 @@ class Alteration:
 
     @property
     def after(self) -> dict[str, str]:
-        """The resulting properties."""
         return self.change.after(self.before)
 
 

@@ -67,8 +67,6 @@ def diff(
 
 @dataclass(frozen=True)
 class ComparedVersions:
-    """The two versions."""
-
     location: DatasetLocation
     a: PinnedVersion
     b: PinnedVersion
@@ -155,8 +153,6 @@ def _values(sides: ComparedVersions, pairs: Iterable[operations.FragmentPair]) -
 
 
 class _RowChanges:
-    """The changes of the rows."""
-
     def __init__(
         self, sides: ComparedVersions, changes: operations.FragmentChanges, deletions: Sequence[_Deletions]
     ) -> None:
@@ -416,7 +412,6 @@ def examples(
 
 
 def _at(source: fragment_reads.RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Rows by address."""
     offsets: dict[int, list[int]] = {}
     for address in addresses:
         offsets.setdefault(address >> _OFFSET_BITS, []).append(address & (2**_OFFSET_BITS - 1))

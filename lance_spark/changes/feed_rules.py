@@ -78,8 +78,6 @@ class Commit(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A fragment in one version."""
-
     pin: PinnedVersion
     fragment: int
     deletions: Deletions | None
@@ -108,8 +106,6 @@ class Piece(NamedTuple):
 
 
 class VersionPieces(NamedTuple):
-    """The changes of one version."""
-
     pieces: tuple[Piece, ...]
     recognizable: bool = True
     """Whether row ids, if the table has stable ones, identify its rows."""
@@ -136,7 +132,6 @@ class FeedColumns:
 
     @property
     def rows(self) -> pa.Schema:
-        """The feed's schema."""
         return pa.schema([*self._shown, *FEED_FIELDS])
 
     @property

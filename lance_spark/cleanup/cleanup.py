@@ -72,7 +72,6 @@ class CleanupPlan(Shown):
 
     @property
     def location(self) -> DatasetLocation:
-        """The dataset."""
         return self.facts.survey.location
 
     def candidates(self) -> Frame:

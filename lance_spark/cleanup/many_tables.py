@@ -29,8 +29,6 @@ for each table would make every task carry the names of all tables, which is too
 
 @dataclass(frozen=True)
 class FleetTable:
-    """One of many tables."""
-
     name: str
     location: DatasetLocation
     is_cleaned: bool = True
@@ -39,8 +37,6 @@ class FleetTable:
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How to clean."""
-
     policy: CleanupPolicy
     execute: bool = False
     policies: Mapping[str, CleanupPolicy] | None = None
@@ -112,8 +108,6 @@ class _Shared:
 
 @dataclass(frozen=True)
 class _TableTask:
-    """The work for one table."""
-
     table: FleetTable
     policy: CleanupPolicy
     shared: _Shared

@@ -267,7 +267,6 @@ class CleanupReport(Shown):
         return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=notes)
 
     def summary(self) -> str:
-        """A one-line summary."""
         if not self.executed:
             files, size = self.to_delete
             return f"dry run: {files:,} files, {readable(size)} would be deleted ({self._origin()})"
@@ -365,7 +364,6 @@ class FleetReport(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether every table was cleaned."""
         return not self.problems
 
     def to_json(self) -> str:
@@ -401,7 +399,6 @@ class FleetReport(Shown):
         return [f"{row['table']}: {row['error']}" for row in self.problems]
 
     def summary(self) -> str:
-        """A one-line summary."""
         what = "deleted" if self.executed else "would be deleted"
         files, size = (sum(row[name] for row in self.rows) for name in ("files", "bytes"))
         bad = f"; {len(self.problems)} of them with problems" if self.problems else ""
@@ -543,7 +540,6 @@ class LakeReport(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether everything was cleaned."""
         return not self.problems
 
     @property
@@ -594,7 +590,6 @@ class LakeReport(Shown):
         return [f"{name}: {why}" for name, why in self.problems]
 
     def summary(self) -> str:
-        """A one-line summary."""
         files = sum(row["files"] for row in self.tables.rows) + sum(each.files for each in self.upkeep)
         size = sum(row["bytes"] for row in self.tables.rows) + sum(each.bytes for each in self.upkeep)
         orphans = sum(each.kind == ORPHAN for each in self.upkeep)

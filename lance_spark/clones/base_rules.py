@@ -204,7 +204,6 @@ class BaseState:
         return self.state in _PROBLEMS
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "branch": self.branch or MAIN,
             "path": self.path,
@@ -302,7 +301,6 @@ class Relocated(Recorded):
     """Tags on those versions."""
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         names = {"dropped": "indexes_missing", "older": "older_versions"}
         record = {names.get(name, name): value for name, value in super().as_record().items()}
         return {**record, "branch": self.branch or MAIN}
@@ -387,7 +385,6 @@ class Relocation(ShownInLines):
         return tuple(base for base in self.bases if base.is_problem)
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "action": "relocate",
             "dataset": self.uri,

@@ -93,8 +93,6 @@ def _check_named(move: Move, states: Iterable[base_rules.BaseState]) -> None:
 
 @dataclass(frozen=True)
 class _BranchRepair:
-    """A branch to repair."""
-
     head: Head
     states: tuple[base_rules.BaseState, ...]
     trace: Trace

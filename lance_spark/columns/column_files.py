@@ -316,8 +316,6 @@ _DOING = "writing the values of new columns"
 
 
 class FillJob(NamedTuple):
-    """Which version gets which columns."""
-
     location: DatasetLocation
     pin: PinnedVersion
     schema: pa.Schema

@@ -166,16 +166,12 @@ class RecordPlace(NamedTuple):
 
 
 class FillOrder(NamedTuple):
-    """How files are written."""
-
     records: RecordPlace | None = None
     keep: bool = False
     """Whether existing values stay, and only nulls get new ones."""
 
 
 class ComputedColumns(Protocol):
-    """Something that computes columns."""
-
     @property
     def schema(self) -> pa.Schema:
         """The columns, as they are stored."""

@@ -118,7 +118,6 @@ class SparkValues:
 
     @property
     def parallelism(self) -> int:
-        """Cores of the executors."""
         return self.target.runner.parallelism
 
 
@@ -194,7 +193,6 @@ class FunctionValues(SparkValues):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Its inputs."""
         return self.inputs
 
     @property

@@ -62,7 +62,6 @@ def _sent_load(self: Any, path: Any = None, format: str | None = None, schema: A
 
 
 def install(spark: Any, name: str) -> None:
-    """Patch PySpark for a session."""
     _names.setdefault(spark, set()).add(name.lower())
     SparkSession.sql = _sent_sql  # type: ignore[method-assign]
     DataFrameReader.load = _sent_load  # type: ignore[method-assign]

@@ -35,7 +35,6 @@ def opened_request(text: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def answered(value: Any) -> str:
-    """An answer."""
     return json.dumps({"value": value})
 
 
@@ -68,12 +67,10 @@ def packed(value: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """The value."""
     return pickle.loads(base64.b64decode(text))
 
 
 def packed_rows(table: pa.Table) -> str:
-    """Rows as text."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -81,6 +78,5 @@ def packed_rows(table: pa.Table) -> str:
 
 
 def unpacked_rows(text: str) -> pa.Table:
-    """The rows."""
     with pa.ipc.open_stream(base64.b64decode(text)) as reader:
         return reader.read_all()

@@ -24,17 +24,13 @@ class ServerSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """The columns."""
         return "told STRING, jar BINARY"
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002 - always the same
-        """The reader."""
         return ServerReader()
 
 
 class ServerReader(DataSourceReader):
-    """Reads the one row."""
-
     def partitions(self) -> list[InputPartition]:
         """The row itself, made on the server's host: executors may be elsewhere."""
         import os
@@ -56,5 +52,4 @@ class ServerReader(DataSourceReader):
         return [InputPartition((json.dumps(told), jar))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, bytes]]:
-        """The row."""
         yield partition.value

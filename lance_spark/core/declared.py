@@ -65,8 +65,6 @@ def source_option(default: Any, help: str, **spelled: Any) -> Any:
 
 @dataclass(frozen=True)
 class Declared:
-    """One option of a dataclass."""
-
     name: str
     kind: Literal["span", "number", "numbers", "flag", "texts", "text", "choice", "moment"]
     default: Any

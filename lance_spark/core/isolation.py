@@ -64,7 +64,6 @@ class Statement:
 
 
 def parse_statement(text: str) -> Statement:
-    """A statement from its text."""
     given: dict[str, Any] = json.loads(text)
     reads = given["reads"]
     return Statement(given["base"], None if reads is None else tuple((uri, name, at) for uri, name, at in reads))

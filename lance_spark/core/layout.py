@@ -40,8 +40,6 @@ _GENERATED = re.compile(rf"(?:[01]{{24}}[0-9a-f]{{26}}|{UUID})\.lance")
 
 
 class ManifestName(NamedTuple):
-    """A parsed manifest file name."""
-
     version: int
     detached: bool
 
@@ -209,8 +207,6 @@ def is_passing(path: str) -> bool:
 
 
 class Named(NamedTuple):
-    """The kind of a path."""
-
     kind: str
     key: str
     """The path that versions use: the data file of a blob, the directory of an index, else the path itself."""

@@ -108,7 +108,6 @@ def has_offset(moment: str) -> bool:
 
 
 def to_choice(option: str, value: str, choices: Collection[str]) -> str:
-    """One of a few words."""
     word = value.strip().lower()
     if word not in choices:
         raise _bad(option, value, " or ".join(sorted(choices)))
@@ -302,13 +301,11 @@ class Section:
         )
 
     def numbers(self, name: str) -> frozenset[int]:
-        """A list of whole numbers."""
         return frozenset(
             self._typed(name, number, int, "a list of numbers") for number in self.typed(name, list, "a list")
         )
 
     def choice(self, name: str, choices: Collection[str]) -> str:
-        """One of a few words."""
         value = self.given[name]
         if value in choices:
             return str(value)

@@ -32,7 +32,6 @@ class Unused:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it has a wildcard."""
         return is_pattern(self.text)
 
     def why(self, kind: str) -> str:

@@ -104,7 +104,6 @@ class RefChange:
 
 
 def encode(change: RefChange) -> bytes:
-    """The content of a record."""
     return json.dumps(
         {
             "format": _FORMAT,
@@ -242,12 +241,10 @@ class RefLog(Shown):
         return tuple((moment(when), *rest) for when, *rest in ordered)
 
     def as_records(self) -> list[dict[str, Any]]:
-        """As JSON values."""
         names = ("at", "ref", "action", "version", "was")
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
     def grid(self) -> Grid:
-        """As a table."""
         return Grid(("when", "ref", "what", "at", "was"), self.rows)
 
     def _card(self) -> Card:

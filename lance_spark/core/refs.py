@@ -479,12 +479,10 @@ class Tag(Shown):
 
     @property
     def lifetime(self) -> Lifetime:
-        """Its lifetime and owner."""
         return read_lifetime(self.metadata)
 
     @property
     def target(self) -> PinnedVersion:
-        """The tagged version."""
         return PinnedVersion(self.branch, self.version)
 
     @property

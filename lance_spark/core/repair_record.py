@@ -56,7 +56,6 @@ class RestoreRef:
     kind: str = "restore-ref"
 
     def __str__(self) -> str:
-        """The step in words."""
         return f"write {self.path} again, from {self.says}"
 
 
@@ -78,7 +77,6 @@ class Quarantine:
         return self.files[0].path
 
     def __str__(self) -> str:
-        """The step in words."""
         return f"move {self.path} to the quarantine: {self.says}"
 
 
@@ -97,11 +95,9 @@ class MendIndexes:
 
     @property
     def path(self) -> str:
-        """The branch."""
         return self.branch or MAIN
 
     def __str__(self) -> str:
-        """The step in words."""
         done = [f"register {counted(len(self.moved), 'segment')} where the files are"] if self.moved else []
         done += [f"drop {counted(len(self.dropped), 'segment')}"] if self.dropped else []
         return f"{' and '.join(done)} of {', '.join(self.names)} on '{self.path}'; no row changes"
@@ -134,7 +130,6 @@ class LeaveOut:
         return self.onto != self.branch
 
     def __str__(self) -> str:
-        """The step in words."""
         where = f"make branch '{self.path}' from" if self.makes_branch else "commit a version of"
         return (
             f"{where} '{self.branch or MAIN}' without {counted(len(self.fragments), 'fragment')} that cannot be read: "
@@ -166,8 +161,6 @@ class Kept:
 
 @dataclass(frozen=True)
 class RepairRecord:
-    """One repair."""
-
     id: str
     dataset: str
     made: str
@@ -183,7 +176,6 @@ class RepairRecord:
 
     @property
     def path(self) -> str:
-        """Path of the record file."""
         return f"{self.directory}/{RECORD}"
 
     def kept(self) -> Iterator[Kept]:
@@ -193,12 +185,10 @@ class RepairRecord:
             yield Kept(file, f"{self.directory}/{number}-{file.path.rpartition('/')[2]}", why)
 
     def kept_by(self, step: Step) -> list[Kept]:
-        """The files of one step."""
         paths = {file.path for file in moved_by(step)}
         return [kept for kept in self.kept() if kept.file.path in paths]
 
     def to_json(self) -> str:
-        """The stored form."""
         files = [{**asdict(kept.file), "to": kept.to, "why": kept.why} for kept in self.kept()]
         named = {name: getattr(self, name) for name in ("id", "dataset", "made", "software")}
         steps = [{**asdict(step), "says": str(step)} for step in self.steps]

@@ -287,8 +287,6 @@ _TABLE = "border-collapse:collapse;border:none;margin:4px 0 8px 0;font-size:inhe
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of texts."""
-
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
@@ -358,7 +356,6 @@ class Card:
         return "\n\n".join(part for part in parts if part)
 
     def html(self) -> str:
-        """The same as HTML tables."""
         where = f" <code style='color:inherit;background:none'>{safe(self.where)}</code>" if self.where else ""
         facts = "".join(_fact(name, text) for name, text in self.facts if text)
         told = f'<table style="{_TABLE}"><tbody>{facts}</tbody></table>' if facts else ""
@@ -392,7 +389,6 @@ class Shown:
         return self._card().line()
 
     def __str__(self) -> str:
-        """A few lines."""
         return self._card().text()
 
     def _repr_html_(self) -> str:
@@ -436,7 +432,6 @@ class ShownInLines(Shown):
     """A value displayed as a card; its text is the lines that the command line prints."""
 
     def lines(self) -> Iterable[Line]:
-        """The styled lines."""
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -192,8 +192,6 @@ class NewBranchOptions:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """Settings of new data files."""
-
     max_rows_per_file: int | None = source_option(None, "rows after which a new data file begins")
     max_bytes_per_file: int | None = source_option(
         None, "bytes after which a new data file begins, such as `1g`", parse=to_bytes

@@ -149,7 +149,6 @@ class Follows:
         return self.pairs[-1] if self.pairs else None
 
     def with_pair(self, pair: VersionPair, stamp: int) -> Follows:
-        """After a fetch."""
         kept = tuple(known for known in self.pairs if known.remote < pair.remote and known.local <= pair.local)
         return replace(self, pairs=(*kept, pair)[-_KEPT:], stamp=stamp)
 

@@ -49,8 +49,6 @@ class RemoteEntry:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The content of the file."""
-
     dataset: str
     """As written: a URI, or a path relative to the workspace's directory."""
     branch: str = MAIN
@@ -275,8 +273,6 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class OpenWorkspace:
-    """A workspace and its place."""
-
     directory: str
     """Absolute path of the directory that holds ``.lance-git``."""
     workspace: Workspace

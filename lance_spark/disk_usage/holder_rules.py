@@ -39,8 +39,6 @@ Ids = frozenset[int]
 
 @dataclass(frozen=True)
 class Holder:
-    """Something that keeps versions alive."""
-
     kind: str
     ref: str
     """Name of the branch (of old or detached versions: their branch) or of the tag; URI of the clone."""
@@ -68,8 +66,6 @@ class ChainHolders:
 
 @dataclass(frozen=True)
 class Holders:
-    """All holders of a dataset."""
-
     all: tuple[Holder, ...]
     chains: tuple[ChainHolders, ...]
     """In the order of ``Survey.chains``."""

@@ -51,7 +51,6 @@ class StorageReport(Shown):
 
     @property
     def bytes(self) -> int:
-        """Total size."""
         return sum(size for _, size, _ in self.kinds.values())
 
     @property
@@ -109,7 +108,6 @@ class StorageReport(Shown):
         )
 
     def summary(self) -> str:
-        """A one-line summary."""
         return f"{counted(self.files, 'file')}, {readable(self.bytes)}; {readable(self.unneeded)} that no ref needs"
 
     def kinds_grid(self) -> Grid:
@@ -121,7 +119,6 @@ class StorageReport(Shown):
         return Grid(("kind of file", "files", "bytes", "needed by no ref"), tuple(rows), right=frozenset({1, 2, 3}))
 
     def refs_grid(self) -> Grid:
-        """What each ref costs."""
         rows = [
             (r.ref, r.kind, _size(r.owned), _size(r.needed), _size(r.shared), _size(r.freed), r.obstacle)
             for r in self.refs
@@ -161,7 +158,6 @@ report as JSON."""
 
 
 def usage_row(name: str, report: StorageReport) -> dict[str, Any]:
-    """The row of a table."""
     kinds = [record.kind for record in report.refs]
     return {
         "table": name,
@@ -246,7 +242,6 @@ class CatalogStorage(Shown):
 
     @property
     def bytes(self) -> int:
-        """Total size."""
         return sum(row["bytes"] for row in self.tables)
 
     @property
@@ -296,7 +291,6 @@ class CatalogStorage(Shown):
         )
 
     def summary(self) -> str:
-        """A one-line summary."""
         bad = f"; {counted(len(self.problems), 'table')} could not be looked at" if self.problems else ""
         return (
             f"{counted(len(self.tables), 'table')}, {readable(self.bytes)}; "
@@ -304,7 +298,6 @@ class CatalogStorage(Shown):
         )
 
     def grid(self) -> Grid:
-        """One row per table."""
         rows = tuple(
             (
                 row["table"],

@@ -44,9 +44,7 @@ class Runner(Protocol):
         ...
 
     @property
-    def parallelism(self) -> int:
-        """Number of parallel tasks."""
-        ...
+    def parallelism(self) -> int: ...
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
@@ -250,15 +248,12 @@ class LocalRunner:
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def union(self, frames: Sequence[pa.Table]) -> pa.Table:
-        """All rows."""
         return pa.concat_tables(frames)
 
     def keep(self, frame: pa.Table) -> pa.Table:
-        """The table itself."""
         return frame
 
     def collect(self, stage: str, frame: pa.Table) -> pa.Table:  # noqa: ARG002 - it is there already
-        """The table itself."""
         return frame
 
     def release(self) -> None:
@@ -309,7 +304,6 @@ class AutoEngine:
 
     @property
     def tell(self) -> Tell:
-        """Like the small engine's."""
         return self.small.tell
 
     def for_work(self, operation: str, work: Work) -> Runner:

@@ -273,7 +273,6 @@ class SparkRunner:
         return parted.mapInArrow(run, to_spark(schema))
 
     def union(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """All rows."""
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -291,7 +290,6 @@ class SparkRunner:
         return kept
 
     def release(self) -> None:
-        """Release everything that was kept."""
         while self._kept:
             self._kept.pop().unpersist()
 

@@ -279,8 +279,6 @@ _EXTERNAL_DETAILS = "details.binpb"
 
 
 class IndexRecord(NamedTuple):
-    """One segment of an index."""
-
     name: str
     uuid: str
     fields: tuple[int, ...]
@@ -384,8 +382,6 @@ class DeletionFile(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """One fragment of a version."""
-
     id: int
     files: tuple[DataFile, ...]
     deletion: DeletionFile | None
@@ -594,7 +590,6 @@ def renumbered_ids(fields: Iterable[int], ids: Mapping[int, int]) -> tuple[int, 
 
 
 def fragment_of(fragment: Any) -> Fragment:
-    """A fragment from its message."""
     deletion = fragment.deletion_file if fragment.HasField("deletion_file") else None
     return Fragment(
         id=fragment.id,
@@ -643,7 +638,6 @@ def _base(base_id: int) -> int | None:
 
 
 def _length(size: int) -> bytes:
-    """A number in protobuf's encoding."""
     written = bytearray()
     while size > 127:
         written.append(size & 127 | 128)

@@ -69,7 +69,6 @@ ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumn
 
 
 def comment_of(column: pa.Field) -> str | None:
-    """A column's comment."""
     found = (column.metadata or {}).get(COMMENT.encode())
     return None if found is None else found.decode(errors="replace")
 
@@ -130,7 +129,6 @@ class Evolution:
 
     @property
     def adds(self) -> bool:
-        """Whether it adds a column."""
         return any(isinstance(step, AddColumn) for step in self.steps)
 
     @property

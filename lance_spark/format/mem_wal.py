@@ -38,8 +38,6 @@ class SsTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits beside a branch."""
-
     tables: tuple[SsTable, ...] = ()
     """By shard, then in the order in which they were written."""
     logged: tuple[str, ...] = ()
@@ -50,7 +48,6 @@ class Waiting:
 
     @property
     def rows(self) -> int:
-        """Rows of all SSTables."""
         return sum(table.rows for table in self.tables)
 
     def __str__(self) -> str:

@@ -30,8 +30,6 @@ _SHOWN = 4
 
 
 class VersionSpan(NamedTuple):
-    """Versions of one branch."""
-
     branch: str | None
     after: int
     """The version before the first one."""
@@ -110,7 +108,6 @@ class Steps:
 
     @cached_property
     def rewrites(self) -> tuple[Rewrite, ...]:
-        """All compactions."""
         return (*(rewrite for step in self.all for rewrite in step.rewrites), *self.found)
 
     @cached_property
@@ -222,8 +219,6 @@ def words_for(version: int, operation: str, action: str | None) -> str:
 
 @dataclass(frozen=True)
 class LogEntry(Recorded):
-    """One version in a log."""
-
     branch: str | None
     """None for main."""
     version: int
@@ -252,7 +247,6 @@ class LogEntry(Recorded):
 
     @property
     def pin(self) -> PinnedVersion:
-        """The version itself."""
         return PinnedVersion(self.branch, self.version)
 
     @property
@@ -289,16 +283,12 @@ class StoredColumn(Recorded):
 
 @dataclass(frozen=True)
 class Index(Recorded):
-    """One index."""
-
     name: str
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class VersionDetail(Recorded):
-    """One version in full."""
-
     entry: LogEntry
     columns: tuple[StoredColumn, ...]
     indexes: tuple[Index, ...]
@@ -323,8 +313,6 @@ class VersionDetail(Recorded):
 
 @dataclass(frozen=True)
 class FragmentPair:
-    """One fragment in two versions."""
-
     before: Fragment
     after: Fragment
 

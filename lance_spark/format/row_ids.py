@@ -123,7 +123,6 @@ def of_rows(rows: Sequence[int] | Offsets, label: int = 0) -> Runs:
 
 
 def count(runs: Runs) -> int:
-    """How many rows are labeled."""
     return int((runs[:, 1] - runs[:, 0]).sum())
 
 
@@ -227,7 +226,6 @@ def _chosen(runs: Runs, others: Runs, inside: bool) -> Runs:
 
 
 def rows_of(runs: Runs) -> Offsets:
-    """Each labeled row."""
     lengths = runs[:, 1] - runs[:, 0]
     first = np.repeat(runs[:, 0] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) if len(runs) else NONE[:, 0]
     found: Offsets = first + np.arange(int(lengths.sum()), dtype=np.int64)
@@ -284,7 +282,6 @@ class Rewrite(NamedTuple):
 
     @property
     def paths(self) -> set[str]:
-        """All data files."""
         return {file.path for entry in (*self.old, *self.new) for file in entry.files}
 
 
@@ -326,7 +323,6 @@ class Files:
         return {path for path in self._names if self._find(path) in keys}
 
     def join(self, fragments: Sequence[Fragment]) -> None:
-        """Give several fragments one name."""
         for fragment in fragments[1:]:
             self._join(self.key(fragments[0]), self.key(fragment))
 
@@ -359,7 +355,6 @@ class Connected:
         return [entry for entry in old if self.group(entry) not in known]
 
     def of(self, groups: Collection[str]) -> tuple[Rewrite, ...]:
-        """The compactions of some groups."""
         return tuple(each for each in self.rewrites if self.group((*each.old, *each.new)[0]) in groups)
 
 

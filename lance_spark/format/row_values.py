@@ -252,7 +252,6 @@ class _Side:
 
     @property
     def both(self) -> Hashes:
-        """Content and identity combined."""
         salted: Hashes = self.content ^ (self.identity * np.uint64(0x9E37_79B9_7F4A_7C15))
         return np.where(self.known, salted, self.content)
 

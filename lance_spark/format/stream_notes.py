@@ -84,16 +84,13 @@ class Noted(NamedTuple):
     because the previous version was gone."""
 
     def transaction(self, version: int) -> Transaction:
-        """The version's transaction."""
         return Transaction(version - 1, self.uuid, self.operation, self.properties)
 
     def is_same(self, other: Noted) -> bool:
-        """Whether both describe one commit."""
         return self[:3] == other[:3]
 
 
 def noted(transaction: Transaction, added: Iterable[int] | None = None) -> Noted:
-    """The note of a version."""
     said = {name: transaction.properties[name] for name in _KEPT if name in transaction.properties}
     fragments = None if added is None else tuple(sorted(added))
     return Noted(transaction.operation, said, transaction.uuid if said else "", fragments)

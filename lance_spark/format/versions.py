@@ -176,7 +176,6 @@ class Trace:
         return self.action in _TAKES_IN
 
     def properties(self, message: str | None) -> dict[str, str]:
-        """As transaction properties."""
         properties = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
         properties |= {PUSHER: self.pusher} if self.pusher else {}
         properties |= {HELD: json.dumps(dict(self.held))} if self.held else {}
@@ -240,7 +239,6 @@ class Delta:
     """(of the base, of the side): only the id differs, as after a revert of a compaction."""
 
     def __bool__(self) -> bool:
-        """Whether anything changed."""
         return bool(self.added or self.removed or self.changed)
 
 

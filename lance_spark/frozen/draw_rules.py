@@ -159,12 +159,10 @@ class Lineage(Shown):
 
     @property
     def name(self) -> str:
-        """The name of the set."""
         return self.spec.name
 
     @property
     def rows(self) -> int:
-        """Rows of all splits."""
         return sum(size.rows for size in self.sizes)
 
     def range_of(self, split: str | None) -> tuple[int, int]:

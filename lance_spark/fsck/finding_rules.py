@@ -29,8 +29,6 @@ _LEFT_OUT = finding_codes.MEANINGS[finding_codes.DATA_MISSING].do
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """One thing that is wrong."""
-
     code: str
     path: str
     """Relative to the dataset, a URI outside it, or the name of a ref."""
@@ -54,7 +52,6 @@ class CheckFinding:
 
     @property
     def do(self) -> str:
-        """What to do about it."""
         general = finding_codes.MEANINGS[self.code].do
         held = [ref for ref in self.refs if not ref.startswith("old versions of ")]
         if general != _LEFT_OUT or not all(ref.startswith(repair_record.PREFIX) for ref in held):
@@ -125,7 +122,6 @@ class Need(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of file."""
         return layout.INDEX if self.file is not None else layout.classify(self.local).kind
 
     @property
@@ -180,8 +176,6 @@ def _needs(needed: pa.Table) -> list[Need]:
 
 
 class _There(NamedTuple):
-    """What a listing shows."""
-
     sizes: Mapping[str, int]
     """By path."""
     by_key: Mapping[str, list[str]]
@@ -322,8 +316,6 @@ def needed_of_span(
 
 
 class _Reading:
-    """Reads one span."""
-
     def __init__(self, chain: Chain, index: int, resolver: KeyResolver) -> None:
         self._chain, self._index, self._resolver = chain, index, resolver
         self._decoder = RunDecoder()
@@ -508,8 +500,6 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class BranchEvidence:
-    """The evidence about a branch."""
-
     remains: bytes
     """The content of its ref file; empty without a file."""
     first: Origin | None = None
@@ -526,8 +516,6 @@ class BranchEvidence:
 
 @dataclass(frozen=True)
 class TagEvidence:
-    """The evidence about a tag."""
-
     remains: bytes
     versions: frozenset[tuple[str | None, int]]
     """The existing versions, by branch and number."""

@@ -129,8 +129,6 @@ def _waiting(survey: Survey) -> Iterator[finding_rules.CheckFinding]:
 
 
 class _Check:
-    """One check after its survey."""
-
     def __init__(self, survey: Survey, options: FsckOptions, runner: Runner, clock: RunClock) -> None:
         self._survey, self._options, self._runner, self._clock = survey, options, runner, clock
         self.files = 0

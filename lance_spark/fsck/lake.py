@@ -27,8 +27,6 @@ _TASKS = 16
 
 @dataclass(frozen=True)
 class CheckTask:
-    """A table to check."""
-
     table: str
     location: DatasetLocation
     options: FsckOptions

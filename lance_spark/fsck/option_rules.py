@@ -16,8 +16,6 @@ _PLACES: tuple[Place, ...] = ("job", "shell", "sql")
 
 @dataclass(frozen=True)
 class FsckOptions:
-    """How a dataset is checked."""
-
     deep: bool = option(False, "open files: footers, numbers of rows, deletions, indexes, row ids", places=_PLACES)
     clones: tuple[str, ...] = option(
         (), "a clone that is not recorded; what it reads here must exist", flag="clone", metavar="URI", places=_PLACES
@@ -31,8 +29,6 @@ class FsckOptions:
 
 @dataclass(frozen=True)
 class RepairOptions:
-    """How a dataset is repaired."""
-
     on_main: bool = option(False, "let a repair commit to branches themselves, including main", places=_PLACES)
     dry_run: bool = option(False, "only show the repairs", places=_PLACES)
 

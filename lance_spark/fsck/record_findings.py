@@ -148,7 +148,6 @@ _BY_CONTRADICTION = {
 def findings_of_refs(
     survey: Survey, lasting: Iterable[Contradiction], damaged: Iterable[DamagedRef]
 ) -> Iterator[CheckFinding]:
-    """All findings about refs."""
     for file in damaged:
         named = (file.branch or f"tag {file.tag}",) if file.branch or file.tag else ()
         yield CheckFinding(finding_codes.REF_DAMAGED, file.path, named, detail=file.reason)

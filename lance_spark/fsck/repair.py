@@ -471,8 +471,6 @@ def is_sound_segment(location: DatasetLocation, root: Root, index: IndexRecord) 
 
 @dataclass(frozen=True)
 class StepContext:
-    """A repair in progress."""
-
     location: DatasetLocation
     record: repair_record.RepairRecord
     made: dict[str | None, int] = field(default_factory=dict)

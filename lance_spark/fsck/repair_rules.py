@@ -49,7 +49,6 @@ class RepairPlan(Shown):
     """Why nothing may be done; "" if it may."""
 
     def summary(self) -> str:
-        """A one-line summary."""
         told = f"{counted(len(self.steps), 'step')}, {counted(len(self.beyond), 'finding')} beyond repair"
         return f"nothing can be done: {self.stopped}" if self.stopped else told
 
@@ -63,7 +62,6 @@ class RepairPlan(Shown):
         )
 
     def __str__(self) -> str:
-        """The tables and the summary."""
         return "\n\n".join(part for part in (*(grid.text() for grid in self.grids()), self.summary()) if part)
 
     def _card(self) -> Card:
@@ -265,8 +263,6 @@ class LineFacts:
 
 @dataclass(frozen=True)
 class ManifestFact:
-    """An unusable manifest."""
-
     file: repair_record.Digest
     branch: str | None
     newest: bool
@@ -303,8 +299,6 @@ DONE = "done"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one step."""
-
     step: str
     state: str
     why: str = ""
@@ -322,26 +316,21 @@ class RepairResult(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether every step was done."""
         return all(outcome.state == DONE for outcome in self.outcomes)
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON values."""
         return {**asdict(self), "complete": self.complete}
 
     def summary(self) -> str:
-        """A one-line summary."""
         done = sum(outcome.state == DONE for outcome in self.outcomes)
         told = f"{done} of {counted(len(self.outcomes), 'step')} {'undone' if self.undone else 'done'}"
         return f"{told}; to undo it: --undo {self.record}" if self.record and not self.undone else told
 
     def grid(self) -> Grid:
-        """The steps."""
         rows = tuple((outcome.state, outcome.step, outcome.why) for outcome in self.outcomes)
         return Grid(("", "step", "why not"), rows, title="Undone" if self.undone else "Repaired")
 
     def __str__(self) -> str:
-        """The table and the summary."""
         return "\n\n".join(part for part in (self.grid().text(), self.summary()) if part)
 
     def _card(self) -> Card:

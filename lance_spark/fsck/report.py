@@ -114,7 +114,6 @@ class FsckReport(Shown):
         return told if self.repaired is None else {**told, "repaired": self.repaired.to_record()}
 
     def summary(self) -> str:
-        """A one-line summary."""
         counts = Counter(finding.severity for finding in self.findings)
         told = ", ".join(
             counted(counts[each], each, _PLURAL.get(each, f"{each}s")) for each in SEVERITIES if counts[each]
@@ -123,7 +122,6 @@ class FsckReport(Shown):
         return f"{told or 'sound'}; {looked}{', inside of files as well' if self.deep else ''}"
 
     def grid(self) -> Grid:
-        """The findings as a table."""
         rows = [
             (
                 finding.severity,
@@ -190,7 +188,6 @@ class TableCheck:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> TableCheck:
-        """Parse a row of CHECKED."""
         if row["report"] is None:
             return cls(row["table"], row["uri"], (), error=row["error"], exit_code=row["exit_code"])
         said = json.loads(row["report"])
@@ -259,7 +256,6 @@ class CatalogFsckReport(Shown):
         return json.dumps({**told, "tables": tables, "findings": catalog, "ran_on": self.ran_on}, indent=2)
 
     def summary(self) -> str:
-        """A one-line summary."""
         bad = sum(check.exit_code != 0 for check in self.tables)
         files = sum(check.files for check in self.tables)
         told = f"{counted(bad, 'table')} with problems" if bad else "sound"
@@ -278,7 +274,6 @@ class CatalogFsckReport(Shown):
         return Grid(header, tuple(rows)), Grid(("finding", "where", "what"), own, title="The catalog itself")
 
     def __str__(self) -> str:
-        """The tables and the summary."""
         return "\n\n".join(part for part in (*(grid.text() for grid in self.grids()), self.summary()) if part)
 
     def _card(self) -> Card:

@@ -41,8 +41,6 @@ from lance_spark.storage.commits import (
 
 @dataclass(frozen=True)
 class _Undo:
-    """How to undo one step."""
-
     step: Step
     act: Callable[[], object]
 

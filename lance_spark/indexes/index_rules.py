@@ -56,8 +56,6 @@ SETTINGS: Mapping[str, type] = {**_VECTOR, **_HNSW, **_PQ, **_TEXT, **_ANY}
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of index."""
-
     name: str
     family: str
     settings: Mapping[str, type]
@@ -84,7 +82,6 @@ class Kind:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that it supports."""
         return (*METRICS, HAMMING) if self.takes_bytes else METRICS if self.is_vector else ()
 
     def fits(self, type: pa.DataType) -> bool:
@@ -350,8 +347,6 @@ _FITS: Mapping[str, Callable[[pa.DataType], bool]] = {
 
 @dataclass(frozen=True)
 class IndexRequest:
-    """A request for an index."""
-
     column: str
     kind: str = "btree"
     name: str | None = None
@@ -367,8 +362,6 @@ class IndexRequest:
 
 @dataclass(frozen=True, repr=False)
 class IndexInfo(ShownInOneLine):
-    """An index of a version."""
-
     name: str
     columns: tuple[str, ...]
     kind: str
@@ -425,8 +418,6 @@ class SegmentInfo:
 
 @dataclass(frozen=True, repr=False)
 class IndexStats(Shown):
-    """An index in detail."""
-
     index: IndexInfo
     settings: Mapping[str, Any]
     """The settings it was built with, in pylance's words."""
@@ -480,7 +471,6 @@ class IndexResult(ShownInOneLine):
 
     @property
     def changed(self) -> bool:
-        """Whether a version was committed."""
         return bool(self.segments or self.replaced)
 
     def __str__(self) -> str:

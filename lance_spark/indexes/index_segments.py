@@ -226,7 +226,6 @@ def as_index(record: IndexRecord) -> Any:
 
 
 def describe_segments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[Segment]:
-    """All segments of all indexes."""
     for index in _described(location, pin):
         for segment in index.segments:
             yield Segment(

@@ -340,8 +340,6 @@ class SegmentBuilder:
 
 @dataclass(frozen=True)
 class Look:
-    """A version and its indexes."""
-
     location: DatasetLocation
     pin: PinnedVersion
     contents: Contents
@@ -350,7 +348,6 @@ class Look:
 
     @property
     def schema(self) -> Any:
-        """The columns."""
         return open_pinned(self.location, self.pin).schema
 
     def settings(self, name: str) -> dict[str, Any] | None:

@@ -42,12 +42,10 @@ class Answer:
 
 
 def text(value: str) -> Answer:
-    """A string."""
     return Answer("text", value)
 
 
 def flag(value: bool) -> Answer:
-    """A boolean."""
     return Answer("flag", value)
 
 
@@ -77,7 +75,6 @@ def row_columns(columns: Sequence[str]) -> Answer:
 
 
 def columnar(supported: bool) -> Answer:
-    """Whether a scan returns batches."""
     return Answer("columnar", supported)
 
 

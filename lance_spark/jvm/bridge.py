@@ -83,7 +83,6 @@ class Bridge:
 
     @property
     def spark(self) -> SparkSession:
-        """The session."""
         alive = next((found for each in self._sessions if (found := each()) is not None), None)
         if alive is not None:
             return alive
@@ -93,7 +92,6 @@ class Bridge:
 
     @property
     def session(self) -> Any:
-        """The session's JVM side."""
         return self.spark._jsparkSession
 
     def of(self, spark: SparkSession) -> Bridge:
@@ -166,11 +164,9 @@ class Bridge:
         return made
 
     def options(self, values: Mapping[str, str]) -> Any:
-        """Spark's case-insensitive map of options."""
         return self.new(names.OPTIONS, self.map(values))
 
     def seq(self, items: Sequence[Any]) -> Any:
-        """Scala's Seq."""
         return self.call("scala.jdk.javaapi.CollectionConverters.asScala", [*items]).toSeq()
 
     def items(self, found: Any) -> list[Any]:
@@ -242,7 +238,6 @@ def _takes(method: Any, arguments: Sequence[Any]) -> bool:
 
 @lru_cache(maxsize=256)
 def parsed_schema(text: str) -> StructType:
-    """Python's schema from JSON."""
     return parsed_json(text)
 
 

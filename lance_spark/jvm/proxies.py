@@ -60,17 +60,14 @@ class Implementation:
         return self.to_string()
 
     def equals(self, other: Any) -> bool:
-        """Java's equals."""
         if self.same:
             return bool(other is not None and other.toString() == self.to_string())
         return bool(other is not None and other.hashCode() == self.hash_code())
 
     def hash_code(self) -> int:
-        """Java's hashCode."""
         return hash(self.to_string()) & 0x7FFFFFFF if self.same else self._number
 
     def to_string(self) -> str:
-        """Java's toString."""
         return type(self).__name__
 
     def spoken(self) -> Spoken:
@@ -119,7 +116,6 @@ class Known(Implementation):
         self._answers = answers
 
     def answered(self) -> dict[str, Answer]:
-        """As given."""
         return self._answers
 
 

@@ -68,7 +68,6 @@ class BranchRows:
 
     @property
     def changes(self) -> tuple[EntryChange, ...]:
-        """The rows that it changed."""
         return row_changes(self.base, self.rows)
 
 

@@ -99,8 +99,6 @@ class PublishPlan(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A publish with its outcome."""
-
     journal: Journal
     outcome: PublishOutcome
 

@@ -15,8 +15,6 @@ UNFINISHED, READY, CLASHING, UP_TO_DATE = "unfinished", "ready", "in conflict", 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """One table of a publish."""
-
     name: str
     before: int
     """Main's version before the publish."""
@@ -157,7 +155,6 @@ def report(journal: Journal, outcome: PublishOutcome | None, dropped: Dropped | 
 
 
 def report_plan(journal: Journal, conflicts: Sequence[LakeConflict], dropped: Dropped) -> Publish:
-    """What a publish would do."""
     tables = tuple(
         PublishedTable(table.name, table.since, None, dropped.get(table.location, ())) for table in journal.tables
     )

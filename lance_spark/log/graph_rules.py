@@ -40,8 +40,6 @@ class GraphStep:
 
 @dataclass(frozen=True)
 class GraphRow:
-    """One line of the graph."""
-
     graph: str
     """The drawn text, without trailing blanks."""
     entry: LogEntry | None = None
@@ -134,8 +132,6 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True)
 class Dot:
-    """A version."""
-
     at: Point
     entry: LogEntry
 

@@ -13,12 +13,10 @@ SHOWN = 20
 
 
 def branch_grid(branches: Iterable[core_refs.Branch]) -> show.Grid:
-    """Branches as a table."""
     return _grid(("branch", "made from", "made"), [(branch.row, branch.lifetime) for branch in branches])
 
 
 def tag_grid(tags: Iterable[core_refs.Tag]) -> show.Grid:
-    """Tags as a table."""
     return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
 
 

@@ -92,7 +92,6 @@ class LogContext:
         return self.manifests(branch).newest
 
     def newest_of_all(self) -> dict[str | None, int | None]:
-        """Of main and every branch."""
         self._walks_all = True
         branches = (None, *self.refs.branches)
         if self.location.is_local:
@@ -554,8 +553,6 @@ def look_at_tags(what: str, location: DatasetLocation) -> Card:
 
 
 def look_at_remotes(what: str, location: DatasetLocation) -> Card:
-    """The remotes that branches follow."""
-
     def look() -> Card:
         datasets.open_latest(location)
         # A branch that follows a remote's is named after both.

@@ -44,7 +44,6 @@ def unknown_card(what: str, uri: str, why: str, ref: core_refs.RefSpec | None = 
 
 
 def table_card(what: str, uri: str, ref: core_refs.RefSpec, seen: TableGlance) -> show.Card:
-    """A table at a ref."""
     stands_still = ref.tag is not None or ref.version is not None or ref.as_of is not None
     follows = "" if stands_still else ", the newest version"
     rows, size = seen.number("total_rows"), _size(seen)
@@ -95,7 +94,6 @@ class RefNames:
 
     @classmethod
     def of_tags(cls, tags: Sequence[str]) -> RefNames:
-        """Tags."""
         known = set(tags)
         return cls._of(tags, lambda name: core_refs.is_service_tag(name, known))
 
@@ -301,7 +299,6 @@ def _both(added: str, removed: str, what: str) -> show.Line:
 
 
 def show_lines(detail: VersionDetail) -> Iterator[show.Line]:
-    """One version in full."""
     yield from log_lines([detail.entry])
     yield []
     files = [
@@ -344,7 +341,6 @@ class TableDiff(Diff, show.ShownInLines):
     __repr__ = show.Shown.__repr__
 
     def lines(self) -> Iterator[show.Line]:
-        """What changed."""
         return diff_lines(self)
 
     def _card(self) -> show.Card:

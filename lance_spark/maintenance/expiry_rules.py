@@ -205,8 +205,6 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class ExpiryOptions:
-    """How refs expire."""
-
     warn: timedelta = option(
         DEFAULT_WARN, "how long a warning stands before its ref is deleted; 0s deletes without a warning"
     )
@@ -244,15 +242,12 @@ class RefRecord:
 
 @dataclass(frozen=True)
 class ExpiryEntry:
-    """The decision about a ref."""
-
     record: RefRecord
     state: str
     why: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Kind and name."""
         return self.record.kind, self.record.name
 
     @property
@@ -282,7 +277,6 @@ class ExpiryPlan(Shown):
     options: ExpiryOptions = ExpiryOptions()
 
     def of(self, *states: str) -> tuple[ExpiryEntry, ...]:
-        """The refs in some states."""
         return tuple(entry for entry in self.entries if entry.state in states)
 
     @property
@@ -292,7 +286,6 @@ class ExpiryPlan(Shown):
 
     @property
     def to_warn(self) -> tuple[ExpiryEntry, ...]:
-        """The refs to warn about."""
         return self.of(WARN)
 
     def as_document(self) -> dict[str, Any]:
@@ -308,7 +301,6 @@ class ExpiryPlan(Shown):
         }
 
     def to_json(self) -> str:
-        """The document as text."""
         return json.dumps(self.as_document(), indent=2)
 
     def grid(self, everything: bool = False) -> Grid:
@@ -327,8 +319,6 @@ class ExpiryPlan(Shown):
 
 @dataclass(frozen=True)
 class ExpiryOutcome:
-    """The outcome for one ref."""
-
     kind: str
     name: str
     at: str
@@ -339,14 +329,11 @@ class ExpiryOutcome:
 
 @dataclass(frozen=True, repr=False)
 class ExpiryReport(Shown):
-    """What was done."""
-
     plan: ExpiryPlan
     outcomes: tuple[ExpiryOutcome, ...]
     """For the refs that were to be deleted or warned about."""
 
     def of(self, outcome: str) -> tuple[ExpiryOutcome, ...]:
-        """The refs with that outcome."""
         return tuple(each for each in self.outcomes if each.outcome == outcome)
 
     @property
@@ -355,7 +342,6 @@ class ExpiryReport(Shown):
         return not self.of(STAYED)
 
     def to_json(self) -> str:
-        """Plan and outcomes as text."""
         done = [dict(vars(outcome)) for outcome in self.outcomes]
         return json.dumps({**self.plan.as_document(), "outcomes": done}, indent=2)
 

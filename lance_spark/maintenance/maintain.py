@@ -195,7 +195,6 @@ class Selection:
 
     @property
     def steps(self) -> frozenset[str]:
-        """The selected steps."""
         return (self.only or frozenset(policy_rules.STEPS)) - self.skip
 
     def check(self, tables: Sequence[str]) -> list[str]:
@@ -221,7 +220,6 @@ class Selection:
         return notes
 
     def has(self, table: str) -> bool:
-        """Whether a table is selected."""
         if any(fnmatchcase(table, pattern) for pattern in self.not_tables):
             return False
         return not self.tables or any(fnmatchcase(table, pattern) for pattern in self.tables)
@@ -229,8 +227,6 @@ class Selection:
 
 @dataclass(frozen=True)
 class UpkeepOptions:
-    """How to run a maintenance."""
-
     policy: MaintenancePolicy = field(default_factory=MaintenancePolicy)
     execute: bool = False
     selection: Selection = field(default_factory=Selection)
@@ -263,8 +259,6 @@ class UpkeepOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """One maintenance."""
-
     options: UpkeepOptions
     engine: Engine
     now_ns: int
@@ -433,8 +427,6 @@ class Looked:
 
 
 class TableSteps:
-    """The steps of one table."""
-
     def __init__(self, job: Job, table: FleetTable) -> None:
         self._job, self._table = job, table
         self._location, self._engine = table.location, job.engine

@@ -47,7 +47,6 @@ class CompactionRule(OptimizeOptions):
 
     @property
     def order(self) -> Ordering | None:
-        """The new order of rows."""
         return ordering_of(self.sort_by or None, self.zorder or None)
 
     def __post_init__(self) -> None:
@@ -81,8 +80,6 @@ class FsckRule:
 
 @dataclass(frozen=True)
 class BranchRules:
-    """The rules for one branch."""
-
     skip: frozenset[str]
     compaction: CompactionRule
     indexes: IndexRule
@@ -105,8 +102,6 @@ class Layer:
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """The policy for one table."""
-
     layers: tuple[Layer, ...]
     """Each refines the one before."""
     cleanup: CleanupPolicy = field(default_factory=CleanupPolicy)
@@ -118,7 +113,6 @@ class TablePolicy:
 
     @property
     def fsck(self) -> FsckRule:
-        """How often to check it."""
         return FsckRule(**_merged(self.layers, FSCK))
 
     @property
@@ -376,7 +370,6 @@ class StepRecord:
 
     @property
     def bad(self) -> bool:
-        """Whether it needs attention."""
         return self.state in (FAILED, STOPPED)
 
     def text(self) -> str:
@@ -429,7 +422,6 @@ class TableRecord:
 
     @property
     def owned(self) -> int:
-        """Bytes of its files before."""
         return sum(size.owned for size in self.kinds.values())
 
     @property
@@ -458,7 +450,6 @@ class TableRecord:
 
 
 def compaction(branch: str | None, sources: int, tasks: int, written: int, least: int) -> StepRecord:
-    """The plan of a compaction."""
     name = branch or MAIN
     if sources < max(least, 1):
         why = f"{counted(sources, 'small fragment')}, fewer than {least:,}" if sources else "no small fragments"
@@ -479,7 +470,6 @@ def indexes(branch: str | None, stale: Mapping[str, int], rows: int, least: int,
 
 
 def cleanup(versions: int, files: int, freed: int) -> StepRecord:
-    """The plan of a cleanup."""
     if not files:
         return StepRecord(CLEANUP, None, NOTHING, "nothing to delete")
     why = f"{counted(versions, 'version')}, {counted(files, 'file')}, {readable(freed)}"
@@ -501,7 +491,6 @@ def expiry(expired: Sequence[str], warned: Sequence[str]) -> StepRecord:
 
 
 def as_json(record: TableRecord) -> dict[str, Any]:
-    """As JSON values."""
     return {
         "table": record.name,
         "uri": record.uri,
@@ -557,7 +546,6 @@ class Memory:
         return self.tables.get(uri, Remembered())
 
     def to_json(self) -> str:
-        """The memory as JSON text."""
         tables = {
             uri: {"checked": each.checked_s, "sound": each.sound, "left": each.left}
             for uri, each in sorted(self.tables.items())

@@ -45,7 +45,6 @@ class MaintenanceReport(Shown):
 
     @property
     def finished(self) -> bool:
-        """Whether the run finished."""
         return self.expected is None
 
     @property
@@ -148,7 +147,6 @@ class MaintenanceReport(Shown):
         return Grid(("of the catalog", "kind", "state", "files", "bytes", "what"), rows, right=frozenset({3, 4}))
 
     def summary(self) -> str:
-        """A one-line summary."""
         counts: Counter[str] = Counter(step.state for record in self.tables for step in record.steps)
         what = (
             f"{counted(counts[policy_rules.DONE], 'step')} done"
@@ -367,7 +365,6 @@ def svg(records: Sequence[TableRecord], executed: bool) -> str:
 
 
 def legend(records: Sequence[TableRecord]) -> str:
-    """The meaning of the colors."""
     kinds = sorted({kind for each in bars(records) for kind in each.kinds}, key=_place)
     return "".join(
         f'<span class="key"><span class="dot" style="background:{_COLOURS.get(kind, _OTHER)}"></span>'

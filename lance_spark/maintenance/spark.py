@@ -57,7 +57,6 @@ class MaintenancePlan(Shown):
 def plan_of_table(
     spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, run_on: RunOn
 ) -> MaintenancePlan:
-    """The maintenance of one dataset."""
     chosen, engine = policy_of(policy), engine_of(session_or_none(spark), run_on)
 
     def run(execute: bool) -> MaintenanceReport:
@@ -92,8 +91,6 @@ def policy_of(policy: Policy | None) -> MaintenancePolicy:
 
 
 class Clocks(TypedDict, total=False):
-    """The time limits of UpkeepOptions."""
-
     time_left: Callable[[], bool]
     time_to_plan: Callable[[], bool]
 

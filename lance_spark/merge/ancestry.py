@@ -32,7 +32,6 @@ class Graph:
 
     @property
     def table(self) -> RefTable:
-        """All branches."""
         return self._branches.table()
 
     def branch(self, name: str) -> Branch:
@@ -51,7 +50,6 @@ class Graph:
         return RefTable({branch.name: branch for branch in found}, {})
 
     def node(self, pin: PinnedVersion) -> tracking.Node:
-        """A version as a node."""
         return tracking.Node(self.identity(pin.branch), pin.version)
 
     def origin(self, pin: PinnedVersion) -> tracking.Node:
@@ -287,7 +285,6 @@ def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) 
 
 
 def trace_of(graph: Graph, action: str, source: PinnedVersion) -> Trace:
-    """The trace for a commit."""
     return Trace(action, source, graph.identity(source.branch))
 
 

@@ -34,8 +34,6 @@ _MOST = 8192
 
 
 class PatchPlace(NamedTuple):
-    """Where the three versions are."""
-
     here: DatasetLocation
     there: DatasetLocation
     base: PinnedVersion
@@ -98,7 +96,6 @@ class _CellReader:
         self.most = min(_MOST, batch_rows(3 * row_width(schema)))
 
     def cells(self, part: Patch) -> Cells:
-        """The values of some rows."""
         home = (part.home.id << 32) + part.rows
         ours, theirs = (home, part.other) if part.of_ours else (part.other, home)
         base = self._base.take(part.base)

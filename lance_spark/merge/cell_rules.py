@@ -279,8 +279,6 @@ class Given(NamedTuple):
 
 
 class CellRule(NamedTuple):
-    """How cells are decided."""
-
     ours: Reads
     """What ours computed: a value goes if the other side changed what it was computed from."""
     theirs: Reads

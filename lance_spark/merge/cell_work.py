@@ -64,7 +64,6 @@ class DecideItem(NamedTuple):
 
 
 def parts(patch: Patch) -> Iterator[Patch]:
-    """The items of a patch."""
     for start in range(0, len(patch.rows), _PART):
         yield patch.part(slice(start, start + _PART))
 

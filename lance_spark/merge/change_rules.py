@@ -26,8 +26,6 @@ from lance_spark.merge.option_rules import Prefer
 
 
 class Decision(NamedTuple):
-    """One cell of a matrix."""
-
     outcome: str
     """The change that the result has: that of ours, of theirs, both, or none for a conflict."""
     reason: str = ""
@@ -390,12 +388,10 @@ class ContestedRow(Recorded):
     theirs: Mapping[str, Any] | None
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         sides = {"base": self.base, "ours": self.ours, "theirs": self.theirs}
         return {"row": self.row, **{name: None if cells is None else dict(cells) for name, cells in sides.items()}}
 
     def __str__(self) -> str:
-        """In one line."""
         columns = [*dict.fromkeys(name for cells in (self.ours, self.theirs) for name in cells or ())]
         if self.ours is None or self.theirs is None:
             cells = self.ours or self.theirs or {}
@@ -451,7 +447,6 @@ class MergeConflict(Recorded):
             yield f"and {self.count - len(shown):,} more rows"
 
     def __str__(self) -> str:
-        """One sentence."""
         where = f" (fragment {', '.join(map(str, self.fragments[:5]))})" if self.fragments else ""
         who = f": {self.ours} against {self.theirs}" if self.ours and self.theirs else ""
         return f"{self.reason}{where}{who}"
@@ -641,7 +636,6 @@ class Patch:
     """The places of the columns to write."""
 
     def part(self, rows: slice | npt.NDArray[np.bool_]) -> Patch:
-        """Some of its rows."""
         return replace(self, rows=self.rows[rows], base=self.base[rows], other=self.other[rows])
 
 
@@ -671,8 +665,6 @@ class Contest:
 
 @dataclass(frozen=True)
 class Followed:
-    """The outcome of a contest."""
-
     deletions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows to delete in fragments of ours, by id."""
     masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -710,7 +702,6 @@ class MergeChange:
     followed: Followed = field(default_factory=Followed)
 
     def __bool__(self) -> bool:
-        """Whether ours would change."""
         rows = self.added or self.replaced or self.removed or self.followed.deletions or self.patches
         return bool(rows or self.columns or self.columns_of_theirs)
 

@@ -270,7 +270,6 @@ class _Meeting:
 
     @cached_property
     def decisions(self) -> list[Decision]:
-        """The decisions of the matrix."""
         return decide(FRAGMENTS, self.kinds_of_theirs, self.kinds_of_ours)
 
     def clashes(self, decision: Decision) -> bool:
@@ -312,7 +311,6 @@ class _Meeting:
         return bool(self._written_twice())
 
     def _written_twice(self) -> set[int]:
-        """Fields that both sides wrote."""
         if self.ours is None or self.theirs is None:
             return set()
         names = {entry.id: entry.name for entry in self.sides.ours.contents.fields}
@@ -332,7 +330,6 @@ class _Meeting:
         return any(not live.isdisjoint(_written(self.base, entry)) for entry in sides)
 
     def replacement(self, ours: Fragment, theirs: Fragment) -> Replacement:
-        """What ours takes from theirs."""
         return Replacement(
             base=self.base,
             ours=ours,

@@ -129,7 +129,6 @@ def compare_survivors(
 
 
 def look_at_survivors(item: SurvivorItem) -> Iterator[pa.RecordBatch]:
-    """_SURVIVORS of one patch."""
     changed: list[int] = []
     told: list[str] = []
     start = 0

@@ -61,7 +61,6 @@ class Prefer:
         return cls(tuple(chosen.items()), rest)
 
     def __bool__(self) -> bool:
-        """Whether it settles anything."""
         return bool(self.columns or self.rest)
 
     def side(self, *names: str | None) -> Side | None:
@@ -71,7 +70,6 @@ class Prefer:
 
     @property
     def text(self) -> str:
-        """As it is typed."""
         if not self.columns:
             return self.rest or ""
         rest = [(EVERY, self.rest)] if self.rest else []

@@ -57,8 +57,6 @@ class TablePublish:
 
 
 class Published(NamedTuple):
-    """Main's versions around the change."""
-
     before: int
     after: int
     """The same one if there was nothing to change."""

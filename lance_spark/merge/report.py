@@ -130,7 +130,6 @@ class ReplayPlan:
         return () if self.cells is None else tuple(told(self.cells.emptied))
 
     def summary(self) -> Summary:
-        """The plan in numbers."""
         change = self.change
         back = change.followed.back
         alone = [each for each in change.replaced if each.deletion and each.ours.id not in self.deletions]
@@ -550,7 +549,6 @@ class Summary(show.Recorded):
     """Rows that both sides changed, in which the preferred side won."""
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         names = {"files": "files_copied", "bytes": "bytes_copied"}
         return {names.get(name, name): value for name, value in super().as_record().items()}
 
@@ -604,7 +602,6 @@ class MergeResult(show.ShownInLines, show.Recorded):
         return replace(self, hint=hints.said(self.hint, language, table=table)) if self.hint else self
 
     def lines(self) -> Iterator[show.Line]:
-        """The result in words."""
         if self.up_to_date:
             yield show.said(f"Already up to date: {self.into} has everything of {self.source}.")
         elif self.conflicts:
@@ -620,7 +617,6 @@ class MergeResult(show.ShownInLines, show.Recorded):
         yield from self.further_lines()
 
     def further_lines(self) -> Iterator[show.Line]:
-        """Notes and index changes."""
         yield from (show.said_of_places(f"  note: {note}") for note in self.notes)
         yield from (show.said(f"  {name}: {names}") for name, names in self._indexes() if names)
 

@@ -82,7 +82,6 @@ class Request:
 
     @property
     def their_location(self) -> DatasetLocation:
-        """Where theirs is."""
         return self.remote or self.location
 
 

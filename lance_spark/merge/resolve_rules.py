@@ -24,8 +24,6 @@ _NAMED = 5
 
 
 class RowQuestion(NamedTuple):
-    """What the caller is asked."""
-
     table: pa.Table
     """``_row``, the key, and the row in each version: null in one that does not have it."""
     names: Rows

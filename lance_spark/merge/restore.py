@@ -30,8 +30,6 @@ from lance_spark.storage.brought import recorded
 
 @dataclass(frozen=True)
 class Restored:
-    """The result of a restore."""
-
     version: PinnedVersion
     """The new version."""
     indexes_lacking: tuple[str, ...] = ()

@@ -69,7 +69,6 @@ class ResultRows:
     """Rows of the base in new fragments of ours, by fragment."""
 
     def conflicts(self) -> list[MergeConflict]:
-        """What prevents the change."""
         if self.sides.is_fast_forward or self.sides.is_up_to_date:
             return []  # the result is theirs, or ours
         return [*self._nulls(), *self._keys(), *self._lost()]
@@ -102,7 +101,6 @@ class ResultRows:
 
     @cached_property
     def fields(self) -> tuple[ResultField, ...]:
-        """The fields of the result."""
         return result_rules.result_fields(self.sides, self.change)
 
     # --- Which rows a side brings

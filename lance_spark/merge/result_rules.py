@@ -191,7 +191,6 @@ class KeyQuestion(NamedTuple):
         return [known[field.id] for entry in self.columns if (field := entry.on(side)) is not None]
 
     def ids(self, side: Side) -> list[int]:
-        """Their ids on a side."""
         return [field.id for entry in self.columns if (field := entry.on(side)) is not None]
 
 
@@ -242,7 +241,6 @@ class KeyCounts:
         self._counts = np.zeros(len(self._keys), np.int64)
 
     def add(self, keys: Hashes) -> None:
-        """Count more rows."""
         if len(self._keys):
             at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
             self._counts += np.bincount(at[self._keys[at] == keys], minlength=len(self._keys))

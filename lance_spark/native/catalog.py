@@ -57,7 +57,6 @@ class Lookups:
     """The columns about rows that the statement names."""
 
     def version(self, place: Place, resolve: Callable[[], PinnedVersion]) -> PinnedVersion:
-        """The version of a place."""
         if not place.is_branch:
             return resolve()
         key = branch_of(place)
@@ -88,7 +87,6 @@ def looking_up(
 
 
 def branch_of(place: Place) -> Branch:
-    """The branch of a place."""
     return place.location.uri, place.spec.branch
 
 
@@ -141,7 +139,6 @@ class Namespaces(Implementation):
         return self.bridge.array("[Ljava.lang.String;", [strings(self.bridge, name.parts) for name in children])
 
     def load_namespace_metadata(self, namespace: Any) -> Any:
-        """A namespace's properties."""
         with self.known(namespace):
             return self.bridge.map(dict(lookup.describe_namespace(self.catalog, [*namespace]).properties))
 
@@ -156,7 +153,6 @@ class Namespaces(Implementation):
             raise java_error(self.bridge.new(names.NAMESPACE_EXISTS, namespace)) from taken
 
     def alter_namespace(self, namespace: Any, changes: Any) -> None:
-        """Set and remove properties."""
         put, unset = property_changes(changes)
         if LOCATION in {*put, *unset}:
             raise _cannot_move("namespace")
@@ -346,7 +342,6 @@ class MissingProcedure(Implementation):
         self._missing = missing
 
     def name(self) -> str:
-        """Shown nowhere."""
         return ""
 
     def bind(self, _types: Any) -> Any:
@@ -369,15 +364,12 @@ class NativeProcedure(Implementation):
         return Spoken("sql", self._catalog, self._table)
 
     def name(self) -> str:
-        """Its name."""
         return self._procedure.name
 
     def description(self) -> str:
-        """What it does."""
         return self._procedure.doc
 
     def bind(self, _types: Any) -> Any:
-        """Itself."""
         return self.java()
 
     def is_deterministic(self) -> bool:
@@ -418,7 +410,6 @@ def _argument(row: Any, at: int, kind: str) -> Any:
 
 
 def _sql(value: str | int | bool | None) -> str:
-    """A constant in SQL."""
     if value is None:
         return "NULL"
     return f"'{value}'" if isinstance(value, str) else str(value).lower()
@@ -444,18 +435,15 @@ class NativeCatalog(Creating, Altering, Procedures):
         raise NotImplementedError
 
     def to_string(self) -> str:
-        """Java's toString."""
         return f"{type(self).__name__} {self._name}"
 
     def initialize(self, name: str, options: Any) -> None:
         """Spark calls this for catalogs that it creates itself."""
 
     def name(self) -> str:
-        """Its name in the session."""
         return self._name
 
     def answered(self) -> dict[str, Answer]:
-        """The name."""
         return {"name": answers.text(self._name)}
 
     def spoken(self) -> Spoken:
@@ -574,7 +562,6 @@ class RootCatalog(Namespaces, NativeCatalog):
         return RootCatalog(bridge, self._name, self.catalog)
 
     def list_tables(self, namespace: Any) -> Any:
-        """Tables of a namespace."""
         with self.known(namespace):
             found = lookup.list_tables(self.catalog, [*namespace])
         return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, name.parts) for name in found])

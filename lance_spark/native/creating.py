@@ -53,7 +53,6 @@ class Creating(Implementation):
         return self._stage("stageReplace", "replace", ident, given, others)
 
     def stage_create_or_replace(self, ident: Any, given: Any, *others: Any) -> Any:
-        """Either."""
         return self._stage("stageCreateOrReplace", "create or replace", ident, given, others)
 
     def _stage(self, method: str, way: Way, ident: Any, given: Any, others: tuple[Any, ...]) -> Any:
@@ -170,11 +169,9 @@ class NativeStagedTable(Implementation):
         self._written = False
 
     def name(self) -> str:
-        """Its name in plans."""
         return self._name
 
     def schema(self) -> Any:
-        """All columns."""
         return self._schema
 
     def answered(self) -> dict[str, Answer]:

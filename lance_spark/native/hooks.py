@@ -75,7 +75,6 @@ class NativeReader(DataFrameReader):
         """Whether the version in the options is only the newest one of a branch, and not meant for itself."""
 
     def format(self, source: str) -> DataFrameReader:
-        """Another format gets another reader."""
         reader = DataFrameReader.__new__(DataFrameReader)
         reader._jreader, reader._spark = self._jreader, self._spark
         return reader.format(source)
@@ -294,7 +293,6 @@ def _told(room: Room, writer: DataFrameWriter, path: str | None) -> dict[str, st
 
 
 def _plan(bridge: Bridge, frame: DataFrame) -> Any:
-    """Spark's plan of a DataFrame."""
     formatter = SQLStringFormatter(bridge.spark)
     try:
         text = formatter.format("SELECT * FROM {frame}", frame=frame)
@@ -435,7 +433,6 @@ def _meant(room: Room, name: str) -> tuple[str, str]:
 
 
 def _catalog(room: Room, parts: list[str]) -> str:
-    """The catalog of a name."""
     manager = room.bridge.session.sessionState().catalogManager()
     if len(parts) > 1 and manager.isCatalogRegistered(parts[0]):
         return parts[0]

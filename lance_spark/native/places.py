@@ -34,7 +34,6 @@ def parts_of(identifier: Any) -> list[str]:
 
 
 def identifier(bridge: Bridge, parts: Sequence[str]) -> Any:
-    """Spark's identifier of the parts."""
     return bridge.call(f"{names.IDENTIFIER}.of", strings(bridge, parts[:-1]), parts[-1])
 
 
@@ -216,7 +215,6 @@ class RootPlaces:
             alter_table(self.catalog, place.table, put, unset)
 
     def context(self, engine: Engine) -> Context:
-        """The catalog."""
         return Context(engine, self.catalog)
 
 
@@ -227,7 +225,6 @@ class PathPlaces:
     storage_options: Mapping[str, str] = field(repr=False)
 
     def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
-        """The dataset at the path."""
         found = read_path_name(parts, self.storage_options, travel)
         return Place(found.location, found.spec, found.metadata_table, options=self.options(found.location))
 
@@ -240,7 +237,6 @@ class PathPlaces:
         return for_reading
 
     def exists(self, parts: Sequence[str]) -> bool:
-        """Whether there is a dataset."""
         try:
             self.find(parts)
         except (NotFound, InvalidName):
@@ -288,7 +284,6 @@ class PathPlaces:
         staging.alter_properties(place.location, place.branch_to_change("alter the table"), put, unset)
 
     def context(self, engine: Engine) -> Context:
-        """No catalog."""
         return Context(engine, None, self.storage_options)
 
 

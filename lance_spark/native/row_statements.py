@@ -66,7 +66,6 @@ class RowStatement:
 
     @cached_property
     def _command(self) -> Any:
-        """The command inside WITH."""
         parsed = self._parsed
         return parsed.child() if _class(parsed) == names.CHANGES_PARSED_WITH else parsed
 
@@ -91,7 +90,6 @@ class RowStatement:
 
     @property
     def inserts(self) -> bool:
-        """Whether it can insert rows."""
         return self.verb == MERGING and not self._command.notMatchedActions().isEmpty()
 
     @property
@@ -200,7 +198,6 @@ class Change:
         return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
 
     def _at(self, pin: PinnedVersion) -> AnalyzedChange:
-        """The change at a version."""
         if self.first.pin == pin:
             return self.first
         if pin not in self._later:
@@ -299,7 +296,6 @@ class AnalyzedChange:
 
     @property
     def pin(self) -> PinnedVersion:
-        """The version of the table."""
         return self.table.source.read.pin
 
     @property

@@ -32,7 +32,6 @@ class RowsTable(Implementation):
         self._name, self._schema, self._rows = name, schema, rows
 
     def answered(self) -> dict[str, Answer]:
-        """A readable table."""
         return {
             "name": answers.text(self._name),
             "schema": answers.schema(to_spark(self._schema)),
@@ -40,7 +39,6 @@ class RowsTable(Implementation):
         }
 
     def new_scan_builder(self, _options: Any) -> Any:
-        """One per query."""
         return _RowsScanBuilder(self.bridge, RowsScan(self.bridge, self._name, self._schema, self._rows)).java()
 
 
@@ -54,7 +52,6 @@ class _RowsScanBuilder(Implementation):
         self._scan = scan
 
     def build(self) -> Any:
-        """The scan."""
         return self._scan.java()
 
 
@@ -68,15 +65,12 @@ class RowsScan(Implementation):
         self._name, self._columns, self._rows = name, to_spark(schema), rows
 
     def to_string(self) -> str:
-        """Java's toString."""
         return self.description()
 
     def description(self) -> str:
-        """Text for EXPLAIN."""
         return f"lance {self._name}"
 
     def answered(self) -> dict[str, Answer]:
-        """The result columns."""
         return {"readSchema": answers.schema(self._columns), "description": answers.text(self.description())}
 
     def rows(self) -> Any:

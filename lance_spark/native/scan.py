@@ -83,7 +83,6 @@ class Source:
 
     @cached_property
     def schema(self) -> StructType:
-        """The schema in Spark's types."""
         return self.given or to_spark(self.arrow, blob_names(self.read))
 
     @property
@@ -182,8 +181,6 @@ TAKEN_ROWS = 1_000
 
 @dataclass(frozen=True)
 class PlannedScan:
-    """A scan with known fragments."""
-
     source: Source
     pushed: Pushed
     measured: MeasuredRead
@@ -257,7 +254,6 @@ class PlannedScan:
         return skip_rows(whole, self.measured.fragments, self.pushed.offset) if self.pushed.offset else whole
 
     def parts(self, cores: int) -> tuple[ScanPartition, ...]:
-        """The partitions."""
         partitions = divide_read(self.measured, cores)
         if self.pushed.offset:
             partitions = skip_rows(partitions, self.measured.fragments, self.pushed.offset)
@@ -514,15 +510,12 @@ class _Scan(Implementation):
 
     @property
     def columns(self) -> StructType:
-        """The result columns."""
         return self.planned.pushed.columns
 
     def to_string(self) -> str:
-        """Java's toString."""
         return self.description()
 
     def description(self) -> str:
-        """Text for EXPLAIN."""
         raise NotImplementedError
 
     @property
@@ -559,7 +552,6 @@ class NativeLocalScan(_Scan):
     interfaces: ClassVar = (names.LOCAL_SCAN, names.REPORT_STATISTICS)
 
     def description(self) -> str:
-        """Text for EXPLAIN."""
         rows = sum(batch.num_rows for batch in self.planned.local or ())
         return f"{described(self.planned)}, read by the driver: {rows} rows"
 
@@ -584,7 +576,6 @@ class NativeScan(_Scan):
         self._runtime: tuple[PushedFilter, ...] = ()
 
     def description(self) -> str:
-        """Text for EXPLAIN."""
         return f"{described(self.planned)}, partitions: {len(self._parts)}"
 
     def answered(self) -> dict[str, Answer]:

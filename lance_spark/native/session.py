@@ -173,7 +173,6 @@ def leave(spark: SparkSession) -> None:
 
 
 def any_session() -> bool:
-    """Whether a session is registered."""
     return bool(_rooms)
 
 

@@ -128,7 +128,6 @@ class _Work:
 
     @property
     def _name(self) -> str:
-        """In Spark's spelling."""
         return ".".join(quoted_name(part) for part in (self.catalog.name(), *self.parts))
 
     @property

@@ -64,7 +64,6 @@ class NativeTable(Implementation):
         }
 
     def new_scan_builder(self, _options: dict[str, str]) -> Any:
-        """One per query."""
         return scan_builder(self.bridge, self.source)
 
 
@@ -153,11 +152,9 @@ class NativeWriteBuilder(Implementation):
         )
 
     def build(self) -> Any:
-        """The write of an append."""
         return as_columns(self.bridge, self._python(), self._info.schema()).build()
 
     def truncate(self) -> Any:
-        """The builder of an overwrite."""
         return as_columns(self.bridge, self._python().truncate(), self._info.schema())
 
     def can_overwrite(self, _predicates: Any) -> bool:
@@ -189,15 +186,12 @@ class NativeWriteInfo(Implementation):
         self._query_id, self._schema, self._options = query_id, schema, bridge.options(options)
 
     def query_id(self) -> str:
-        """Spark's name for the query."""
         return self._query_id
 
     def schema(self) -> Any:
-        """The columns that are written."""
         return self._schema
 
     def options(self) -> Any:
-        """The options of the write."""
         return self._options
 
 
@@ -253,7 +247,6 @@ class StoredTable(NativeTable):
 
     @property
     def place(self) -> Place:
-        """Its place."""
         return self._place
 
     def answered(self) -> dict[str, Answer]:
@@ -284,7 +277,6 @@ class StoredTable(NativeTable):
         return scan_builder(self.bridge, self.source, stream)
 
     def new_write_builder(self, info: Any) -> Any:
-        """One per write."""
         branch = self._place.branch_to_change("write to the table")
         named = {} if branch is None else {"branch": branch}
         options = {**KEEP_COLUMNS, **self._place.options, **named}
@@ -311,7 +303,6 @@ class StoredTable(NativeTable):
         self.delete(predicates)
 
     def truncate_table(self, *_options: Any) -> bool:
-        """Delete all rows."""
         self.delete(())
         return True
 
@@ -366,19 +357,15 @@ class NativeRowOperation(Implementation):
         self._table, self._command, self._named = table, command, named
 
     def to_string(self) -> str:
-        """Java's toString."""
         return f"{self._command.toString()} of {self._table.to_string()}"
 
     def build(self) -> Any:
-        """Itself."""
         return self.java()
 
     def command(self) -> Any:
-        """The kind of statement."""
         return self._command
 
     def description(self) -> str:
-        """Text for EXPLAIN."""
         return f"{self._command.toString()} of Lance rows"
 
     def answered(self) -> dict[str, Answer]:
@@ -390,7 +377,6 @@ class NativeRowOperation(Implementation):
         }
 
     def new_scan_builder(self, options: dict[str, str]) -> Any:
-        """The table's own."""
         return self._table.new_scan_builder(options)
 
     def new_write_builder(self, _info: Any) -> Any:
@@ -404,11 +390,9 @@ class RefusingWrite(Implementation):
     interfaces: ClassVar = (names.DELTA_WRITE_BUILDER, names.DELTA_WRITE)
 
     def to_string(self) -> str:
-        """Text for EXPLAIN."""
         return "of Lance rows"
 
     def build(self) -> Any:
-        """Itself."""
         return self.java()
 
     def description(self) -> str:

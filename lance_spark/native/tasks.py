@@ -43,7 +43,6 @@ class ScanTask:
     """Whether Spark needs no column, only the number of rows: the one output column then holds nulls."""
 
     def rows(self, part: ScanPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
         if self.first is not None and not self.order and self.sample is None:
             part = replace(part, limit=self.first if part.limit is None else min(part.limit, self.first))
         batches: Iterable[pa.RecordBatch] = read_batches(self._first_scan, part) if part.fragment_ids else ()
@@ -202,7 +201,6 @@ def _narrow(field: pa.Field) -> pa.Field:
 
 
 def narrowed(batch: pa.RecordBatch, wire: pa.Schema) -> pa.RecordBatch:
-    """The batch in that schema."""
     if batch.schema.equals(wire):
         return batch
     columns = [
@@ -252,7 +250,6 @@ UNIX_SOCKETS = True
 
 
 def input_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None) -> Answer:
-    """Spark's partitions."""
     return partitions([pickle.dumps(TaskPart(part, scan_filter)) for part in parts])
 
 

@@ -110,7 +110,6 @@ class RewriteTask(NamedTuple):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Ids of the fragments."""
         return tuple(source.id for source in self.sources)
 
     @property
@@ -138,8 +137,6 @@ class RewrittenTask(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class OptimizePlan(Shown):
-    """What a compaction would rewrite."""
-
     pin: PinnedVersion
     """The version that it was planned on."""
     groups: tuple[tuple[RewriteTask, ...], ...]
@@ -161,22 +158,18 @@ class OptimizePlan(Shown):
 
     @cached_property
     def tasks(self) -> tuple[RewriteTask, ...]:
-        """All tasks."""
         return tuple(task for group in self.groups for task in group)
 
     @property
     def sources(self) -> int:
-        """Fragments that would be rewritten."""
         return sum(len(task.sources) for task in self.tasks)
 
     @property
     def rows(self) -> int:
-        """Rows that would be rewritten."""
         return sum(task.rows for task in self.tasks)
 
     @property
     def bytes(self) -> int:
-        """Bytes that would be read."""
         return sum(task.bytes for task in self.tasks)
 
     @property

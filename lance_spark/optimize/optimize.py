@@ -105,8 +105,6 @@ def _ready_plan(
 
 @dataclass
 class _Rewriting:
-    """The state of one call."""
-
     location: DatasetLocation
     engine: Engine
     options: OptimizeOptions
@@ -259,7 +257,6 @@ def plan_optimize(
 
 
 def work_of(tasks: Sequence[RewriteTask]) -> Work:
-    """The work of some tasks."""
     return rewriting(fragment.size for task in tasks for fragment in task.sources)
 
 

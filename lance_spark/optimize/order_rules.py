@@ -43,8 +43,6 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ordering:
-    """The requested order."""
-
     columns: tuple[str, ...]
     curve: bool = False
     """Along a z-curve, so that ranges of every column are cheap; otherwise by the first column, then the next."""
@@ -215,8 +213,6 @@ class FragmentKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What to write."""
-
     fragments: frozenset[int]
     """Fragments to rewrite."""
     scale: Scale
@@ -227,7 +223,6 @@ class ClusterPlan:
 
     @property
     def parts(self) -> int:
-        """Number of resulting fragments."""
         return int(self.bounds.num_rows) + 1 if self.fragments else 0
 
 

@@ -189,8 +189,6 @@ _NARROW = 2**31 - 1
 
 
 class KeysItem(NamedTuple):
-    """Fragments with keys to read."""
-
     location: DatasetLocation
     pin: PinnedVersion
     ordering: Ordering
@@ -220,7 +218,6 @@ class PartJob(NamedTuple):
 
 
 def read_keys(item: KeysItem) -> Iterator[pa.RecordBatch]:
-    """KEYS of some fragments."""
     dataset = open_pinned(item.location, item.pin)
     for key, first in item.fragments:
         with translated(item.location, "reading keys"):
@@ -241,7 +238,6 @@ def read_keys(item: KeysItem) -> Iterator[pa.RecordBatch]:
 
 
 def fragment_keys(table: pa.Table) -> list[FragmentKeys]:
-    """Parses KEYS."""
     return [
         FragmentKeys(row["fragment"], row["rows"], row["sorted"], _unpacked(row["ends"]), _unpacked(row["sample"]))
         for row in table.to_pylist()

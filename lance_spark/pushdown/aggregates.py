@@ -37,8 +37,6 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Partial:
-    """One aggregate of a plan."""
-
     function: Function
     path: tuple[str, ...]
     """The column; empty for COUNT_STAR."""
@@ -210,7 +208,6 @@ def prepare(plan: AggregatePlan, batch: pa.RecordBatch | None) -> pa.Table:
 
 
 def group(plan: AggregatePlan, rows: pa.Table) -> pa.Table:
-    """Prepared rows as groups."""
     wanted = [(f"in{at}", _FUNCTIONS[each.function], result(at)) for at, each in enumerate(plan.partials)]
     return _aggregate(plan, rows, wanted)
 

@@ -30,8 +30,6 @@ _MAX_LENGTH = 2**20
 
 @dataclass(frozen=True)
 class PushedFilter:
-    """A predicate in Lance's SQL."""
-
     sql: str
     exact: bool
     """True if Lance keeps exactly the rows that Spark keeps. Otherwise Lance keeps all of those and maybe others, and
@@ -391,8 +389,6 @@ class Call:
 
 @dataclass(frozen=True)
 class Cast:
-    """A conversion to another type."""
-
     argument: Expression
     source: str
     """Spark's ``simpleString`` of the argument's type; empty if Spark does not reveal it."""
@@ -536,7 +532,6 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType]
 
 
 def is_nan(value: Any) -> bool:
-    """Whether a constant is NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 

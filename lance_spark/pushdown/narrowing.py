@@ -193,8 +193,6 @@ _MAX_DEPTH = 100
 
 @dataclass(frozen=True)
 class Condition:
-    """A filter of a plan."""
-
     expression: Expression
     ids: dict[str, str]
     """Each column's number in the plan."""
@@ -395,8 +393,6 @@ _STEP = 3
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of a plan."""
-
     name: str
     """Such as ``Filter``."""
     arguments: str

@@ -34,8 +34,6 @@ _HELD = 4
 
 @dataclass(frozen=True)
 class SortKey:
-    """One sort column."""
-
     column: str
     ascending: bool
     nulls_first: bool

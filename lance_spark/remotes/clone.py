@@ -48,7 +48,6 @@ class CloneResult:
     dry_run: bool = False
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         fetched = None if self.fetched is None else self.fetched.as_record()["branches"]
         return {"action": "clone", **vars(self), "fetched": fetched, "notes": list(self.notes)}
 

@@ -70,8 +70,6 @@ from lance_spark.storage.versions import VersionCache
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """What to fetch."""
-
     branches: Sequence[str | None] | None = None
     """Branches of the remote, with None for main; None for all branches."""
     until: Mapping[str | None, int] = field(default_factory=dict)
@@ -595,7 +593,6 @@ def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str]
 
 
 def node_of(graph: Graph, follows: Follows, pair: VersionPair) -> Node:
-    """The version of a pair."""
     return graph.origin(PinnedVersion(following_name(follows.remote, follows.branch), pair.local))
 
 

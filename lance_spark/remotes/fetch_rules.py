@@ -25,8 +25,6 @@ _CHANGES_COLUMNS = frozenset({"Merge", "Project"})
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """How to clone."""
-
     deep: bool = option(False, "also copy the files, of all branches that are fetched", places=("shell", "sql"))
     dry_run: bool = option(False, "only show what would happen", short="n", places=("shell", "sql"))
     single_branch: bool = option(False, "follow only main and the branch of the ref", places=("shell", "sql"))
@@ -76,7 +74,6 @@ class RemoteChain:
 
     @property
     def head(self) -> int:
-        """The newest version."""
         return self.versions[-1]
 
 
@@ -116,7 +113,6 @@ def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:
 
 
 def with_parents(names: Iterable[str | None], forks: Mapping[str, PinnedVersion]) -> set[str | None]:
-    """Branches with all their ancestors."""
     known: set[str | None] = set()
     for name in names:
         branch: str | None = name

@@ -34,7 +34,6 @@ class _Target:
     engine: Engine
 
     def merge(self, pin: PinnedVersion, options: MergeOptions) -> MergeResult:
-        """Merge a version into it."""
         return merge(self.location, pin, self.branch, options, self.engine)
 
 

@@ -44,8 +44,6 @@ from lance_spark.storage.mem_wal import check_nothing_waits
 
 @dataclass(frozen=True)
 class PushOptions:
-    """How to push."""
-
     message: str | None = None
     dry_run: bool = False
 

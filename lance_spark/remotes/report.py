@@ -57,7 +57,6 @@ class FetchResult(show.ShownInLines, show.Recorded):
         return next((fetched for fetched in self.branches if fetched.branch == (branch or MAIN)), None)
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"action": "fetch", **super().as_record()}
 
     def lines(self) -> Iterator[show.Line]:
@@ -88,15 +87,12 @@ class FetchResult(show.ShownInLines, show.Recorded):
 
 @dataclass(frozen=True, repr=False)
 class PullResult(show.ShownInLines, show.Recorded):
-    """What a pull brought."""
-
     fetched: FetchResult
     merged: MergeResult
     kept: str | None = None
     """The branch with the local rows that the remote lacks, if the branch was reset and had any."""
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         record = {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
         return {**record, **({"kept": self.kept} if self.kept is not None else {})}
 
@@ -130,7 +126,6 @@ class PushedTag(show.ShownInLines, show.Recorded):
     dry_run: bool = False
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"action": "push", **super().as_record(), "at": str(self.at)}
 
     def lines(self) -> Iterator[show.Line]:
@@ -166,7 +161,6 @@ class PushResult(show.ShownInLines, show.Recorded):
         return None if self.replayed is None else self.replayed.version
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"action": "push", **super().as_record(), "version": self.version}
 
     def lines(self) -> Iterator[show.Line]:
@@ -205,5 +199,4 @@ class PushResult(show.ShownInLines, show.Recorded):
 
 
 def note_lines(notes: Iterable[str]) -> Iterator[show.Line]:
-    """Notes for the user."""
     return (show.said_of_places(f"note: {note}") for note in notes)

@@ -87,7 +87,6 @@ def join_of(clauses: Sequence[Clause]) -> Join:
 
 
 def inserts(clauses: Sequence[Clause]) -> bool:
-    """Whether rows may be inserted."""
     return any(clause.action == INSERT for clause in clauses)
 
 
@@ -232,7 +231,6 @@ class ChangeResult(ShownInOneLine):
 
     @property
     def changed(self) -> bool:
-        """Whether a version was committed."""
         return bool(self.rows_deleted or self.rows_updated or self.rows_inserted)
 
     def __str__(self) -> str:

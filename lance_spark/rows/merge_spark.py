@@ -83,7 +83,6 @@ class RowMerge(Hinting):
         return self._with("matched", action_rules.UPDATE, condition, set)
 
     def when_matched_delete(self, condition: Condition | None = None) -> RowMerge:
-        """Delete the target's row."""
         return self._with("matched", action_rules.DELETE, condition)
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> RowMerge:
@@ -195,7 +194,6 @@ class RowMerge(Hinting):
 
     @property
     def _sets(self) -> frozenset[str]:
-        """Columns that updates may set."""
         updates = [clause for clause in self.clauses if clause.action == action_rules.UPDATE]
         named = [self.source.columns if clause.values is None else clause.values for clause in updates]
         return frozenset(name for names in named for name in names)

@@ -166,7 +166,6 @@ def without_rows(location: DatasetLocation, pin: PinnedVersion, fragment: int, o
 
 
 def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Some columns of one row."""
     dataset = open_pinned(location, pin)
     names = [name for name in columns if name in dataset.schema.names] or dataset.schema.names[:3]
     with translated(location, "reading a row"):
@@ -183,8 +182,6 @@ _EXACT = frozenset({"BTree", "BTREE", "Bitmap", "BITMAP"})
 
 
 class Lookup(NamedTuple):
-    """A lookup in a version."""
-
     location: DatasetLocation
     pin: PinnedVersion
     key: str

@@ -152,8 +152,6 @@ OPERATION = "delete"
 
 @dataclass(frozen=True)
 class DeleteResult:
-    """The result of a deletion."""
-
     version: PinnedVersion
     """The new version; the newest one if no row was deleted."""
     rows: int

@@ -82,7 +82,6 @@ def reads_empty_structs(location: DatasetLocation, pin: PinnedVersion) -> bool:
 
 
 def column_names(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
-    """Names of the top-level columns."""
     return tuple(open_pinned(location, pin).schema.names)
 
 
@@ -310,8 +309,6 @@ ROW_ID, UPDATED = "_rowid", "_row_last_updated_at_version"
 
 
 class FragmentRows(NamedTuple):
-    """Rows of one fragment."""
-
     fragment: int
     offsets: pa.Array | None = None
     """Physical offsets (uint32); None for all live rows."""

@@ -117,7 +117,6 @@ class MeasuredRead:
 
     @property
     def rows(self) -> int:
-        """Maximum number of returned rows."""
         found = sum(fragment.live_rows for fragment in self.fragments)
         return found if self.options.limit is None else min(found, self.options.limit)
 
@@ -151,7 +150,6 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
 
 
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
-    """The partitions of a read."""
     scan, options = measured.scan, measured.options
     whole = row_width(fragment_reads.schema_of(scan.location, scan.pin))
     request = ScanRequest(

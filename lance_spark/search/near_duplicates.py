@@ -47,7 +47,6 @@ class DuplicatesWork(NamedTuple):
 
     @property
     def wire(self) -> pa.Schema:
-        """The output schema."""
         row = pa.struct(list(self.row))
         return pa.schema(
             [pa.field(LEFT, row, False), pa.field(RIGHT, row, False), pa.field(SIMILARITY, pa.float64(), False)]

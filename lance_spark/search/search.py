@@ -149,7 +149,6 @@ def here(work: SearchWork) -> Iterator[pa.RecordBatch]:
 
 
 def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
-    """The tasks on executors."""
     work = prepared.work
     if work.near is None or not work.prefilter:
         return _whole(work)
@@ -301,7 +300,6 @@ def prepare_duplicates(
 
 
 def plan_texts(work: DuplicatesWork, cores: int) -> ReadPlan:
-    """How the texts are read."""
     read = PinnedRead(
         work.location, work.pin, ReadOptions(columns=(f"`{work.column}`",), filter=work.filter, with_row_id=True)
     )

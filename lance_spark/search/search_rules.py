@@ -101,15 +101,11 @@ class VectorPart:
 
 @dataclass(frozen=True)
 class TextPart:
-    """The text of a search."""
-
     query: TextQuery
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A search."""
-
     k: int
     filter: str | None
     columns: tuple[str, ...] | None
@@ -465,14 +461,10 @@ class WholeTask(NamedTuple):
 
 
 class SegmentTask(NamedTuple):
-    """Some segments of the index."""
-
     segments: tuple[str, ...]
 
 
 class FlatTask(NamedTuple):
-    """All vectors of some fragments."""
-
     fragments: tuple[int, ...]
 
 

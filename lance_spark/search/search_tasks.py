@@ -99,13 +99,11 @@ class SearchWork:
 
     @property
     def vector(self) -> Vectors:
-        """The vector."""
         assert self.query is not None
         return self.query.values
 
 
 def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
-    """CANDIDATES of one task."""
     dataset = open_pinned(work.location, work.pin)
     with translated(work.location, _SEARCHING):
         if isinstance(task, TextTask):

@@ -46,7 +46,6 @@ class QueryVector:
 
     @classmethod
     def of(cls, values: Vectors) -> QueryVector:
-        """From numbers."""
         return cls(values.tobytes(), values.dtype.str, values.shape)
 
     @property

@@ -25,8 +25,6 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 class ProbeSource(DataSource):
-    """Requires a schema."""
-
     @classmethod
     def name(cls) -> str:
         """The name for ``format(...)``."""

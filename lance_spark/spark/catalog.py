@@ -340,7 +340,7 @@ class LanceCatalog(Shown, Hinting):
         self._check_whole("migrate the catalog")
         return migrate.migrate(self.catalog, dry_run)
 
-    def publish(  # noqa: PLR0913 - most calls take one or two
+    def publish(
         self,
         branch: str,
         tables: Sequence[Name] | None = None,

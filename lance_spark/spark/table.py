@@ -91,7 +91,7 @@ class LanceTable(
     _words = OF_TABLES
 
     @staticmethod
-    def for_path(  # noqa: PLR0913 - the refs of checkout, by name
+    def for_path(
         uri: str,
         storage_options: Mapping[str, str] | None = None,
         *,
@@ -286,7 +286,7 @@ class LanceTable(
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
     @refreshing
-    def cherry_pick(  # noqa: PLR0913 - git's words, of which most calls take two
+    def cherry_pick(
         self,
         branch: str,
         version: int,
@@ -357,7 +357,7 @@ class LanceTable(
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)
 
-    def clone(  # noqa: PLR0913 - most calls take one or two
+    def clone(
         self,
         target_uri: str,
         kind: CloneKind = "shallow",

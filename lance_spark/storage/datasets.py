@@ -237,7 +237,6 @@ def locate(uri: str, storage_options: Mapping[str, str] | None = None) -> Datase
 
 
 def update_config(location: DatasetLocation, branch: str | None, values: Mapping[str, str]) -> None:
-    """Set keys on a branch."""
     dataset = open_latest(location, branch)
     with translated(location, "changing the configuration"):
         dataset.update_config(dict(values))

@@ -47,8 +47,6 @@ _COMMITTED = frozenset({"data", VERSIONS, "_transactions", "_deletions", "_indic
 
 
 class Denial(NamedTuple):
-    """A missing permission."""
-
     verb: str
     """READ, LIST, WRITE or DELETE."""
     permission: str
@@ -61,7 +59,6 @@ class Denial(NamedTuple):
     """Whether this answers a retry: an earlier attempt, whose answer was lost, might have arrived."""
 
     def __str__(self) -> str:
-        """The permission and its place."""
         return f"{self.permission} on {self.place}"
 
     @property

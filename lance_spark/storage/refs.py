@@ -90,14 +90,12 @@ class BranchReader:
         return self._by_identity.get(identity)
 
     def some(self, wanted: Callable[[str], bool]) -> list[core_refs.Branch]:
-        """The branches with such names."""
         names = [name for name in self.names if wanted(name)]
         unread = [name for name in names if name not in self._read]
         self._note({**dict.fromkeys(unread), **_each(self._location, read_branch, unread)})
         return [branch for name in names if (branch := self._read[name]) is not None]
 
     def all(self) -> list[core_refs.Branch]:
-        """All branches."""
         if self._has_all:
             return [branch for branch in self._read.values() if branch is not None]
         found = self.some(bool)
@@ -106,7 +104,6 @@ class BranchReader:
 
     @property
     def names(self) -> list[str]:
-        """The names of all branches."""
         if self._names is None:
             self._names = list_ref_names(self._location, core_refs.BRANCHES)
         return self._names
@@ -218,7 +215,6 @@ class TagWriter:
             dataset.tags.update(name, target.reference)
 
     def delete(self, name: str) -> None:
-        """Delete a tag."""
         dataset = self._of(name)
         with translated(self.location, f"deleting tag '{name}'"):
             dataset.tags.delete(name)
@@ -235,7 +231,6 @@ def move_tag(location: DatasetLocation, name: str, target: core_refs.PinnedVersi
 
 
 def delete_tag(location: DatasetLocation, name: str) -> None:
-    """Delete a tag."""
     TagWriter(location).delete(name)
 
 

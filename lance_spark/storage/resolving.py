@@ -666,8 +666,6 @@ def _ambiguous(typed: str, held: Sequence[tuple[Candidate, core_refs.RefSpec]]) 
 
 @dataclass(frozen=True)
 class PathRef:
-    """A dataset at a ref."""
-
     location: DatasetLocation
     spec: core_refs.RefSpec
     metadata_table: str | None = None

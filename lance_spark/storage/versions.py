@@ -193,8 +193,6 @@ _PAGE = 1000
 
 
 class StoredVersion(NamedTuple):
-    """One version of a branch."""
-
     version: int
     content: bytes
     """Its manifest."""
@@ -317,7 +315,6 @@ class VersionCache:
         return [version for version in self._versions[chain] if first <= version <= until]
 
     def has(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
-        """Whether a version exists."""
         return self.manifest(location, pin) is not None
 
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:

@@ -472,7 +472,6 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> PartSize:
-        """The cost of reading it."""
         return PartSize(len(self.pieces), sum(piece.size for piece in self.pieces))
 
 
@@ -488,7 +487,6 @@ class VersionParts(NamedTuple):
 
     @property
     def size(self) -> VersionSize:
-        """The sizes for planning."""
         return VersionSize(self.version, [part.size for part in self.parts], self.problem is not None)
 
 
@@ -528,7 +526,6 @@ class PartsReader:
         }
 
     def forget(self) -> None:
-        """Discard everything that was read."""
         self._known.clear()
 
     def parts(self, version: int, whole: bool) -> VersionParts:

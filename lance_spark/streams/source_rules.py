@@ -145,8 +145,6 @@ class PartSize(NamedTuple):
 
 
 class VersionSize(NamedTuple):
-    """The parts of a version."""
-
     version: int
     parts: Sequence[PartSize] = ()
     blocked: bool = False
@@ -165,7 +163,6 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether any limit is set."""
         return any(limit is not None for limit in (self.files, self.size, self.versions))
 
 
@@ -226,8 +223,6 @@ class Effect(NamedTuple):
 
 
 class CommitMeaning(Enum):
-    """The meaning of a commit."""
-
     NOTHING = "nothing"
     ROWS = "rows"
     CHANGE = "change"
@@ -296,7 +291,6 @@ class NewRows(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of rows."""
         return sum(end - first for first, end in self.ranks)
 
 

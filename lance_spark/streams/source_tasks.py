@@ -49,8 +49,6 @@ class RowsOf:
 
 @dataclass(frozen=True)
 class RowsTask:
-    """Appended rows."""
-
     parts: tuple[RowsOf, ...]
 
 

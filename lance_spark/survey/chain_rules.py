@@ -45,7 +45,6 @@ class Manifest:
 
     @property
     def path(self) -> str:
-        """Path relative to the repository."""
         return join(self.root, f"_versions/{self.file.name}")
 
 
@@ -214,7 +213,6 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The branch's name for display."""
         return self.branch or MAIN
 
     def path(self, manifest: VersionFile) -> str:
@@ -248,7 +246,6 @@ class Survey:
 
     @property
     def location(self) -> DatasetLocation:
-        """The dataset being cleaned."""
         return self.repositories[0]
 
     @property

@@ -233,8 +233,6 @@ def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed)
 
 
 class _Listed(NamedTuple):
-    """The manifests of one chain."""
-
     manifests: list[tuple[bool, chain_rules.VersionFile]]
     """(whether it is detached, manifest), in no particular order."""
     noted: int
@@ -475,8 +473,6 @@ _LOOKS = 5
 
 
 class Notes(NamedTuple):
-    """The notes of a branch."""
-
     paths: tuple[str, ...]
     """Paths of the readable notes, relative to the dataset."""
     versions: dict[int, Noted]

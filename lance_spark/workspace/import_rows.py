@@ -17,8 +17,6 @@ from lance_spark.write.data_files import read_target
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import wrote."""
-
     rows: int
     version: int | None
     """None if nothing was written."""

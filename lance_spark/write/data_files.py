@@ -260,7 +260,6 @@ class StableRowIds:
         with_row_ids(self._location, written, self.at(addresses))
 
     def at(self, addresses: Addresses) -> npt.NDArray[np.int64]:
-        """The row ids of rows."""
         ids = np.empty(len(addresses), np.int64)
         fragments = addresses >> 32
         for key in np.unique(fragments).tolist():
