@@ -9,25 +9,17 @@ import pyarrow as pa
 from lance_spark import errors
 from lance_spark.catalog.entry_rules import OBJECT_ID, refusal
 from lance_spark.core.refs import MAIN, RefSpec
+from lance_spark.format.others import USE_THEIRS, why_of_others
 
-_MANAGED, _PARTITIONED = "table_version_management", "partition_spec_v"
 _PINS = ("read_branch", "read_tag", "read_version")
 """Columns of a partitioned root: which version of a row's table is a part of it."""
-
-
-def why_of_others(properties: Mapping[str, str]) -> str | None:
-    """Why nothing of a catalog may be changed here, by the properties of its root; None if it may."""
-    if properties.get(_MANAGED, "").lower() == "true":
-        return f"its property {_MANAGED} says that the versions of its tables are committed through the catalog itself"
-    spec = next((key for key in sorted(properties) if key.startswith(_PARTITIONED)), None)
-    return None if spec is None else f"its property {spec} says that it is one partitioned table"
 
 
 def check_ours(properties: Mapping[str, str], doing: str) -> None:
     """Raise Refused for a catalog that belongs to another writer."""
     why = why_of_others(properties)
     if why is not None:
-        raise refusal(errors.Refused, doing, why, hint="Use the tool that made it. Reads are possible here.")
+        raise refusal(errors.Refused, doing, why, hint=USE_THEIRS)
 
 
 def read_pin(rows: pa.Table, object_id: str) -> RefSpec:

@@ -39,6 +39,7 @@ from lance_spark.storage.datasets import locate
 from lance_spark.storage.deleting import BATCH, Pace, delete_batch, remove_empty_directories
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
+from lance_spark.storage.others import check_ours
 from lance_spark.storage.versions import read_manifests
 from lance_spark.survey.chain_rules import (
     Chain,
@@ -81,8 +82,9 @@ class CleanupPlan(Shown):
 
     def _candidates(self) -> Frame:
         if self.directory is not None:
-            read = partial(_read_candidates, self.directory)
-            return self.runner.flat_map("read the plan", self.parts, read, CANDIDATES)
+            return self.runner.flat_map(
+                "read the plan", self.parts, partial(_read_candidates, self.directory), CANDIDATES
+            )
         return self.runner.map("show the candidates", self.decided, self._to_candidates(), CANDIDATES)
 
     def _to_candidates(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -220,8 +222,7 @@ def _read_candidates(directory: DatasetLocation, part: str) -> Iterator[pa.Recor
     yield from table.to_batches()
 
 
-# --- Planning: survey, judge, mark, list, decide
-# Deletes and writes nothing.
+# --- Planning: survey, judge, mark, list, decide; deletes and writes nothing
 
 _ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 4_000, 20_000
 """Number of files below which parallel listing costs more than it saves."""
@@ -238,6 +239,7 @@ def plan_cleanup(
     Refused, CorruptData, NotFound or StorageFailure for missing or unreadable evidence, and Refused for tags on
     versions that would be removed; see CleanupPolicy.
     """
+    check_ours(location)
     clock = RunClock(now_ns)
     survey = take_survey(location, policy.clones, policy.clones_from)
     chosen = retention_rules.chosen_chains(survey, policy)
@@ -248,8 +250,8 @@ def plan_cleanup(
     judgement = _judgement(survey, policy, clock, verdicts, whole=inventory is None)
     lister = ListFiles.of(survey, chosen)
     files = _list(survey, runner, lister) if inventory is None else _inventoried(survey, runner, inventory, lister)
-    deciding = partial(sweep.decide, judgement=judgement)
-    decided = runner.keep(runner.match("decide", (files, marking.marks()), deciding, sweep.DECIDED, about_rows(survey)))
+    decide = partial(sweep.decide, judgement=judgement)
+    decided = runner.keep(runner.match("decide", (files, marking.marks()), decide, sweep.DECIDED, about_rows(survey)))
     facts = PlanFacts(
         id=f"{moment_at(now_ns):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}",
         created_ns=now_ns,
@@ -279,8 +281,8 @@ def open_plan(location: DatasetLocation, directory: DatasetLocation, engine: Eng
             hint="Give the dataset that the plan was made for.",
         )
     facts, parts = from_document(document, location)
-    runner = engine.for_work(OPERATION, work_of_sums(facts.sums))
-    return CleanupPlan(facts, runner, now_ns, directory=directory, parts=tuple(parts))
+    work = work_of_sums(facts.sums)
+    return CleanupPlan(facts, engine.for_work(OPERATION, work), now_ns, directory=directory, parts=tuple(parts))
 
 
 def _judgement(

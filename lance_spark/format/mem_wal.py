@@ -8,14 +8,14 @@ which generation those of each shard were compacted into the table. Later ones, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from lance_spark.core.show import counted
-from lance_spark.errors import CorruptData
-from lance_spark.format.contents import IndexRecord
+from lance_spark.core.show import counted, few
+from lance_spark.errors import CorruptData, Refused
+from lance_spark.format.contents import Field, IndexRecord
 from lance_spark.format.manifest import parse, text
 
 INDEX = "__lance_mem_wal"
@@ -82,6 +82,34 @@ def waiting_of(shard: str, manifest: bytes, entries: Iterable[int], done: Mappin
         ),
         (shard,) if any(entry > parsed.replayed for entry in entries) else (),
     )
+
+
+def columns_to_bring(waiting: Sequence[Field], table: Sequence[Field]) -> tuple[str, ...]:
+    """The columns of an SSTable that the table has; those that were dropped since are left out.
+
+    pylance may give the id of a dropped column to a new one, so an id under another name may be either a rename or
+    another column. Raises Refused for it, and for changes inside a column: values would be lost, or in the wrong place.
+    """
+    there = _columns([field for field in waiting if field.name != TOMBSTONE])
+    here = _columns(table)
+    strange = [f"'{there[key][0][0]}'" for key in there.keys() & here.keys() if there[key] != here[key]]
+    if strange:
+        raise Refused(
+            f"Rows of the write-ahead log have {few(sorted(strange), 5)} as it was before the table's columns were "
+            "changed. They were not brought in.",
+            hint="Give renamed columns their former names, compact the log, and rename them again.",
+        )
+    return tuple(there[key][0][0] for key in there if key in here)
+
+
+def _columns(fields: Sequence[Field]) -> dict[int, list[tuple[str, str]]]:
+    """Per column its name and type, and those of all fields inside it."""
+    owner: dict[int, int] = {}
+    found: dict[int, list[tuple[str, str]]] = {}
+    for field in fields:
+        owner[field.id] = owner.get(field.parent_id, field.id)
+        found.setdefault(owner[field.id], []).append((field.name, field.type))
+    return found
 
 
 def _shard(content: bytes) -> str:

@@ -56,6 +56,7 @@ from lance_spark.scan import fragment_reads
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.commits import known_remotes
 from lance_spark.storage.files import THREADS
+from lance_spark.storage.mem_wal import note_of_waiting
 from lance_spark.storage.resolving import resolve
 from lance_spark.storage.versions import BranchVersions, StoredVersion, read_manifest, read_versions, transaction_of
 
@@ -368,7 +369,8 @@ def recent(
 ) -> print_rules.History:
     """The newest ``count`` versions from ``start`` on, or all without a count, as a printable value."""
     entries = log(location, start.branch, start, None if count is None else count + 1, stat, scope)
-    return print_rules.History(location.uri, start, entries[:count], older=count is not None and len(entries) > count)
+    older = count is not None and len(entries) > count
+    return print_rules.History(location.uri, start, entries[:count], older, note_of_waiting(location, start))
 
 
 def _begin(
@@ -518,9 +520,8 @@ def look_at_table(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
     def look() -> Card:
         pin = resolve(location, ref)
         names = tuple(fragment_reads.schema_of(location, pin).names)
-        return print_rules.table_card(
-            what, location.uri, ref, print_rules.TableGlance(pin, datasets.summarise(location, pin), names)
-        )
+        info, note = datasets.summarise(location, pin), note_of_waiting(location, pin)
+        return print_rules.table_card(what, location.uri, ref, print_rules.TableGlance(pin, info, names, note))
 
     if ref.as_of is not None:
         return print_rules.unknown_card(what, location.uri, "the version was not looked up", ref)

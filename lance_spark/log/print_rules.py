@@ -29,6 +29,8 @@ class TableGlance:
     pin: core_refs.PinnedVersion
     info: core_refs.VersionInfo
     columns: tuple[str, ...]
+    note: str | None = None
+    """What it says of rows that wait in no version."""
 
     def number(self, name: str) -> int | None:
         """A number from pylance's summary; None if it has none."""
@@ -54,8 +56,10 @@ def table_card(what: str, uri: str, ref: core_refs.RefSpec, seen: TableGlance) -
         ("size", size),
         ("columns", f"{len(seen.columns):,}: {show.few(seen.columns, _COLUMNS)}" if seen.columns else ""),
     )
-    parts = (f"at {seen.pin}", "" if rows is None else show.counted(rows, "row"), size.partition(" in ")[0])
-    return show.Card(what, uri, ", ".join(part for part in parts if part), facts)
+    wait = "" if seen.note is None else "rows wait in no version"
+    parts = (f"at {seen.pin}", "" if rows is None else show.counted(rows, "row"), size.partition(" in ")[0], wait)
+    notes = () if seen.note is None else (seen.note,)
+    return show.Card(what, uri, ", ".join(part for part in parts if part), facts, notes=notes)
 
 
 def _size(seen: TableGlance) -> str:
@@ -151,6 +155,8 @@ class History(show.Shown):
     entries: tuple[LogEntry, ...]
     older: bool = False
     """Whether older versions exist."""
+    note: str | None = None
+    """What it says of rows that wait in no version."""
 
     def __iter__(self) -> Iterator[LogEntry]:
         return iter(self.entries)
@@ -160,12 +166,14 @@ class History(show.Shown):
 
     def __str__(self) -> str:
         """The text that ``lance-git log --graph`` prints."""
-        return show.plain_text(graph_lines(self.entries))
+        told = show.plain_text(graph_lines(self.entries))
+        return told if self.note is None else f"{told}\n{self.note}"
 
     def _card(self) -> show.Card:
         more = ", and there are older ones" if self.older else ""
         hidden = len(self) - _MOST
-        notes = (f"the {hidden:,} oldest of these are not drawn",) if hidden > 0 else ()
+        undrawn = f"the {hidden:,} oldest of these are not drawn" if hidden > 0 else None
+        notes = tuple(note for note in (undrawn, self.note) if note is not None)
         summary = f"{show.counted(len(self.entries), 'version')} from {self.start}{more}"
         return show.Card(type(self).__name__, self.uri, summary, notes=notes)
 

@@ -26,6 +26,7 @@ from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_chang
 from lance_spark.merge.request import Request
 from lance_spark.storage import commits, datasets, files, versions
 from lance_spark.storage.brought import recorded
+from lance_spark.storage.mem_wal import check_nothing_waits
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engin
     first = datasets.pin_latest(location, pin.branch)
     if pin.version == first.version:
         raise Refused(f"Version {first.version} is already the newest of branch '{pin.branch or MAIN}'.")
+    check_nothing_waits(location, first, "a version from before may not know of them")
     head: PinnedVersion | None = None
     for _ in commits.attempts():
         head = first if head is None else _newest(location, pin, first)

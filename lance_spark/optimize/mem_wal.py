@@ -11,8 +11,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import ShownInOneLine, counted
 from lance_spark.errors import Refused
-from lance_spark.format.mem_wal import TOMBSTONE, SsTable
-from lance_spark.format.operations import key_columns
+from lance_spark.format.mem_wal import TOMBSTONE, SsTable, columns_to_bring
+from lance_spark.format.operations import key_columns, key_fields
 from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import open_latest, pin_latest
 from lance_spark.storage.failures import translated
@@ -53,10 +53,12 @@ def compact_wal(location: DatasetLocation, branch: str | None) -> WalResult:
     check_writable(location, branch)
     head = pin_latest(location, branch)
     found = waiting_rows(location, head)
-    keys = key_columns(read_contents(location, head).fields)
+    fields = read_contents(location, head).fields
+    keys = key_columns(fields)
     if found.tables and not keys:
+        lacks = "lies inside of a column" if key_fields(fields) else "is missing"
         raise Refused(
-            "Rows of the write-ahead log are matched by the table's primary key, and it has none. Nothing was changed.",
+            f"Rows of the write-ahead log are matched by the table's primary key, which {lacks}. Nothing was changed.",
             hint=hints.python_only("Read its SSTables with lance.mem_wal.LsmScanner, and append their rows."),
         )
     written = deleted = 0
@@ -73,8 +75,10 @@ def _compact(location: DatasetLocation, branch: str | None, table: SsTable, keys
     done = [CompactedSsTable(table.shard, table.generation)]
     dataset = open_latest(location, branch)
     with translated(location, "compacting the write-ahead log"):
-        uri = f"{location.branch_uri(branch)}/{table.path}"
-        rows = lance.dataset(uri, storage_options=location.storage_options).to_table()
+        there = DatasetLocation(f"{location.branch_uri(branch)}/{table.path}", location.options)
+        held = read_contents(there, pin_latest(there, None)).fields
+        names = columns_to_bring(held, read_contents(location, pin_latest(location, branch)).fields)
+        rows = lance.dataset(there.uri, storage_options=location.storage_options).to_table([*names, TOMBSTONE])
         deletes = rows[TOMBSTONE]
         gone = rows.filter(deletes).select(keys)
         new = rows.filter(pc.invert(deletes)).drop_columns([TOMBSTONE])

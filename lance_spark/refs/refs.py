@@ -486,6 +486,8 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Bra
             hint=_otherwise(old, new),
         )
     _check_untouched(location, old, new)
+    newest = datasets.pin_latest(location, old)
+    check_nothing_waits(location, newest, "they lie below the old name, and would go with it")
     _fork(location, branch, new)
     return branch
 

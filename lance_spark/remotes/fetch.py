@@ -65,6 +65,7 @@ from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.brought import recorded
 from lance_spark.storage.datasets import open_latest, pin_latest, pin_version
 from lance_spark.storage.files import each
+from lance_spark.storage.mem_wal import told_of_waiting, waiting_rows
 from lance_spark.storage.versions import VersionCache
 
 
@@ -147,9 +148,19 @@ class _Fetch:
             remote=self.remote.name,
             uri=self.remote.location.uri,
             branches=(*(self._fetched(chain) for chain in ordered), *self._gone()),
-            notes=notes,
+            notes=(*notes, *self._waiting(ordered)),
             dry_run=self.options.dry_run,
         )
+
+    def _waiting(self, ordered: Sequence[fetch_rules.RemoteChain]) -> Iterator[str]:
+        """What it says of rows that wait beside the remote's branches, of those that moved or were asked for."""
+        for chain in ordered:
+            moved = self.states[chain.branch] != "up to date"
+            if moved or self.options.branches is not None:
+                pin, where = PinnedVersion(chain.branch, chain.head), f"{self.remote.name}/{chain.branch or MAIN}"
+                found = waiting_rows(self.remote.location, pin, self.reader if moved else None)
+                if found:
+                    yield f"{told_of_waiting(found, where)} That is for whoever writes there; they were not fetched."
 
     def _looked_at(self) -> Iterator[PinnedVersion]:
         """Versions whose commit time is needed: those fetched last, and the first ones of branches."""

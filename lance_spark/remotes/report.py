@@ -100,6 +100,8 @@ class PullResult(show.ShownInLines, show.Recorded):
         """What was fetched, if anything, and merged."""
         if self.fetched.news:
             yield from self.fetched.lines()
+        else:
+            yield from note_lines(self.fetched.notes)
         yield from self.merged.lines()
         if self.kept is not None:
             yield show.said(f"Your rows that the remote lacks are on branch '{self.kept}'.")

@@ -46,6 +46,7 @@ from lance_spark.scan.fragment_reads import blob_columns
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_unprotected, overtaken
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.mem_wal import check_nothing_waits
 
 
 def check_reset(ff_only: bool, message: str | None) -> None:
@@ -69,6 +70,7 @@ def reset(
     """
     check_mergeable(local, into)
     check_unprotected(local, into)
+    check_nothing_waits(local, pin_latest(local, into), "the remote's state may not know of them")
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
     for _ in attempts():

@@ -33,6 +33,8 @@ from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDE
 from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
+from lance_spark.storage.mem_wal import check_nothing_waits
+from lance_spark.storage.others import check_ours
 from lance_spark.storage.resolving import check_branch
 from lance_spark.storage.versions import newest_first, read_transactions
 
@@ -81,6 +83,7 @@ def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
 
     pylance would commit to the files of a deleted branch, where nobody finds the rows.
     """
+    check_ours(location)
     metadata = refs.read_metadata(location, branch)
     if metadata is None:
         raise Conflict(
@@ -108,6 +111,7 @@ def check_commit(
 
     A job might run for hours after it was planned, and the protection might be newer.
     """
+    check_ours(location)
     upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
     if not upkeep and properties.get(ACTION) not in _ALLOWED:
         check_unprotected(location, branch)
@@ -142,6 +146,7 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
     """
     import lance
 
+    check_ours(location)
     with translated(location, "creating the dataset"):
         dataset = lance.write_dataset(
             schema.empty_table(), location.uri, mode="create", storage_options=location.storage_options, **arguments
@@ -217,6 +222,8 @@ def commit_on(
 
     newest = newest or open_newest(location, read)
     check_commit(location, read.branch, operation, properties or {})
+    if isinstance(operation, lance.LanceOperation.Overwrite):
+        check_nothing_waits(location, read, "after an overwrite nothing would find them")
     with seen_whole(location, read), translated(location, "committing"):
         # On a handle: for a URI, pylance would list and read the newest version a second time.
         dataset = lance.LanceDataset.commit(
@@ -464,6 +471,7 @@ def check_writable(location: DatasetLocation, branch: str | None) -> None:
 
 def check_mergeable(location: DatasetLocation, branch: str | None) -> None:
     """Like check_writable, for branch merges and upkeep that keeps all rows: a protected branch accepts those."""
+    check_ours(location)
     ref = None if branch is None else refs.read_branch(location, branch)
     if ref is None:
         check_branch(location, branch)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.errors import Refused
+from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import decode_indexes
 from lance_spark.format.mem_wal import DIRECTORY, Waiting, compacted, entry_number, waiting_of
+from lance_spark.hints import Hint
 from lance_spark.storage import files
 from lance_spark.storage.versions import VersionCache, find_manifest
 
@@ -50,6 +51,21 @@ def check_nothing_waits(
             f"version: {what}. Nothing was changed.",
             hint=hints.of(hints.COMPACT_WAL, " brings them into the table."),
         )
+
+
+def note_of_waiting(location: DatasetLocation, pin: PinnedVersion) -> Hint | None:
+    """What a look at a version says of rows that wait beside its branch; None without any, or if the log is damaged."""
+    try:
+        found = waiting_rows(location, pin)
+    except CorruptData:
+        return None  # fsck has the finding
+    return told_of_waiting(found, pin.branch or MAIN) if found else None
+
+
+def told_of_waiting(found: Waiting, where: str) -> Hint:
+    """One sentence: what waits beside a branch, and what brings it in."""
+    told = f"{str(found).capitalize()} of '{where}' wait in pylance's write-ahead log (MemWAL), in no version: "
+    return hints.of(told, hints.COMPACT_WAL, " brings them into the table.")
 
 
 def _waiting(location: DatasetLocation, branch: str | None, done: dict[str, int]) -> Waiting:

@@ -17,6 +17,7 @@ from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_for_refs, open_latest
 from lance_spark.storage.failures import translated
+from lance_spark.storage.others import check_ours
 from lance_spark.storage.spelling import found_as, is_misspelled, same_on_disk, spelling_of
 from lance_spark.storage.versions import find_manifest, version_numbers
 
@@ -137,6 +138,7 @@ def _read_ref(location: DatasetLocation, path: str) -> bytes | None:
 
 def create_branch(location: DatasetLocation, name: str, source: core_refs.PinnedVersion) -> None:
     """Create a branch at a version: its first manifest, then its ref file."""
+    check_ours(location)
     dataset = open_for_refs(location)
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
@@ -191,6 +193,7 @@ class TagWriter:
 
     @cached_property
     def _dataset(self) -> lance.LanceDataset:
+        check_ours(self.location)
         return open_for_refs(self.location)
 
     def _of(self, name: str) -> lance.LanceDataset:
@@ -257,6 +260,7 @@ def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, st
 
 def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of a tag's ref."""
+    check_ours(location)
     dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of tag '{tag}'"):
         dataset.tags.replace_metadata(tag, dict(metadata))
@@ -264,6 +268,7 @@ def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[
 
 def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of a branch's ref."""
+    check_ours(location)
     dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of branch '{branch}'"):
         dataset.branches.replace_metadata(branch, dict(metadata))
@@ -320,6 +325,7 @@ def drop_files(location: DatasetLocation, name: str) -> None:
 
 def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
+    check_ours(location)
     path = core_refs.ref_file(core_refs.BRANCHES, name)
     content = _read_ref(location, path)
     if content is None:

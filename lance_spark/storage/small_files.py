@@ -12,6 +12,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
+from lance_spark.storage.others import check_ours
 
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
@@ -34,7 +35,8 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
 
 
 def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
-    """Like :func:`write_file`, for a path below the root of a dataset."""
+    """Like :func:`write_file`, for a path below the root of a dataset. Raises Refused for one of another writer."""
+    check_ours(location)
     directory, _, name = path.rpartition("/")
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
 

@@ -14,6 +14,7 @@ from lance_spark.merge.ancestry import Graph
 from lance_spark.remotes.fetch import node_of
 from lance_spark.storage.commits import following
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.mem_wal import note_of_waiting
 from lance_spark.storage.versions import newest_first
 
 _NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
@@ -65,6 +66,8 @@ class Status(Recorded):
     """Remote branches of the same name, or those that the branch was created from."""
     follows: str | None = None
     """What the branch itself follows, as ``main of origin``; then the other fields stay empty."""
+    note: str | None = None
+    """What it says of rows that wait in no version."""
 
 
 def status(location: DatasetLocation, branch: str | None) -> Status:
@@ -79,7 +82,8 @@ def status(location: DatasetLocation, branch: str | None) -> Status:
     followers = following(graph.followers_of(branch, parent))
     tracked = {name: follows for name, follows in followers.items() if follows.branch == branch or name == parent}
     remotes = (_tracking(location, graph, newest, name, follows) for name, follows in sorted(tracked.items()))
-    alone = Status(branch or MAIN, newest.version, remotes=tuple(remote for remote in remotes if remote is not None))
+    known = tuple(remote for remote in remotes if remote is not None)
+    alone = Status(branch or MAIN, newest.version, remotes=known, note=note_of_waiting(location, newest))
     return alone if branch is None else _beside_parent(location, graph, newest, parent, alone)
 
 

@@ -1,17 +1,26 @@
 """Catalogs that belong to another writer: tables are read as it means them, and nothing is changed."""
 
+from datetime import timedelta
+from pathlib import Path
+
 import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark import LanceCatalog
+from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog import others_rules
 from lance_spark.catalog.lookup import read_name
 from lance_spark.catalog.tables import claim_table
 from lance_spark.cleanup.lake import check_of_ours
+from lance_spark.cleanup.retention_rules import CleanupPolicy
+from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import WriteOptions
+from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import Refused
+from lance_spark.rows.rows import delete_where, truncate
+from lance_spark.storage import others
+from lance_spark.storage.commits import create_dataset
 from lance_spark.storage.resolving import NamedTable
 
 PROPERTIES = [{"table_version_management": "true"}, {"partition_spec_v1": "[]", "schema": "{}"}]
@@ -50,6 +59,52 @@ def test_nothing_of_it_is_changed(root, properties):
         assert "Use the tool that made it" in refused.value.hint
     assert lance.dataset(root.catalog.manifest.uri).version == before
     assert root.table("n.parts")._pin().version == 3
+
+
+def changes(t, rows):
+    """Every kind of change of a table that is opened by its path."""
+    policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
+    return {
+        "append": lambda: t.write(rows),
+        "overwrite": lambda: t.write(rows, mode="overwrite"),
+        "delete": lambda: delete_where(t.location, None, "id = 1", engine_of(None)),
+        "truncate": lambda: truncate(t.location, None),
+        "add columns": lambda: t.add_columns({"more": "id + 1"}),
+        "drop columns": lambda: t.drop_columns("id"),
+        "create an index": lambda: t.indexes.create("id", "btree", run_on="local"),
+        "optimize": lambda: t.optimize(),
+        "restore": lambda: t.restore(1),
+        "merge": lambda: t.branches.merge("exp"),
+        "create a branch": lambda: t.branches.create("new"),
+        "delete a branch": lambda: t.branches.delete("exp"),
+        "alter a branch": lambda: t.branches.alter("exp", owner="me"),
+        "protect": lambda: t.branches.alter("main", protected=True),
+        "create a tag": lambda: t.tags.create("new"),
+        "move a tag": lambda: t.tags.move("good", version=1),
+        "delete a tag": lambda: t.tags.delete("good"),
+        "alter a tag": lambda: t.tags.alter("good", expire_after="30d"),
+        "clean up": lambda: t.cleanup(policy),
+        "create a table": lambda: create_dataset(DatasetLocation(f"{t.location.uri}2"), rows.schema),
+        "clone": lambda: t.clone(f"{t.location.uri}-clone"),
+    }
+
+
+@pytest.mark.when(day=0.3)
+@pytest.mark.parametrize("verb", sorted(changes(None, None)))
+@pytest.mark.parametrize("properties", PROPERTIES, ids=lambda each: min(each))
+def test_nothing_of_its_tables_is_changed_by_path(root, properties, verb):
+    t = LanceTable.for_path(root.table("n.parts").location.uri)
+    t.tags.create("good", version=2)
+    t.branches.create("exp", version=1)
+    of_others(root, properties)
+    others._why.cache_clear()
+    before = {path for path in Path(t.location.uri).rglob("*") if path.is_file()}
+    with pytest.raises(Refused, match=f"its property {min(properties)} says") as refused:
+        changes(t, pa.table({"id": pa.array([9], pa.int64())}))[verb]()
+    assert "Use the tool that made it" in refused.value.hint
+    assert {path for path in Path(t.location.uri).rglob("*") if path.is_file()} == before
+    assert t.head().num_rows == 2
+    assert t.fsck().findings == ()
 
 
 @pytest.mark.parametrize(

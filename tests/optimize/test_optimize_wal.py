@@ -13,12 +13,16 @@ from lance.mem_wal import LsmScanner, ShardSnapshot
 
 from lance_spark import LanceTable
 from lance_spark.cleanup.retention_rules import CleanupPolicy
+from lance_spark.cli.main import main
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import LanceSparkWarning, Refused
+from lance_spark.refs.refs import rename_branch
 from lance_spark.remotes.fetch import Remote
+from lance_spark.rows.rows import truncate
 from lance_spark.scan.fragment_reads import fragment_sizes
 from lance_spark.storage.mem_wal import waiting_rows
 from lance_spark.storage.resolving import dataset_at
+from lance_spark.workspace.status import status
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False, metadata=KEY), pa.field("x", pa.int64())])
@@ -96,11 +100,13 @@ def verbs(table, tmp_path):
         "plain": lambda: table.clone(elsewhere, follow=False),
         "merge": lambda: table.branches.merge("main", into="other"),
         "push": lambda: table.remotes.push(Remote("away", dataset_at(elsewhere, None))),
+        "restore": lambda: table.restore(1),
+        "truncate": lambda: truncate(table.location, None),
     }
 
 
-@pytest.mark.when(day={"verb": ["deep", "merge"]})
-@pytest.mark.parametrize("verb", ["shallow", "deep", "plain", "merge", "push"])
+@pytest.mark.when(day={"verb": ["deep", "merge", "restore", "truncate"]})
+@pytest.mark.parametrize("verb", ["shallow", "deep", "plain", "merge", "push", "restore", "truncate"])
 def test_no_verb_passes_waiting_rows_over(table, uri, tmp_path, verb):
     do = verbs(table, tmp_path)[verb]
     put(uri, str(uuid.uuid4()), ([7], 1))
@@ -123,6 +129,98 @@ def test_a_branch_with_waiting_rows_is_not_deleted(table, uri):
     assert content(uri, "exp")[7] == 1
     assert 7 not in content(uri)
     table.branches.delete("exp")
+
+
+def test_a_branch_with_waiting_rows_is_not_renamed(table, uri):
+    table.branches.create("exp")
+    put(uri, str(uuid.uuid4()), ([7], 1), branch="exp")
+    with pytest.raises(Refused, match="1 row of 'exp' wait"):
+        rename_branch(table.location, "exp", "new")
+
+
+def test_whoever_looks_at_a_table_is_told_of_waiting_rows(table, uri):
+    assert (table.log().note, status(table.location, None).note) == (None, None)
+    put(uri, str(uuid.uuid4()), ([3, 7], 1))
+    told = "2 rows of 'main' wait in pylance's write-ahead log (MemWAL), in no version: t.compact_wal()"
+    assert told in str(table.log())
+    assert "rows wait in no version" in repr(table)
+    assert told in str(table)
+    assert "MemWAL" in table._repr_html_()
+    assert told in status(table.location, None).note
+    table.compact_wal()
+    assert "MemWAL" not in f"{table.log()}{table!r}{status(table.location, None).note}"
+
+
+def test_the_shell_tells_of_waiting_rows(table, uri, capsys):
+    put(uri, str(uuid.uuid4()), ([7], 1))
+    for verb in ("status", "log"):
+        assert main(["-C", uri, verb]) == 0
+        assert "1 row of 'main' wait" in "".join(capsys.readouterr()), verb
+
+
+def test_a_fetch_tells_of_rows_that_wait_at_the_remote(table, uri, tmp_path):
+    clone = table.clone(str(tmp_path / "clone.lance"))
+    shard = str(uuid.uuid4())
+    put(uri, shard, ([7], 1))
+    (note,) = clone.remotes.pull("origin").fetched.notes
+    assert note.startswith("1 row of 'origin/main' wait")
+    assert "1 row of 'origin/main' wait" in str(clone.remotes.pull("origin"))
+    put(clone.location.uri, str(uuid.uuid4()), ([8], 1))
+    with pytest.raises(Refused, match="1 row of 'main' wait"):
+        clone.remotes.pull("origin", reset=True)
+    table.compact_wal()
+    put(uri, shard, ([9], 1))
+    (note,) = clone.remotes.fetch("origin").notes
+    assert note.startswith("1 row of 'origin/main' wait")
+
+
+@pytest.mark.parametrize(
+    ("change", "values"),
+    [
+        (lambda dataset: dataset.drop_columns(["x"]), [{"id": 1}, {"id": 2}, {"id": 7}]),
+        (
+            lambda dataset: dataset.add_columns(pa.field("y", pa.int64())),
+            [{"id": 1, "x": 5, "y": None}, {"id": 2, "x": 0, "y": None}, {"id": 7, "x": 5, "y": None}],
+        ),
+    ],
+)
+def test_what_waits_fits_columns_that_were_added_or_dropped_since(uri, change, values):
+    lance.write_dataset(rows([1, 2], 0), uri)
+    lance.dataset(uri).initialize_mem_wal()
+    put(uri, str(uuid.uuid4()), ([1, 7], 5))
+    change(lance.dataset(uri))
+    LanceTable.for_path(uri).compact_wal()
+    assert sorted(lance.dataset(uri).to_table().to_pylist(), key=lambda row: row["id"]) == values
+
+
+def test_what_waits_for_a_renamed_column_stays_until_it_has_its_name(table, uri):
+    put(uri, str(uuid.uuid4()), ([7], 5))
+    lance.dataset(uri).alter_columns({"path": "x", "name": "z"})
+    with pytest.raises(Refused, match="have 'x' as it was") as refused:
+        table.compact_wal()
+    assert "former names" in refused.value.hint
+    assert lance.dataset(uri).count_rows() == 5
+    lance.dataset(uri).alter_columns({"path": "z", "name": "x"})
+    table.compact_wal()
+    assert content(uri)[7] == 5
+
+
+def test_a_key_by_position_matches_what_waits(uri):
+    at = "lance-schema:unenforced-primary-key:position"
+    schema = pa.schema(
+        [
+            pa.field("a", pa.int64(), False, {at: "2"}),
+            pa.field("b", pa.int64(), False, {at: "1"}),
+            pa.field("x", pa.int64()),
+        ]
+    )
+    lance.write_dataset(pa.table({"a": [1, 1], "b": [1, 2], "x": [0, 0]}, schema), uri)
+    lance.dataset(uri).initialize_mem_wal()
+    with lance.dataset(uri).mem_wal_writer(str(uuid.uuid4())) as writer:
+        writer.put(pa.table({"a": [1, 2], "b": [2, 1], "x": [5, 5]}, schema))
+    LanceTable.for_path(uri).compact_wal()
+    found = sorted(tuple(row.values()) for row in lance.dataset(uri).to_table().to_pylist())
+    assert found == [(1, 1, 0), (1, 2, 5), (2, 1, 5)]
 
 
 STEPS = [
@@ -192,7 +290,7 @@ def test_without_a_key_the_log_is_left_alone(uri):
     lance.dataset(uri).initialize_mem_wal()
     with lance.dataset(uri).mem_wal_writer(str(uuid.uuid4())) as writer:
         writer.put(pa.table({"x": [2]}))
-    with pytest.raises(Refused, match="matched by the table's primary key, and it has none"):
+    with pytest.raises(Refused, match="matched by the table's primary key, which is missing"):
         LanceTable.for_path(uri).compact_wal()
     assert lance.dataset(uri).count_rows() == 1
 

@@ -13,6 +13,7 @@ from lance_spark.cli.session import Session
 from lance_spark.core.ref_expressions import HEAD, is_range
 from lance_spark.core.show import counted, cut
 from lance_spark.errors import InvalidOption
+from lance_spark.hints import said
 from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.resolving import resolve_range
 
@@ -54,8 +55,11 @@ def log(session: Session, ref: str | None, count: int, graph: bool, stat: bool, 
     history = recent(session.location, start, count or None, stat, scope)
     lines = map(cut, graph_lines(history.entries) if graph else log_lines(history.entries))
     session.output.show(
-        {"versions": [entry.as_record() for entry in history]}, painted(session.output, map(cut, lines))
+        {"versions": [entry.as_record() for entry in history], "note": history.note},
+        painted(session.output, map(cut, lines)),
     )
+    if history.note is not None:
+        session.output.note(said(history.note, "shell"))
     if history.older:
         session.output.note(f"There are older versions: -n {2 * count}, or -n 0 for all.")
 
@@ -117,6 +121,8 @@ def status(session: Session) -> None:
 
 def _status_lines(session: Session, now: Status) -> Iterator[str]:
     yield f"On branch {now.branch}, version {now.version}."
+    if now.note is not None:
+        yield said(now.note, "shell")
     if now.follows is not None:
         yield f"It follows {now.follows}: only a fetch writes to it."
         yield f"  lance-git switch {now.branch.partition('/')[2]}   goes to a branch of your own"
