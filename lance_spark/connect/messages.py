@@ -21,6 +21,10 @@ SETTING = "spark.lance.secret."
 """Settings that hold a request until it is taken. Spark hides the values of settings with such names."""
 
 REGISTER, UNREGISTER, STATEMENT, LOAD = "register", "unregister", "statement", "load"
+SERVE, UNDERSTANDS = "serve", "understands"
+"""What the classes of a jar on ``spark.jars`` ask."""
+OWN = "jvm:"
+"""Begins the keys of sessions that belong to no client of Spark Connect, but to the JVM itself."""
 
 
 def request(verb: str, session: str, **given: Any) -> str:

@@ -6,8 +6,8 @@ each session are made from the Java objects of the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -32,6 +32,37 @@ loader: py4j keeps methods by the names of classes, and would call those of one 
 """
 
 
+class ServerSession(SparkSession):
+    """A session of a server, which Python does not keep alive: whose connection has ended leaves nothing behind."""
+
+    @property
+    def _jsparkSession(self) -> Any:  # noqa: N802 - PySpark's name
+        return self._weak.get()
+
+    @_jsparkSession.setter
+    def _jsparkSession(self, session: Any) -> None:  # noqa: N802 - PySpark's name
+        self._weak = self._jvm.java.lang.ref.WeakReference(session)  # type: ignore[union-attr]
+
+    def newSession(self) -> SparkSession:  # noqa: N802 - PySpark's name
+        """One that Python keeps alive: nothing else does."""
+        return SparkSession(self._sc, self._jsparkSession.newSession())
+
+
+@contextmanager
+def inside(gateway: Any) -> Iterator[None]:
+    """Let what this Java thread parses go to Spark's parser: ``Extensions.java`` would take it for one of ours."""
+    threads, thread = (
+        gateway.jvm.java.lang.System.getProperties()[_SHARED]["inside"],
+        gateway.jvm.Thread.currentThread(),
+    )
+    before = threads.put(thread, True)
+    try:
+        yield
+    finally:
+        if before is None:
+            threads.remove(thread)
+
+
 class Server:
     """The JVM of the server. Raises Py4JError, OSError if it does not answer."""
 
@@ -44,8 +75,11 @@ class Server:
         self._shared: Any = self._jvm.java.lang.System.getProperties()[_SHARED]
         self._context: SparkContext | None = None
 
-    def serve(self, handle: Callable[[Any, str], str]) -> None:
-        """Answer requests from now on: ``handle(session, request)`` gets Spark's Java session, and must not raise."""
+    def serve(self, handle: Callable[[Any, str, Any], str]) -> None:
+        """Answer requests from now on: ``handle(session, request, made)`` must not raise.
+
+        It gets Spark's Java session, and in ``made`` a Java list for what an answer cannot hold.
+        """
         self._shared["call"] = _Call(handle)
 
     def session(self, session: Any) -> SparkSession:
@@ -75,6 +109,11 @@ class Server:
         kept = self._shared["kept"]
         found = [(str(key), kept[key][0].get(), [str(each) for each in kept[key][1]]) for key in [*kept]]
         return [each for each in found if each[1] is not None]
+
+    @staticmethod
+    def has_ended(spark: SparkSession) -> bool:
+        """Whether the server has let go of a session."""
+        return spark._jsparkSession is None
 
     def living(self) -> set[str] | None:
         """The ids of the sessions that the server has; None if it does not tell."""
@@ -115,7 +154,7 @@ class Server:
         default, active = sessions.getDefaultSession(), sessions.getActiveSession()
         try:
             assert self._context is not None
-            return SparkSession(self._context, session)
+            return ServerSession(self._context, session)
         finally:
             if default.isDefined():
                 sessions.setDefaultSession(default.get())
@@ -128,14 +167,14 @@ class Server:
 
 
 class _Call:
-    """Java's ``Function``: takes a session and a request, returns the answer."""
+    """Java's ``Function``: takes a session, a request and a list for objects, returns the answer."""
 
-    def __init__(self, handle: Callable[[Any, str], str]) -> None:
+    def __init__(self, handle: Callable[[Any, str, Any], str]) -> None:
         self._handle = handle
 
     def apply(self, given: Any) -> str:
         """Called by ``Helper.java`` in a thread of the server."""
-        return self._handle(given[0], str(given[1]))
+        return self._handle(given[0], str(given[1]), given[2])
 
     class Java:
         implements = ["java.util.function.Function"]  # noqa: RUF012 - py4j's way to name interfaces

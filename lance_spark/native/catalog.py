@@ -308,9 +308,14 @@ class Procedures(Implementation):
 
     places: Places
     _name: str
+    own_procedures: dict[str, Callable[[], Implementation]]
+    """Further ones, which are listed nowhere."""
 
     def load_procedure(self, ident: Any) -> Any:
         """The procedure of a name; for an unknown name, one that raises the error."""
+        own = self.own_procedures.get(parts_of(ident)[-1])
+        if own is not None:
+            return own().java()
         try:
             return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self.places, self._name).java()
         except NotFound as missing:
@@ -429,6 +434,7 @@ class NativeCatalog(Creating, Altering, Procedures):
         super().__init__(bridge)
         self._name, self.places = name, places
         self._asked: dict[tuple[str, ...], str] = {}
+        self.own_procedures: dict[str, Callable[[], Implementation]] = {}
 
     def in_session(self, bridge: Bridge) -> NativeCatalog:
         """The same catalog in another session."""

@@ -75,16 +75,27 @@ class RowStatement:
         return _ROW_VERBS.get(_class(self._command))
 
     @property
-    def view(self) -> str | None:
-        """The view that it names in place of a table; None if it names a table, or something unknown."""
-        bridge = self.bridge
+    def target(self) -> list[str] | None:
+        """The parts of the name of what it changes; None if it changes nothing that has a name."""
         try:
+            if self.verb is None:
+                return None
             target = self._command.targetTable() if self.verb == MERGING else self._command.table()
             while _class(target) == names.CHANGES_ALIAS:
                 target = target.child()
-            parts = [str(part) for part in bridge.items(target.multipartIdentifier())]
-            name = ".".join(quoted_name(part) for part in parts)
-            return name if bridge.spark.catalog.getTable(name).tableType in ("TEMPORARY", "VIEW") else None
+            return [str(part) for part in self.bridge.items(target.multipartIdentifier())]
+        except (PySparkException, Py4JError):
+            return None
+
+    @property
+    def view(self) -> str | None:
+        """The view that it names in place of a table; None if it names a table, or something unknown."""
+        parts = self.target
+        if parts is None:
+            return None
+        name = ".".join(quoted_name(part) for part in parts)
+        try:
+            return name if self.bridge.spark.catalog.getTable(name).tableType in ("TEMPORARY", "VIEW") else None
         except (PySparkException, Py4JError):
             return None
 

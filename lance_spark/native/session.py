@@ -61,15 +61,18 @@ class Room:
             raise Refused(
                 f"The session already has a catalog '{name}'.", hint="Give another name: register(spark, catalog=...)."
             )
+        self.put_catalog(self.make_catalog(name, root, storage_options, ref))
+
+    def make_catalog(
+        self, name: str, root: str | None, storage_options: Mapping[str, str], ref: tuple[str, str] | None = None
+    ) -> NativeCatalog:
+        """A catalog, of which Spark does not know. Raises NotFound."""
         if root is None:
-            catalog: NativeCatalog = PathCatalog(self.bridge, name, storage_options)
-        else:
-            opened = open_catalog(root, storage_options)
-            if ref is not None and ref[0] == PUBLISHED:
-                catalog = PublishedCatalog(self.bridge, name, opened)
-            else:
-                catalog = RootCatalog(self.bridge, name, opened if ref is None else at_ref(opened, *ref))
-        self.put_catalog(catalog)
+            return PathCatalog(self.bridge, name, storage_options)
+        opened = open_catalog(root, storage_options)
+        if ref is not None and ref[0] == PUBLISHED:
+            return PublishedCatalog(self.bridge, name, opened)
+        return RootCatalog(self.bridge, name, opened if ref is None else at_ref(opened, *ref))
 
     def put_catalog(self, catalog: NativeCatalog) -> None:
         """Register a catalog under its name."""
@@ -83,8 +86,10 @@ class Room:
 
     def drop_catalogs(self) -> None:
         """Remove the catalogs from the session."""
+        known = catalogs(self.bridge) if self.bridge.session is not None else None  # None: a server's that has ended
         for name in self.catalogs:
-            catalogs(self.bridge).remove(name)
+            if known is not None:
+                known.remove(name)
         self.catalogs.clear()
 
     def taken(self, name: str) -> bool:

@@ -60,6 +60,11 @@ def look_after(room: Room, opening: statement_rules.Opening, args: Args) -> Data
     return from_arrow(room.bridge.spark, table)
 
 
+def is_about(room: Room, opening: statement_rules.Opening) -> bool:
+    """Whether a statement is about a Lance table."""
+    return _table(room, opening) is not None
+
+
 def _table(room: Room, opening: statement_rules.Opening) -> tuple[NativeCatalog, tuple[str, ...]] | None:
     """The catalog and the name in it, as Spark resolves them; None for another catalog's table."""
     parts = opening.table

@@ -15,6 +15,7 @@ from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import answers, names
+from lance_spark.jvm.attached import attached
 from lance_spark.jvm.bridge import expression
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.native.reading import MARK, told
@@ -407,8 +408,12 @@ class RefusingWrite(Implementation):
                 f"Cannot change rows by SQL: {reason}",
                 hint="LanceTable.update, .delete and .merge do the same from Python.",
             )
+        on_server = self.bridge.gateway in attached
+        which = "was not a text of its own" if on_server else "does not come from spark.sql(...) in Python"
+        hint = "Run it with spark.sql(...) in Python, or use LanceTable.update, .delete and .merge."
+        if on_server:
+            hint = "Set spark.sql.extensions to lance_spark.Extensions where Spark starts, and send the statement by "
+            hint += "itself, outside of BEGIN ... END; or use LanceTable.update, .delete and .merge in Python."
         raise Refused(
-            "Cannot change rows with a statement that does not come from spark.sql(...) in Python: Spark's own tasks "
-            "would lose them.",
-            hint="Run it with spark.sql(...) in Python, or use LanceTable.update, .delete and .merge.",
+            f"Cannot change rows with a statement that {which}: Spark's own tasks would lose them.", hint=hint
         )

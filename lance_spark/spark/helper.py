@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from lance_spark.connect import messages
-from lance_spark.errors import LanceSparkError
+from lance_spark.core.options import OWN_NAME
+from lance_spark.datasource import datasource
+from lance_spark.errors import LanceSparkError, Refused
 from lance_spark.jvm.attached import Server
 from lance_spark.jvm.bridge import parsed_schema
 from lance_spark.jvm.detection import catalogs
-from lance_spark.native import hooks, session
+from lance_spark.jvm.server.compiling import digest
+from lance_spark.native import hooks, served, session
 from lance_spark.native.loaded import LoadedCatalog
 from lance_spark.native.scan import Source
 from lance_spark.spark.registering import DEFAULT_CATALOG, register, unregister
@@ -40,10 +44,12 @@ class Helper:
         self._sessions: dict[str, SparkSession] = {}
         self._lock = threading.Lock()
 
-    def handle(self, java_session: Any, text: str) -> str:
-        """The answer to a request. Does not raise: what went wrong is the answer."""
+    def handle(self, java_session: Any, text: str, made: Any = None) -> str:
+        """The answer to a request; ``made`` gets a Java object. Does not raise: what went wrong is the answer."""
         try:
             verb, key, given = messages.opened_request(text)
+            if verb == messages.SERVE:
+                given["made"] = made
             answer = messages.answered(getattr(self, f"_{verb}")(self._session(key, java_session), **given))
             if verb in (messages.REGISTER, messages.LOAD):
                 self._server.keep(key, java_session, text)
@@ -80,10 +86,10 @@ class Helper:
     def let_go(self) -> None:
         """Forget sessions that the server no longer has."""
         living = self._server.living()
-        if living is None:
-            return
-        for key in {*self._sessions} - living:
-            self._end(key)
+        for key, spark in [*self._sessions.items()]:
+            gone = living is not None and key not in living and not key.startswith(messages.OWN)
+            if gone or self._server.has_ended(spark):
+                self._end(key)
 
     def _session(self, key: str, java_session: Any) -> SparkSession:
         with self._lock:
@@ -111,6 +117,31 @@ class Helper:
             "no_batches": told.no_batches,
             "no_columns": told.no_columns,
         }
+
+    def _serve(self, spark: SparkSession, made: Any, build: str, version: str, **given: Any) -> None:
+        self.let_go()
+        if build != digest():
+            raise Refused(
+                f"The jar is of another build of lance_spark ({version}) than the one in {sys.executable} "
+                f"({import_module('lance_spark').__version__}).",
+                hint="Write it again with that Python: lance-catalog jar --spark-home ... OUT.jar.",
+            )
+        room = self._room(spark)
+        made.add(served.serve(room, **given).java())
+
+    def _understands(self, spark: SparkSession, text: str, **_build: str) -> bool:
+        return served.understands(self._room(spark), text)
+
+    def _room(self, spark: SparkSession) -> session.Room:
+        """The session's connection to the JVM, as ``register`` makes it. Raises Refused."""
+        if session.current(spark) is None:
+            datasource.register(spark, OWN_NAME)
+            if session.enter(spark) is None:
+                raise Refused(f"Catalogs cannot be had here: {session.describe(spark).reason}")
+            hooks.install(spark, OWN_NAME)
+        room = session.current(spark)
+        assert room is not None
+        return room
 
     def _unregister(self, _spark: SparkSession) -> None:
         """What follows it ends the session here."""

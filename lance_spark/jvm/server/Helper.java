@@ -40,8 +40,8 @@ public class Helper implements SupportsNamespaces, Runnable {
     String request = session.conf().get(given[0]);
     session.conf().unset(given[0]);
     try {
-      Object answer = helper(session).apply(new Object[] {session, request});
-      byte[] bytes = ((String) answer).getBytes("UTF-8");
+      String answer = ask(helper(session, python, path), session, request, new ArrayList());
+      byte[] bytes = answer.getBytes("UTF-8");
       return new String[][] {{Base64.getEncoder().encodeToString(bytes)}};
     } catch (Exception problem) {
       throw new IllegalStateException("lance_spark's process on the server: " + problem, problem);
@@ -49,29 +49,50 @@ public class Helper implements SupportsNamespaces, Runnable {
   }
 
   /** What all sessions of the server share: "process", "call", "server", and what the process was asked to keep. */
-  private static Map shared() {
+  static Map shared() {
     Map properties = System.getProperties();
     synchronized (properties) {
       Map found = (Map) properties.get(SHARED);
       if (found == null) {
         found = new ConcurrentHashMap();
         found.put("kept", new ConcurrentHashMap());
+        found.put("inside", new ConcurrentHashMap());
         properties.put(SHARED, found);
       }
       return found;
     }
   }
 
-  private java.util.function.Function helper(org.apache.spark.sql.classic.SparkSession session) throws Exception {
+  /** The process's function for requests; starts the process if there is none. */
+  static java.util.function.Function helper(
+      org.apache.spark.sql.classic.SparkSession session, String python, String path) throws Exception {
     Map shared = shared();
     synchronized (shared) {
       Process process = (Process) shared.get("process");
-      if (process == null || !process.isAlive()) start(shared, session.sparkContext());
+      if (process == null || !process.isAlive()) start(shared, session.sparkContext(), python, path);
       return (java.util.function.Function) shared.get("call");
     }
   }
 
-  private void start(Map shared, org.apache.spark.SparkContext context) throws Exception {
+  /** The answer to a request, which is executed in this thread. */
+  static String ask(java.util.function.Function process, Object session, String request, List made) {
+    Map inside = (Map) shared().get("inside");
+    Object thread = Thread.currentThread();
+    Object before = inside.put(thread, Boolean.TRUE);
+    try {
+      return (String) process.apply(new Object[] {session, request, made});
+    } finally {
+      if (before == null) inside.remove(thread);
+    }
+  }
+
+  /** Whether the process executes something in this thread: what it parses is for Spark. */
+  static boolean inside() {
+    return ((Map) shared().get("inside")).containsKey(Thread.currentThread());
+  }
+
+  private static void start(Map shared, org.apache.spark.SparkContext context, String python, String path)
+      throws Exception {
     Py4JServer old = (Py4JServer) shared.remove("server");
     if (old != null) old.shutdown();
     shared.remove("call");
@@ -83,7 +104,8 @@ public class Helper implements SupportsNamespaces, Runnable {
     environment.put("PYSPARK_GATEWAY_SECRET", server.secret());
     environment.put("PYSPARK_PIN_THREAD", "true");
     environment.put("PYTHONPATH", path);
-    if (!environment.containsKey("PYSPARK_PYTHON")) environment.put("PYSPARK_PYTHON", python);
+    String workers = context.conf().get("spark.pyspark.python", environment.getOrDefault("PYSPARK_PYTHON", python) + "");
+    environment.put("PYSPARK_PYTHON", workers);
     environment.remove("SPARK_REMOTE");
     environment.remove("SPARK_LOCAL_REMOTE");
     environment.remove("SPARK_CONNECT_MODE_ENABLED");
@@ -116,7 +138,7 @@ public class Helper implements SupportsNamespaces, Runnable {
       if (System.currentTimeMillis() - began < 10000) return; // it would not live longer: the next request tells why
       synchronized (shared) {
         org.apache.spark.SparkContext context = (org.apache.spark.SparkContext) shared.get("context");
-        if (shared.get("process") == watched && !context.isStopped()) start(shared, context);
+        if (shared.get("process") == watched && !context.isStopped()) start(shared, context, python, path);
       }
     } catch (Exception problem) {
       System.err.println("lance_spark's process on the server ended, and another one did not start: " + problem);

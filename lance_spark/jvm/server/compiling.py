@@ -6,16 +6,30 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import zipfile
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from importlib.resources import as_file, files
 from typing import Any
 
+from lance_spark.engine.lazy_spark import check_pyspark
 from lance_spark.errors import Refused
+from lance_spark.jvm import names
 
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
-_FILES = ("Answers", "Batches", "Writes?", "Helper")
+_FILES = ("Answers", "Batches", "Writes?", "Helper", "Served?", "Extensions?")
 """In the order in which they need each other; one with a question mark may be missing where Spark lacks something."""
+_GENERATED = (
+    f"Catalog={names.STAGING_CATALOG},{names.PROCEDURE_CATALOG},{names.NAMESPACES}?",
+    f"PathCatalog={names.STAGING_CATALOG},{names.PROCEDURE_CATALOG}?",
+)
+"""Classes for a jar of ``spark.jars``, whose methods depend on Spark's interfaces."""
+BUILD = "lance_spark/build.properties"
+"""What ``write_jar`` writes beside the classes."""
+_WANTED = tuple(f"lance_spark/{name}.class" for name in ("Catalog", "PathCatalog", "Extensions", "Writes$Target"))
 
 
 @cache
@@ -24,6 +38,7 @@ def digest() -> str:
     told = hashlib.sha256()
     for name in (*_FILES, "Compile"):
         told.update(_source(name).read_bytes())
+    told.update(repr(_GENERATED).encode())
     return told.hexdigest()[:16]
 
 
@@ -38,6 +53,37 @@ def compiled_jar(spark_home: str) -> str:
     return kept
 
 
+def write_jar(spark_home: str, target: str) -> None:
+    """Write a jar of all classes for ``spark.jars``. It replaces an existing file. Raises Refused, with the reason."""
+    kept = compiled_jar(spark_home)
+    version = import_module("lance_spark").__version__
+    told = f"digest={digest()}\nversion={version}\npython={_escaped(sys.executable)}\n"
+    made = f"{target}.{os.getpid()}"
+    try:
+        with zipfile.ZipFile(kept) as jar:
+            missing = sorted({*_WANTED} - {*jar.namelist()})
+        if missing:
+            raise Refused(f"{missing[0]} cannot be compiled for the Spark in {spark_home}: it lacks what that needs.")
+        shutil.copy(kept, made)
+        with zipfile.ZipFile(made, "a") as jar:
+            jar.writestr(BUILD, told)
+        os.replace(made, target)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(made)
+
+
+def pyspark_home() -> str:
+    """The home of the Spark that PySpark has with it. Raises NotInstalled."""
+    check_pyspark()
+    return str(import_module("pyspark.find_spark_home")._find_spark_home())
+
+
+def _escaped(text: str) -> str:
+    """A value as Java's Properties read it."""
+    return "".join(c if c.isascii() and c not in "\\" else f"\\u{ord(c):04x}" for c in text)
+
+
 def _compile(jars: str, target: str) -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as directory:
         paths = []
@@ -50,7 +96,7 @@ def _compile(jars: str, target: str) -> None:
         with as_file(_source("Compile")) as program:
             # Nothing here runs long enough for the better compiler of the JVM.
             java = [_java(), "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", os.path.join(jars, "*")]
-            command = [*java, _COMPILER, str(program), "Compile", made, *paths]
+            command = [*java, _COMPILER, str(program), "Compile", made, *paths, *_GENERATED]
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:
             told = (done.stderr or done.stdout).strip().splitlines() or ["no reason was given"]
@@ -77,8 +123,8 @@ def _directory() -> str:
 
 def _name_of(jars: str) -> str:
     """Differs between Sparks."""
-    names = sorted(name for name in os.listdir(jars) if name.startswith(("spark-", "scala-library", "janino")))
-    return hashlib.sha256("\n".join([jars, *names]).encode()).hexdigest()[:16]
+    found = sorted(name for name in os.listdir(jars) if name.startswith(("spark-", "scala-library", "janino")))
+    return hashlib.sha256("\n".join([jars, *found]).encode()).hexdigest()[:16]
 
 
 def _source(name: str) -> Any:

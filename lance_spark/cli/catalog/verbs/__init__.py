@@ -37,5 +37,8 @@ GROUPS = {
         "fsck": "doctor.fsck",
         "schedule": "schedule.schedule",
     },
+    "Use the catalog in other programs": {
+        "jar": "jar.jar",
+    },
 }
 """File in this package and function in it, by group and name of the verb, in the order of the help."""

@@ -1,0 +1,158 @@
+"""Spark's own programs with the jar of ``lance-catalog jar``: spark-sql, and the Thrift server with beeline."""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+
+import lance
+import pytest
+from support.spark_cluster import HOME, LOOPBACK, environment, free_port
+
+from lance_spark import LanceCatalog
+from lance_spark.jvm.server.compiling import write_jar
+
+pytestmark = [pytest.mark.spark, pytest.mark.when(day=0)]
+
+THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+STORY = """
+CREATE NAMESPACE lake.ns;
+CREATE TABLE lake.ns.t AS SELECT id, id % 7 AS k FROM range(100);
+UPDATE lake.ns.t SET k = -1 WHERE id = 11;
+MERGE INTO lake.ns.t t USING (SELECT 11 AS id, 5 AS k UNION ALL SELECT 200, 6) s ON t.id = s.id
+  WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *;
+/* all sevens */ delete FROM lake.ns.t WHERE id % 10 = 9;
+ALTER TABLE lake.ns.t CREATE BRANCH exp;
+INSERT INTO lake.ns.`t@exp` VALUES (300, 1);
+USE lake.ns;
+WITH s AS (SELECT 300 AS id, 2 AS k) MERGE INTO `t@exp` t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET k = s.k;
+CALL lake.system.merge_branch(table => 'ns.t', branch => 'exp');
+SELECT concat('rows=', count(*)) FROM lake.ns.t;
+SELECT concat('then=', count(*)) FROM lake.ns.t VERSION AS OF 1;
+"""
+KEPT = [{"id": each, "k": 5 if each == 11 else each % 7} for each in range(100) if each % 10 != 9]
+ROWS = [*KEPT, {"id": 200, "k": 6}, {"id": 300, "k": 2}]
+
+
+@pytest.fixture(scope="module")
+def jar(tmp_path_factory):
+    path = tmp_path_factory.mktemp("jar") / "lance.jar"
+    write_jar(str(HOME), str(path))
+    return path
+
+
+@pytest.fixture
+def settings(jar, tmp_path):
+    told = {
+        "spark.master": "local[2]",
+        "spark.jars": jar,
+        "spark.ui.enabled": "false",
+        "spark.sql.extensions": "lance_spark.Extensions",
+        "spark.sql.catalog.lake": "lance_spark.Catalog",
+        "spark.sql.catalog.lake.root": f"{tmp_path}/lake",
+        "spark.sql.catalog.wrong": "lance_spark.Catalog",
+        "spark.sql.catalog.wrong.rood": "/x",
+    }
+    path = tmp_path / "spark.conf"
+    path.write_text("".join(f"{name} {value}\n" for name, value in told.items()))
+    return path
+
+
+def stored(tmp_path):
+    table = LanceCatalog(f"{tmp_path}/lake").table("ns.t")
+    return lance.dataset(table.location.uri).to_table().sort_by("id").to_pylist()
+
+
+def script(tmp_path, text):
+    path = tmp_path / "story.sql"
+    path.write_text(text)
+    return path
+
+
+def run(tmp_path, program, *arguments):
+    command = [str(HOME / "bin" / program), *map(str, arguments)]
+    env = {**environment(), "SPARK_HOME": str(HOME)}
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+
+
+def test_spark_sql_tells_the_whole_story(tmp_path, settings):
+    done = run(tmp_path, "spark-sql", "--properties-file", settings, "-f", script(tmp_path, STORY))
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert {"rows=92", "then=100"} <= {*done.stdout.split()}
+    assert stored(tmp_path) == ROWS
+
+
+REFUSED = {
+    "SELECT * FROM lake.ns.nope": "TABLE_OR_VIEW_NOT_FOUND",
+    "SHOW NAMESPACES IN wrong": "There is no setting spark.sql.catalog.wrong.rood",
+    "UPDATE lake.ns.t SET nope = 0": "UNRESOLVED_COLUMN",
+    "UPDATE lake.ns.`t@v9` SET k = 0": "lance_spark.errors.NotFound",
+    "UPDATE spark_catalog.default.t SET k = 0": "TABLE_OR_VIEW_NOT_FOUND",
+    "BEGIN UPDATE lake.ns.t SET k = 0 WHERE id = 1; END": "set spark.sql.extensions to lance_spark.Extensions",
+}
+
+
+def test_what_cannot_be_done_is_said_and_changes_nothing(tmp_path, settings):
+    made = "CREATE NAMESPACE lake.ns; CREATE TABLE lake.ns.t AS SELECT id, id AS k FROM range(2)"
+    text = ";\n".join([made, *REFUSED])
+    on = ("--hiveconf", "hive.cli.errors.ignore=true")
+    done = run(tmp_path, "spark-sql", "--properties-file", settings, *on, "-f", script(tmp_path, text))
+    assert [said for said in REFUSED.values() if said.lower() not in (done.stdout + done.stderr).lower()] == []
+    assert stored(tmp_path) == [{"id": 0, "k": 0}, {"id": 1, "k": 1}]
+
+
+@contextmanager
+def thrift_server(tmp_path, settings):
+    port = free_port()
+    at = ["--hiveconf", f"hive.server2.thrift.port={port}", "--hiveconf", f"hive.server2.thrift.bind.host={LOOPBACK}"]
+    command = [HOME / "bin" / "spark-submit", "--properties-file", settings, "--class", THRIFT, "spark-internal", *at]
+    env = {**environment(), "SPARK_HOME": str(HOME), "MARK": str(port)}
+    with (tmp_path / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*map(str, command)], cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield process, port
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def helpers(mark):
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = [line.split()[0] for line in listed if "lance_spark.spark.helper" in line]
+    return [each for each in found if f"MARK={mark}\0" in environment_of(each)]
+
+
+def environment_of(process):
+    try:
+        with open(f"/proc/{process}/environ") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="this system does not tell")
+def test_beeline_tells_the_whole_story_and_the_process_ends_with_the_server(tmp_path, settings):
+    with thrift_server(tmp_path, settings) as (process, port):
+        url, end = f"jdbc:hive2://{LOOPBACK}:{port}", time.monotonic() + 300
+        while run(tmp_path, "beeline", "-u", url, "-e", "SELECT 1").returncode:
+            assert process.poll() is None, (tmp_path / "server.log").read_text()[-4000:]
+            assert time.monotonic() < end
+        done = run(tmp_path, "beeline", "-u", url, "-n", "me", "-f", script(tmp_path, STORY))
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert "rows=92" in done.stdout
+        assert stored(tmp_path) == ROWS
+        (helper,) = helpers(port)
+        os.kill(int(helper), signal.SIGKILL)
+        again = run(tmp_path, "beeline", "-u", url, "-e", "UPDATE lake.ns.t SET k = 3 WHERE id = 300")
+        assert again.returncode == 0, again.stderr[-4000:]
+        assert stored(tmp_path)[-1] == {"id": 300, "k": 3}
+        assert helpers(port) not in ([], [helper])
+        os.killpg(process.pid, signal.SIGKILL)
+        end = time.monotonic() + 60
+        while helpers(port):
+            assert time.monotonic() < end
+            time.sleep(0.1)
