@@ -6,7 +6,6 @@ and similar statements. ``DataFrameReader.load`` of this package's formats reads
 
 from __future__ import annotations
 
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,22 +15,23 @@ from pyspark.sql.connect.sql_formatter import SQLStringFormatter
 
 from lance_spark.connect.client import current
 from lance_spark.core.options import OWN_NAME
+from lance_spark.session.patches import Patches
 from lance_spark.sql.statement_rules import may_change_rows, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_sql, _load = SparkSession.sql, DataFrameReader.load
+_PATCHES = Patches()
 _names: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 """This package's format names, in lower case, by session."""
 
 
-@wraps(_sql)
-def _sent_sql(self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803
+@_PATCHES.of(SparkSession, "sql")
+def _sent_sql(original: Any, /, self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803
     found = current(self)
     known = args is None or isinstance(args, dict | list)
     if found is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
-        return _sql(self, sqlQuery, args, **kwargs)
+        return original(self, sqlQuery, args, **kwargs)
     formatter = SQLStringFormatter(self)
     text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
     views = {name: frame for frame, name in formatter._temp_views}
@@ -42,16 +42,18 @@ def _sent_sql(self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:
     finally:
         for name in views:
             self.catalog.dropTempView(name)
-    return _sql(self, sqlQuery, args, **kwargs) if result is None else result
+    return original(self, sqlQuery, args, **kwargs) if result is None else result
 
 
-@wraps(_load)
-def _sent_load(self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any) -> Any:
+@_PATCHES.of(DataFrameReader, "load")
+def _sent_load(
+    original: Any, /, self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
+) -> Any:
     found = current(self._client)
     name = format or self._format or ""
     ours = name.lower() in {OWN_NAME, *_names.get(self._client, ())}
     if found is None or not ours or isinstance(path, list | tuple):
-        return _load(self, path, format, schema, **options)
+        return original(self, path, format, schema, **options)
     if schema is not None:
         self.schema(schema)
     self.options(**options)
@@ -63,15 +65,11 @@ def _sent_load(self: Any, path: Any = None, format: str | None = None, schema: A
 
 def install(spark: Any, name: str) -> None:
     _names.setdefault(spark, set()).add(name.lower())
-    SparkSession.sql = _sent_sql  # type: ignore[method-assign]
-    DataFrameReader.load = _sent_load  # type: ignore[method-assign]
+    _PATCHES.install()
 
 
 def forget(spark: Any) -> None:
     """Leave PySpark to itself, if this was the last session."""
     _names.pop(spark, None)
     if not _names:
-        if SparkSession.sql is _sent_sql:
-            SparkSession.sql = _sql  # type: ignore[method-assign]
-        if DataFrameReader.load is _sent_load:
-            DataFrameReader.load = _load  # type: ignore[method-assign]
+        _PATCHES.remove()

@@ -49,13 +49,17 @@ def kept_row_ids(
 ) -> list[int] | None:
     """The ids that a fragment keeps, in our numbering: those of rows from before the base, which come first.
 
-    ``known`` returns our id of a row; None for a new row. Rows at the positions ``dead`` are deleted, so any id will do
-    for them. The result is None if old and new rows are mixed, because the commit could not number the new ones.
+    ``known`` returns our id of a row; None for a new row. Rows at the positions ``dead`` are deleted: without a known
+    id, any will do for them. The others keep theirs, because a later merge tells by it which row an updated one was.
+    The result is None if old and new rows are mixed, because the commit could not number the new ones.
     """
     known_ids = [known(row) for row in ids]
-    end = max((at + 1 for at, row in enumerate(known_ids) if row is not None and at not in dead), default=0)
-    if any(row is None and at not in dead for at, row in enumerate(known_ids[:end])):
+    new = next((at for at, row in enumerate(known_ids) if row is None and at not in dead), len(ids))
+    if any(row is not None and at not in dead for at, row in enumerate(known_ids[new:], new)):
         return None
+    if all(at in dead for at in range(new)):
+        return []
+    end = max(at + 1 for at, row in enumerate(known_ids[:new]) if row is not None)
     free = max((row for row in known_ids if row is not None), default=-1) + 1
     return [row if row is not None else free + at for at, row in enumerate(known_ids[:end])]
 

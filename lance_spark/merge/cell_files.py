@@ -7,6 +7,7 @@ all rows of its home, with field ids of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,9 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import row_width
 from lance_spark.format.storable import safe_batches
-from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellRule, Cells, Mask, decide_cells
+from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellRule, Cells, Form, Mask, aligned, decide_cells
 from lance_spark.merge.change_rules import Patch, Rows
-from lance_spark.scan.fragment_reads import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.fragment_reads import ROW_ID, Scan, ScanColumns, read_batches, take_rows
 from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _MOST = 8192
 """Rows that are taken at once."""
+_BLOBS = 8
+"""Blobs that are held at once."""
 
 
 class PatchPlace(NamedTuple):
@@ -45,14 +48,17 @@ class PatchPlace(NamedTuple):
 class _RowsOf:
     """Rows of one version, taken by address."""
 
-    def __init__(self, location: DatasetLocation, pin: PinnedVersion, names: Mapping[int, str]) -> None:
-        self._location, self._pin, self._names = location, pin, names
+    def __init__(
+        self, location: DatasetLocation, pin: PinnedVersion, names: Mapping[int, str], blobs: Mapping[int, str]
+    ) -> None:
+        """``names`` and ``blobs`` are columns by their places."""
+        self._location, self._pin, self._names, self._blobs = location, pin, names, blobs
         stable = open_pinned(location, pin).has_stable_row_ids
         self._ids = StableRowIds(location, pin) if stable else None
 
     def take(self, addresses: Rows) -> dict[int, pa.Array]:
         """The columns by place, with nulls for NOWHERE. Raises CorruptData for an address without a row."""
-        if not self._names:
+        if not (self._names or self._blobs):
             return {}
         missing = addresses == NOWHERE
         if missing.any():
@@ -63,12 +69,37 @@ class _RowsOf:
         values, places = np.unique(ids, return_inverse=True)
         if not len(values):
             empty = open_pinned(self._location, self._pin).schema.empty_table().combine_chunks()
-            return {at: _whole(empty[name]) for at, name in self._names.items()}
+            none = dict.fromkeys(self._blobs, pa.array([], pa.string()))
+            return {at: _whole(empty[name]) for at, name in self._names.items()} | none
+        held = {at: self._held(name, values.tolist()).take(pa.array(places)) for at, name in self._blobs.items()}
+        if not names:
+            return held
         taken = pa.Table.from_batches(take_rows(Scan(self._location, self._pin, ScanColumns(names)), values.tolist()))
         if taken.num_rows != len(values):
             raise CorruptData(f"{len(values) - taken.num_rows} rows of {self._pin} cannot be read.")
         found = taken.take(pa.array(places)).combine_chunks()
-        return {at: _whole(found[name]) for at, name in self._names.items()}
+        return {at: _whole(found[name]) for at, name in self._names.items()} | held
+
+    def _held(self, name: str, ids: Sequence[int]) -> pa.Array:
+        """What blobs hold, in a form that can be compared and shown."""
+        dataset = open_pinned(self._location, self._pin)
+        with translated(self._location, f"reading blobs of column '{name}'"):
+            # take_blobs() of pylance looks for the marked bytes of inherited files in the branch's own directory.
+            batches = dataset.scanner(
+                columns=[name],
+                filter=f"{ROW_ID} IN ({', '.join(map(str, ids))})",
+                with_row_id=True,
+                blob_handling="all_binary",
+                batch_size=_BLOBS,
+            ).to_batches()
+            known = {
+                key: None if blob is None else f"{len(blob):,} bytes with SHA-256 {sha256(blob).hexdigest()}"
+                for batch in batches
+                for key, blob in zip(batch[ROW_ID].to_pylist(), batch[name].to_pylist(), strict=True)
+            }
+        if len(known) != len(ids):
+            raise CorruptData(f"{len(ids) - len(known)} blobs of column '{name}' of {self._pin} cannot be read.")
+        return pa.array([known[key] for key in ids], pa.string())
 
     def _with_nulls(self, missing: Mask, taken: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
         places = pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing)
@@ -85,25 +116,30 @@ class _CellReader:
     """Reads the rows of a patch in all three versions."""
 
     def __init__(self, place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> None:
-        def named(names: Sequence[str | None]) -> dict[int, str]:
-            return {at: name for at in patch.compared if (name := names[at]) is not None}
+        def rows_of(location: DatasetLocation, pin: PinnedVersion, names: Sequence[str | None]) -> _RowsOf:
+            known = {at: name for at in patch.compared if (name := names[at]) is not None}
+            blobs = {at: name for at, name in known.items() if columns[at].form is Form.BYTES}
+            return _RowsOf(location, pin, {at: name for at, name in known.items() if at not in blobs}, blobs)
 
         self._patch = patch
-        self._base = _RowsOf(place.here, place.base, named([column.base for column in columns]))
-        self._ours = _RowsOf(place.here, place.ours, named([column.ours for column in columns]))
-        self._theirs = _RowsOf(place.there, place.theirs, named([column.theirs for column in columns]))
+        self._base = rows_of(place.here, place.base, [column.base for column in columns])
+        self._ours = rows_of(place.here, place.ours, [column.ours for column in columns])
+        self._theirs = rows_of(place.there, place.theirs, [column.theirs for column in columns])
+        self._inner = {at: columns[at].inner for at in patch.compared if columns[at].inner}
         schema = open_pinned(place.here, place.ours).schema
         self.most = min(_MOST, batch_rows(3 * row_width(schema)))
 
     def cells(self, part: Patch) -> Cells:
         home = (part.home.id << 32) + part.rows
         ours, theirs = (home, part.other) if part.of_ours else (part.other, home)
-        base = self._base.take(part.base)
+        found = self._base.take(part.base), self._ours.take(ours), self._theirs.take(theirs)
+        for at, inner in self._inner.items():
+            for version, values in zip(found, aligned(inner, [each.get(at) for each in found]), strict=True):
+                if values is not None:
+                    version[at] = values
         named = np.where(part.base == NOWHERE, ours, part.base)
         return Cells(
-            base,
-            self._ours.take(ours),
-            self._theirs.take(theirs),
+            *found,
             len(part.rows),
             new=part.base == NOWHERE,
             names=named,

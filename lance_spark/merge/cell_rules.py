@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,27 @@ STALE = "was computed from values that changed on the other side"
 # --- Columns
 
 
+class Form(Enum):
+    """How the values of a column are compared, and whether a merged row may get those of the other side."""
+
+    VALUES = "values"
+    """As they are; only these can be written."""
+    BYTES = "bytes"
+    """A column of blobs: by what they hold."""
+    FIELDS = "fields"
+    """A struct whose fields changed: field by field, by those that the result has."""
+    NEVER = "never"
+
+
+class Inner(NamedTuple):
+    """A field inside a struct of the result."""
+
+    name: str
+    names: tuple[str | None, str | None, str | None]
+    """In the base, in ours and in theirs; None where it is missing, which counts as NULL."""
+    inner: tuple[Inner, ...] = ()
+
+
 class CellColumn(NamedTuple):
     """A column of the result, under its names in the versions that have it."""
 
@@ -46,12 +68,18 @@ class CellColumn(NamedTuple):
     theirs: str | None
     nullable: bool
     """In both sides."""
-    is_opaque: bool
-    """Whether its values cannot be compared: blobs, and structs whose fields changed."""
+    form: Form
     fields: frozenset[int]
     """The ids of its fields in the base, or in the side that added it."""
     strict: tuple[tuple[str, ...], ...] = ()
     """What cannot be null in the result: names inside the column, none for the column itself."""
+    inner: tuple[Inner, ...] = ()
+    """The fields by which its values are compared."""
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether no file gets its values: a merged row keeps those that it has."""
+        return self.form is not Form.VALUES
 
 
 def cell_columns(sides: Sides) -> tuple[CellColumn, ...]:
@@ -79,9 +107,76 @@ def _column(name: str, versions: Versions) -> CellColumn:
     base, ours, theirs = (None if tree is None else tree[0].name for tree in versions)
     nullable = all(tree[0].nullable for tree in versions[1:] if tree is not None)
     shapes = {(tree[0].type, *((entry.name, entry.type) for entry in tree[1:])) for tree in known}
-    is_opaque = len(shapes) > 1 or any(_is_blob(entry) for tree in known for entry in tree)
+    form, inner = Form.VALUES, tuple[Inner, ...]()
+    if any(_is_blob(entry) for tree in known for entry in tree):
+        form = Form.BYTES if all(_is_blob(tree[0]) for tree in known) else Form.NEVER
+    elif len(shapes) > 1:
+        roots = [None if tree is None else tree[0] for tree in versions]
+        inner = _inner(versions, roots) if {tree[0].type for tree in known} == {_STRUCT} else ()
+        form = Form.FIELDS if inner else Form.NEVER
     fields = frozenset(entry.id for entry in known[0])
-    return CellColumn(name, base, ours, theirs, nullable, is_opaque, fields, () if is_opaque else _strict(versions))
+    strict = _strict(versions) if form is Form.VALUES else ()
+    return CellColumn(name, base, ours, theirs, nullable, form, fields, strict, inner)
+
+
+_STRUCT = "struct"
+
+
+def _inner(versions: Versions, parents: Sequence[Field | None]) -> tuple[Inner, ...]:
+    """The fields of a struct that no side dropped; none if they cannot be compared one by one."""
+    children = [
+        {} if tree is None or parent is None else {entry.id: entry for entry in tree if entry.parent_id == parent.id}
+        for tree, parent in zip(versions, parents, strict=True)
+    ]
+    known = [parent is not None for parent in parents]
+    found = []
+    for key in dict.fromkeys(key for several in children for key in several):
+        entries = [several.get(key) for several in children]
+        if entries[0] is not None and any(entry is None and here for entry, here in zip(entries, known, strict=True)):
+            continue  # dropped
+        there = [entry for entry in entries if entry is not None]
+        below = () if there[0].type != _STRUCT else _inner(versions, entries)
+        looks = {_look(tree, entry) for tree, entry in zip(versions, entries, strict=True) if tree and entry}
+        if len({entry.type for entry in there}) > 1 or (len(looks) > 1 and not below):
+            return ()
+        base, ours, theirs = (None if entry is None else entry.name for entry in entries)
+        found.append(Inner((theirs if ours == base else ours) or there[0].name, (base, ours, theirs), below))
+    return tuple(found) if len({each.name for each in found}) == len(found) else ()
+
+
+def _look(tree: Sequence[Field], entry: Field) -> tuple[object, ...]:
+    """What a field looks like, without its own name."""
+    below = [entry.id]
+    for each in tree:
+        below += [each.id] if each.parent_id in below else []
+    return (entry.type, *((each.name, each.type) for each in tree if each.id in below[1:]))
+
+
+def aligned(inner: Sequence[Inner], versions: Sequence[pa.Array | None]) -> list[pa.Array | None]:
+    """Structs of three versions, with the same fields."""
+    fields = [
+        {} if values is None else dict(zip((each.name for each in values.type), values.flatten(), strict=True))
+        for values in versions
+    ]
+    columns = []
+    for each in inner:
+        parts = [None if name is None else known.get(name) for name, known in zip(each.names, fields, strict=True)]
+        columns.append(aligned(each.inner, parts) if each.inner else parts)
+    found: list[pa.Array | None] = []
+    for at, values in enumerate(versions):
+        if values is None:
+            found.append(None)
+            continue
+        children = [
+            part if (part := several[at]) is not None else pa.nulls(len(values), _type_of(several))
+            for several in columns
+        ]
+        found.append(pa.StructArray.from_arrays(children, [each.name for each in inner], mask=values.is_null()))
+    return found
+
+
+def _type_of(versions: Iterable[pa.Array | None]) -> pa.DataType:
+    return next((values.type for values in versions if values is not None), pa.null())
 
 
 def _strict(versions: Versions) -> tuple[tuple[str, ...], ...]:

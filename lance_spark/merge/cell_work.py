@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,11 +131,21 @@ def write_patches(
     if not change.patches or cells is None:
         return {}
     place = place_of(locations, sides)
-    items = [WriteItem(place, cells.columns, cells.rule, patch) for patch in change.patches]
+    items = [WriteItem(place, cells.columns, cells.rule, _with_less(patch, cells)) for patch in change.patches]
     size = sum(patch.home.physical_rows * 64 * len(patch.columns) for patch in change.patches)
     runner = engine.for_work("merge", Work(rewrites=len(items), rewritten_bytes=size))
     found = runner.collect(_WRITE, runner.flat_map(_WRITE, items, write_one, _FILES)).to_pylist()
     return {(row["of_ours"], row["fragment"]): json.loads(row["file"]) for row in found}
+
+
+def _with_less(patch: Patch, cells: CellPlan) -> Patch:
+    """The patch without columns, such as blobs, that are neither written nor decide about what is."""
+    if cells.rule.is_whole:
+        return patch
+    reads = (found.get(at, frozenset()) for at in patch.columns for found in (cells.rule.ours, cells.rule.theirs))
+    needed = frozenset(patch.columns).union(*reads)
+    compared = tuple(at for at in patch.compared if at in needed or not cells.columns[at].is_opaque)
+    return replace(patch, compared=compared)
 
 
 def write_one(item: WriteItem) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,7 @@ from lance_spark.merge.cell_rules import (
     CellRule,
     Computed,
     Emptied,
+    Form,
     Given,
     SettledRows,
 )
@@ -324,7 +325,7 @@ class _CellSettling:
                     rows[of_ours, key].append(here[alone][inside] & 0xFFFFFFFF)
                     base[of_ours, key].append((each.pair.base.id << 32) + both[alone][inside])
         found = []
-        places = tuple(at for at, column in enumerate(self.columns) if not column.is_opaque)
+        places = self._comparable(range(len(self.columns)))
         for (of_ours, key), several in rows.items():
             home = self.ours.fragment(key) if of_ours else self.theirs.fragment(key)
             offsets = np.concatenate(several)
@@ -547,17 +548,18 @@ class _CellSettling:
                 self.conflicts.append(self.sides.conflict(_ELSEWHERE))
                 continue
             decided, compared = self._places(of_ours, home, rule)
-            if any(self.columns[at].is_opaque for at in decided):
+            if any(self.columns[at].form is Form.NEVER for at in decided):
                 self.conflicts.append(self.sides.conflict(OPAQUE, [key] if of_ours else []))
                 continue
             rows = np.concatenate(home.rows)
             order = np.argsort(rows)
             base, other = np.concatenate(home.base)[order], np.concatenate(home.other)[order]
-            places = tuple(sorted(at for at in compared if not self.columns[at].is_opaque))
-            patches.append(
-                Patch(of_ours, fragments[of_ours, key], rows[order], base, other, tuple(sorted(decided)), False, places)
-            )
+            where = fragments[of_ours, key], rows[order], base, other
+            patches.append(Patch(of_ours, *where, tuple(sorted(decided)), False, self._comparable(compared)))
         return patches
+
+    def _comparable(self, places: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sorted(at for at in places if self.columns[at].form is not Form.NEVER))
 
     def _in_place(self, pairs: Sequence[_Pair], rule: CellRule) -> Iterator[Patch]:
         """Fragments in which both sides wrote columns, where one column is of both or was computed from the other."""
@@ -580,7 +582,7 @@ class _CellSettling:
             rows = np.setdiff1d(np.arange(pair.base.physical_rows, dtype=np.int64), gone)
             keys = {at for at, column in enumerate(self.columns) if column.base in self.keys}
             compared = decided.union(keys, *(found.get(at, ()) for at in decided for found in (rule.ours, rule.theirs)))
-            places = tuple(sorted(at for at in compared if not self.columns[at].is_opaque))
+            places = self._comparable(compared)
             base, theirs = (pair.base.id << 32) + rows, (pair.theirs.id << 32) + rows
             if len(rows):
                 both = tuple(sorted(mine & other))
@@ -611,12 +613,18 @@ class _CellSettling:
         runner = self.engine.for_work("merge", Work(read_bytes=3 * 64 * rows * max(1, len(self.columns))))
         found = runner.collect(DECIDE, runner.flat_map(DECIDE, items, decide_part, OUTCOMES)).to_pylist()
         columns = {at: set(patch.columns) for at, patch in enumerate(patches)}
+        opaque: list[Patch] = []
         for row in found:
-            columns[row["patch"]] |= {row["place"]} if row["differs"] else set()
+            if row["differs"] and self.columns[row["place"]].is_opaque:
+                opaque.append(patches[row["patch"]])
+            elif row["differs"]:
+                columns[row["patch"]].add(row["place"])
             self.settled += row["settled"]
             if row["open"]:
                 patch = patches[row["patch"]]
                 self.open.append(patch.part(np.isin(patch.rows, row["open"])))
+        if opaque:
+            self.conflicts.append(self.sides.conflict(OPAQUE, {each.home.id for each in opaque if each.of_ours}))
         kept = [replace(patch, columns=tuple(sorted(columns[at]))) for at, patch in enumerate(patches) if columns[at]]
         self._note_clashes(found, patches)
         self._check_keys(kept)

@@ -334,10 +334,7 @@ def trees(fields: Sequence[Field]) -> dict[int, Tree]:
 
 
 def renumbered(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
-    """Columns whose id means another column on a side, as an earlier merge had to give them new ids.
-
-    Matched by id, the values of one column would be read as those of another.
-    """
+    """Columns whose id means another one on a side after a merge: matched by it, values would change places."""
     before, after = trees(base), trees(side)
     names = {tree[0].name: key for key, tree in after.items()}
     return [
@@ -494,8 +491,7 @@ class Sides:
     their_steps: Steps
     kinship: Kinship = field(default_factory=Kinship)
     numbering: Snapshot | None = None
-    """A version with the rows of the base under their ids in theirs; None if both sides number rows the same way, up to
-    the base's next row id."""
+    """A version with rows of the base under their ids in theirs; None if both sides number them in the same way."""
     their_ids: Mapping[int, int] = field(default_factory=dict)
     """Field ids in this comparison, by those in the files and the schema of theirs; empty if they are the same."""
     spare_ids: frozenset[int] = frozenset()
@@ -506,6 +502,8 @@ class Sides:
     """A version with rows of the base under their ids in ours; None if there is none."""
     same_below: int = 0
     """Below this, a stable row id means the same row on both sides: both chains were forked with it."""
+    their_same_below: int = 0
+    """Below this, a stable row id means the same row in theirs and in ``base_theirs``, for the same reason."""
     by_cells: bool = False
     """Whether rows that both sides changed combine where they changed different columns."""
     settling: bool = False

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lance_spark.engine.local import Engine, Work
 from lance_spark.merge.cell_files import PatchPlace, read_cells
-from lance_spark.merge.cell_rules import NOWHERE, CellColumn, Cells, Mask, differing
+from lance_spark.merge.cell_rules import NOWHERE, CellColumn, Cells, Form, Mask, differing
 from lance_spark.merge.change_rules import ContestedRow, Patch, Rows
 
 MOST = 20
@@ -135,7 +135,7 @@ def look_at_survivors(item: SurvivorItem) -> Iterator[pa.RecordBatch]:
     for found, part in read_cells(item.place, item.columns, item.patch):
         home = found.ours if item.patch.of_ours else found.theirs
         masks = differing(item.columns, found.base, home)
-        any_of = np.full(found.rows, any(column.is_opaque for column in item.columns))  # a blob may have changed
+        any_of = np.full(found.rows, any(column.form is Form.NEVER for column in item.columns))  # it may have changed
         for mask in masks.values():
             any_of |= mask
         for row in np.flatnonzero(any_of).tolist():

@@ -394,7 +394,8 @@ def _sides(request: Request) -> change_rules.Sides:
         their_ids=ids.theirs,
         spare_ids=ids.spare,
         our_numbering=_row_numbering(request, base_ours),
-        same_below=_same_below(request, ours),
+        same_below=_next_row_id(request, request.location, request.fork, ours),
+        their_same_below=_next_row_id(request, there, request.their_fork, ours),
         by_cells=request.by_cells,
     )
 
@@ -438,12 +439,14 @@ def _numbering(request: Request, ours: format_versions.Snapshot) -> format_versi
         raise _gone(f"{request.numbering} {what}, so rows cannot keep their stable ids", missing) from None
 
 
-def _same_below(request: Request, ours: format_versions.Snapshot) -> int:
-    """The next stable row id of the version that both chains were forked from; 0 if that is gone or unknown."""
-    if request.fork is None or not ours.contents.has_stable_row_ids:
+def _next_row_id(
+    request: Request, location: DatasetLocation, fork: PinnedVersion | None, ours: format_versions.Snapshot
+) -> int:
+    """The next stable row id of the version that two chains were forked from; 0 if that is gone or unknown."""
+    if fork is None or not ours.contents.has_stable_row_ids:
         return 0
     try:
-        return request.reader.contents(request.location, request.fork).next_row_id
+        return request.reader.contents(location, fork).next_row_id
     except NotFound:
         return 0
 

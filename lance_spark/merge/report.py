@@ -377,6 +377,11 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
                 pairs.append((numbered, ours_of[base.id]))
         same_below = 0
     renamed: dict[int, int] = dict(change.followed.row_ids)
+    if sides.their_same_below:
+        # What took the base in left out fragments without a row that is still there: their rows are known by the base.
+        for base, ours in (*change.removed, *((each.base, each.ours) for each in change.replaced)):
+            inherited = matched_row_ids(base.row_ids, ours.row_ids)
+            renamed.update({row: own for row, own in inherited.items() if row < sides.their_same_below})
     for theirs, ours in pairs:
         if not same_below or theirs.row_ids != ours.row_ids:
             renamed.update(matched_row_ids(theirs.row_ids, ours.row_ids))

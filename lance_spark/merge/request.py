@@ -74,6 +74,8 @@ class Request:
     """A version with rows of the base under their stable ids in ours; None if there is none."""
     fork: PinnedVersion | None = None
     """The version that both chains were forked from: rows have the ids of that version in both."""
+    their_fork: PinnedVersion | None = None
+    """The same of theirs and its base, if that is another dataset's."""
     unshared: Unshared | None = None
     """Tells whether what ours got since the base certainly never left the dataset; None if it may have."""
     earlier_path: tuple[VersionSpan, ...] | None = ()

@@ -6,7 +6,7 @@ also OPTIMIZE, VACUUM and similar statements. ``DataFrameWriter.saveAsTable``, l
 Spark's own catalog. ``DataFrameWriter.save`` sends rows to Python as columns. ``Catalog.listTables`` lists the root of
 a catalog, and ``Catalog.tableExists`` takes a missing ref or path for no table. A session that Spark or ``newSession``
 makes from a registered one is registered in the same way. The conversion of Java's exceptions recognizes this package's
-errors. Everything else behaves as before. Unregistering the last session removes all patches.
+errors. Everything else behaves as before. Unregistering the last session removes all patches that are still on top.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -42,26 +41,20 @@ from lance_spark.native.scan import Source
 from lance_spark.native.session import any_session, current, inherit
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
+from lance_spark.session.patches import Patches
 from lance_spark.sql.statement_rules import may_change_rows, may_make_tables, opened, without_comments
 from lance_spark.tables.read import is_newest, pin_read
 from lance_spark.tables.write import planned_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.catalog import Table
 
     from lance_spark.jvm.bridge import Bridge
     from lance_spark.native.session import Room
 
-_format = DataFrameReader.format
-_sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.listTables
-_save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
-_table_exists = Catalog.tableExists
-_stream_table = DataStreamReader.table
+_PATCHES = Patches()
 _ANALYZES = re.compile(r"ANALYZE\s+TABLES\s+(?:IN|FROM)\s+(\S+)\s", re.IGNORECASE)
 _OF_VIEWS = ("not support", "Unexpected table relation", "Cannot delete from table")
-_convert: Any = captured.convert_exception
-_init, _new_session = SparkSession.__init__, SparkSession.newSession
 
 
 class NativeReader(DataFrameReader):
@@ -105,7 +98,7 @@ class NativeReader(DataFrameReader):
         if key is None:
             return given
         query = "SELECT date_format(try_cast(? AS TIMESTAMP), ?)"
-        found = _sql(self._room.bridge.spark, query, [given[key], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"]).first()
+        found = self._room.bridge.spark.sql(query, [given[key], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"]).first()
         return given if found is None or found[0] is None else {**given, key: found[0]}
 
     def _given(self) -> dict[str, str]:
@@ -114,22 +107,23 @@ class NativeReader(DataFrameReader):
         return {str(entry.getKey()): entry.getValue() for entry in options.entrySet()}
 
 
-def _native_format(self: DataFrameReader, source: str) -> DataFrameReader:
-    reader = _format(self, source)
+@_PATCHES.of(DataFrameReader, "format")
+def _native_format(original: Any, /, self: DataFrameReader, source: str) -> Any:
+    reader = original(self, source)
     spark = getattr(self, "_spark", None)
     room = None if spark is None else current(spark)
     return reader if room is None or source.lower() not in room.formats else NativeReader(reader, room)
 
 
-@wraps(_init)
-def _native_init(self: SparkSession, *args: Any, **kwargs: Any) -> None:
-    _init(self, *args, **kwargs)
+@_PATCHES.of(SparkSession, "__init__")
+def _native_init(original: Any, /, self: SparkSession, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
     inherit(self)
 
 
-@wraps(_new_session)
-def _native_new_session(self: SparkSession) -> SparkSession:
-    made = _new_session(self)
+@_PATCHES.of(SparkSession, "newSession")
+def _native_new_session(original: Any, /, self: SparkSession) -> Any:
+    made = original(self)
     if current(self) is not None:
         for name in datasource.names_in(self):
             datasource.register(made, name)
@@ -137,8 +131,8 @@ def _native_new_session(self: SparkSession) -> SparkSession:
     return made
 
 
-@wraps(_sql)
-def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803
+@_PATCHES.of(SparkSession, "sql")
+def _native_sql(original: Any, /, self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803
     room = current(self)
     if room is not None and may_make_tables(sqlQuery):
         try:
@@ -153,7 +147,7 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
         )
     known = args is None or isinstance(args, dict | list)
     if room is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
-        return _sql(self, sqlQuery, args, **kwargs)
+        return original(self, sqlQuery, args, **kwargs)
     formatter, statement = SQLStringFormatter(self), None
     try:
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
@@ -164,7 +158,7 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
         if kwargs:
             formatter.clear()
     with _naming_views(statement):
-        return _sql(self, sqlQuery, args, **kwargs)
+        return original(self, sqlQuery, args, **kwargs)
 
 
 def own_result(room: Room, text: str, args: Any) -> tuple[DataFrame | None, RowStatement | None]:
@@ -176,18 +170,18 @@ def own_result(room: Room, text: str, args: Any) -> tuple[DataFrame | None, RowS
     return found, statement
 
 
-@wraps(_merge)
-def _native_merge(self: MergeIntoWriter) -> None:
+@_PATCHES.of(MergeIntoWriter, "merge")
+def _native_merge(original: Any, /, self: MergeIntoWriter) -> None:
     room = current(self._spark)
     known = room is not None and room.bridge.no_row_changes is None and room.bridge.plans_merges
     statement = None if room is None or not known else RowStatement(room.bridge, "", plan=self._jwriter.mergeCommand())
     if statement is None or _executed(statement) is None:
         with _naming_views(statement):
-            _merge(self)
+            original(self)
 
 
-@wraps(_stream_table)
-def _native_stream_table(self: DataStreamReader, tableName: str) -> DataFrame:  # noqa: N803
+@_PATCHES.of(DataStreamReader, "table")
+def _native_stream_table(original: Any, /, self: DataStreamReader, tableName: str) -> Any:  # noqa: N803
     room = current(self._spark)
     if room is not None and _meant(room, tableName)[0] in room.catalogs:
         # Spark ends with an internal error where an option names a version.
@@ -200,21 +194,21 @@ def _native_stream_table(self: DataStreamReader, tableName: str) -> DataFrame:  
             refuse_travel(options)
         except LanceSparkError as error:
             raise as_spark(error) from None
-    return _stream_table(self, tableName)
+    return original(self, tableName)
 
 
-@wraps(_table_exists)
-def _native_table_exists(self: Catalog, tableName: str, dbName: str | None = None) -> bool:  # noqa: N803
+@_PATCHES.of(Catalog, "tableExists")
+def _native_table_exists(original: Any, /, self: Catalog, tableName: str, dbName: str | None = None) -> Any:  # noqa: N803
     try:
-        return _table_exists(self, tableName, dbName)
+        return original(self, tableName, dbName)
     except (NotFound, InvalidName):  # the error that explains a missing ref or path to a query
         return False
 
 
-@wraps(_list_tables)
-def _native_list_tables(self: Catalog, dbName: str | None = None, pattern: str | None = None) -> list[Table]:  # noqa: N803
+@_PATCHES.of(Catalog, "listTables")
+def _native_list_tables(original: Any, /, self: Catalog, dbName: Any = None, pattern: Any = None) -> Any:  # noqa: N803
     try:
-        return _list_tables(self, dbName, pattern)
+        return original(self, dbName, pattern)
     except ParseException as problem:
         # Spark parses each table's namespace as SQL, but the name of a catalog's root is "".
         catalog = self.currentCatalog() if dbName is None else dbName.strip("`")
@@ -222,7 +216,7 @@ def _native_list_tables(self: Catalog, dbName: str | None = None, pattern: str |
         if room is None or catalog not in room.catalogs or problem.getCondition() != "PARSE_EMPTY_STATEMENT":
             raise
     like = "" if pattern is None else " LIKE '" + pattern.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    found = _sql(self._sparkSession, f"SHOW TABLES IN {quoted_name(catalog)}{like}").collect()
+    found = self._sparkSession.sql(f"SHOW TABLES IN {quoted_name(catalog)}{like}").collect()
     return [self.getTable(f"{quoted_name(catalog)}.{quoted_name(row.tableName)}") for row in found]
 
 
@@ -239,9 +233,9 @@ def _looked_after(room: Room, text: str, args: Any) -> DataFrame | None:
         raise error if isinstance(error, AnalysisException) else as_spark(error) from None
 
 
-@wraps(_save_as_table)
+@_PATCHES.of(DataFrameWriter, "saveAsTable")
 def _native_save_as_table(
-    self: DataFrameWriter, name: str, format: str | None = None, *args: Any, **kwargs: Any
+    original: Any, /, self: DataFrameWriter, name: str, format: str | None = None, *args: Any, **kwargs: Any
 ) -> None:
     room = current(self._spark)
     if room is not None:
@@ -249,11 +243,13 @@ def _native_save_as_table(
             check_save(room, name, format or str(self._jwrite.source()))
         except LanceSparkError as error:
             raise as_spark(error) from None
-    _save_as_table(self, name, format, *args, **kwargs)
+    original(self, name, format, *args, **kwargs)
 
 
-@wraps(_save)
+@_PATCHES.of(DataFrameWriter, "save")
 def _native_save(
+    original: Any,
+    /,
     self: DataFrameWriter,
     path: str | None = None,
     format: str | None = None,
@@ -265,13 +261,13 @@ def _native_save(
     name = "" if room is None else format or str(self._jwrite.source())
     ours = room is not None and name.lower() in {OWN_NAME, *room.formats}
     if room is None or not ours:
-        _save(self, path, format, mode, partitionBy, **options)
+        original(self, path, format, mode, partitionBy, **options)
         return
     self.mode(mode).options(**options)
     self.options(**_told(room, self, path))
     shape = shape_of(room.bridge, self._df.schema)
     if shape is None:
-        _save(self, path, format, None, partitionBy)
+        original(self, path, format, None, partitionBy)
         return
     if partitionBy is not None:
         self.partitionBy(partitionBy)
@@ -339,8 +335,9 @@ def _naming_views(statement: RowStatement | None) -> Iterator[None]:
         raise as_spark(refused, Spoken("sql") if statement.text else PYTHON) from error
 
 
-def _recovering(exception: Any) -> Any:
-    return recovered(_convert(exception))
+@_PATCHES.of(captured, "convert_exception")
+def _recovering(original: Any, /, exception: Any) -> Any:
+    return recovered(original(exception))
 
 
 def install(spark: SparkSession, name: str) -> None:
@@ -348,33 +345,13 @@ def install(spark: SparkSession, name: str) -> None:
     room = current(spark)
     if room is not None:
         room.formats.add(name.lower())
-    SparkSession.__init__ = _native_init  # type: ignore[method-assign]
-    SparkSession.newSession = _native_new_session  # type: ignore[method-assign]
-    DataFrameReader.format = _native_format  # type: ignore[method-assign]
-    SparkSession.sql = _native_sql  # type: ignore[method-assign]
-    MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
-    Catalog.listTables = _native_list_tables  # type: ignore[method-assign]
-    Catalog.tableExists = _native_table_exists  # type: ignore[method-assign]
-    DataStreamReader.table = _native_stream_table  # type: ignore[method-assign]
-    DataFrameWriter.saveAsTable = _native_save_as_table  # type: ignore[method-assign]
-    DataFrameWriter.save = _native_save  # type: ignore[method-assign]
-    captured.convert_exception = _recovering  # type: ignore[assignment]
+    _PATCHES.install()
 
 
 def forget() -> None:
     """Remove the patches once no session is registered."""
     if not any_session():
-        SparkSession.__init__ = _init  # type: ignore[method-assign]
-        SparkSession.newSession = _new_session  # type: ignore[method-assign]
-        DataFrameReader.format = _format  # type: ignore[method-assign]
-        SparkSession.sql = _sql  # type: ignore[method-assign]
-        MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
-        Catalog.listTables = _list_tables  # type: ignore[method-assign]
-        Catalog.tableExists = _table_exists  # type: ignore[method-assign]
-        DataStreamReader.table = _stream_table  # type: ignore[method-assign]
-        DataFrameWriter.saveAsTable = _save_as_table  # type: ignore[method-assign]
-        DataFrameWriter.save = _save  # type: ignore[method-assign]
-        captured.convert_exception = _convert
+        _PATCHES.remove()
 
 
 # --- Refusing statements that would create a Lance table in Spark's own catalog, or another format in a Lance catalog

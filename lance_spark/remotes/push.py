@@ -244,6 +244,7 @@ def _replay(
             our_path=(),
             their_path=graph.path(pin, node, base),
             numbering=graph.numbering(pin, node, base) or base,
+            their_fork=graph.fork_of(pin, base),
             remote=local,
             reader=graph.reader,
             alone=True,

@@ -210,4 +210,15 @@ def test_rows_that_came_into_another_chain_are_known_by_the_version_that_took_th
     seen = replace(compared(base, base, version([], 3, "exp", stable=True)), numbering=took_in)
     assert row_ids(seen, change) == RowIds({40: 0, 41: 1})
     assert row_ids(seen, MergeChange()) == RowIds()
+
+
+def test_rows_that_no_version_took_in_are_known_by_the_base_if_both_were_forked_with_them():
+    base = version([numbered(0, 0, 9)], stable=True, next_row_id=10)
+    change = MergeChange(removed=((numbered(0, 0, 9), numbered(0, 50, 51)),))
+    seen = replace(
+        compared(base, base, version([], 3, "exp", stable=True)),
+        numbering=version([], 2, "exp", stable=True),
+        their_same_below=8,
+    )
+    assert row_ids(seen, change) == RowIds({0: 50})
     assert [RowIds({40: 0}).known(row) for row in (40, 5)] == [0, None]

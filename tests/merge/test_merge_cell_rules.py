@@ -15,6 +15,7 @@ from lance_spark.merge.cell_rules import (
     Cells,
     Computed,
     Emptied,
+    Form,
     NumberedRows,
     decide_cells,
     differs,
@@ -36,8 +37,8 @@ KINDS = {
     "bytes": (pa.binary(), b"\0", b"\1", b""),
     "truths": (pa.bool_(), True, False, None),
 }
-X = CellColumn("x", "x", "x", "x", True, False, frozenset({1}))
-C = CellColumn("c", None, None, "c", True, False, frozenset({2}))
+X = CellColumn("x", "x", "x", "x", True, Form.VALUES, frozenset({1}))
+C = CellColumn("c", None, None, "c", True, Form.VALUES, frozenset({2}))
 NOTHING = CellRule({}, {})
 CLASH = "clash"
 
@@ -154,9 +155,9 @@ def test_a_key_that_occurs_twice_proves_nothing():
 
 COLUMNS = [
     X,
-    CellColumn("y", "y", "y", "y", True, False, frozenset({2})),
-    CellColumn("c", None, None, "c", True, False, frozenset({3})),
-    CellColumn("d", None, None, "d", True, False, frozenset({4})),
+    CellColumn("y", "y", "y", "y", True, Form.VALUES, frozenset({2})),
+    CellColumn("c", None, None, "c", True, Form.VALUES, frozenset({3})),
+    CellColumn("d", None, None, "d", True, Form.VALUES, frozenset({4})),
 ]
 NAMES = ["x", "y", "c", "d"]
 

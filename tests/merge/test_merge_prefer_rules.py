@@ -6,7 +6,7 @@ import pytest
 
 from lance_spark import hints
 from lance_spark.errors import InvalidOption
-from lance_spark.merge.cell_rules import TWIN, CellColumn, CellRule, Cells, clashing, decide_cells, settled_rows
+from lance_spark.merge.cell_rules import TWIN, CellColumn, CellRule, Cells, Form, clashing, decide_cells, settled_rows
 from lance_spark.merge.change_rules import GONE_OURS, OTHER_ROWS, ContestedRow, MergeConflict
 from lance_spark.merge.conflict_rules import AMBIGUOUS, BOTH_CHANGED, TAKEN_BEFORE, with_contested
 from lance_spark.merge.hint_rules import hint_for
@@ -46,7 +46,7 @@ def test_only_one_side_can_be_preferred(given):
         MergeOptions(**given)
 
 
-COLUMNS = [CellColumn(name, name, name, name, True, False, frozenset({at})) for at, name in enumerate("xy")]
+COLUMNS = [CellColumn(name, name, name, name, True, Form.VALUES, frozenset({at})) for at, name in enumerate("xy")]
 
 
 def decided(base, ours, theirs, new=None, **rule):

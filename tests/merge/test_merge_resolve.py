@@ -10,7 +10,7 @@ from test_merge_settled import Layout, append, compact, content, delete, goes_on
 
 from lance_spark import LanceTable
 from lance_spark.errors import Conflict, InvalidOption
-from lance_spark.merge.cell_rules import CellColumn, Cells
+from lance_spark.merge.cell_rules import CellColumn, Cells, Form
 from lance_spark.merge.resolve_rules import asked, given_cells
 
 BOTH = Layout(stable=True, keyed=True)
@@ -121,7 +121,9 @@ WRONG = {
     "without the cell": (ROWS_BACK, "column 'price' is not in it"),
     "a strange flag": ([{**row, "_delete": "no"} for row in NUMBERED], "and not boolean"),
 }
-COLUMNS = [CellColumn(name, name, name, name, False, False, frozenset({at})) for at, name in enumerate(("id", "price"))]
+COLUMNS = [
+    CellColumn(name, name, name, name, False, Form.VALUES, frozenset({at})) for at, name in enumerate(("id", "price"))
+]
 
 
 def question():

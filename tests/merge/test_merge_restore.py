@@ -267,7 +267,7 @@ for number in range(count):
 """
 RESTORE = """
 import sys
-from lance_spark.merge import pylance as merge_commit
+from lance_spark.merge import replay_commits as merge_commit
 from lance_spark.merge import restore as restoring
 from lance_spark.errors import Conflict, Refused
 from lance_spark.core.refs import PinnedVersion

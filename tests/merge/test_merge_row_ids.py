@@ -93,6 +93,23 @@ def test_rows_from_before_the_base_keep_their_ids_and_new_ones_do_not():
     assert kept_row_ids([10, 3], {3: 3}.get) is None
 
 
+@pytest.mark.parametrize(
+    ("ids", "dead", "kept"),
+    [
+        ([3, 7, 8], {1, 2}, [3, 7, 8]),
+        ([7, 3], {0}, [7, 3]),
+        ([3, 20, 7, 21], {1, 2}, [3, 9, 7]),
+        ([3, 20, 7], {2}, [3]),
+        ([7, 20], {0}, []),
+        ([7, 8], {0, 1}, []),
+        ([7, 20, 3], {0}, None),
+    ],
+    ids=["at the end", "in front", "beside unknown ones", "behind a new row", "only dead", "all dead", "mixed"],
+)
+def test_deleted_rows_keep_the_ids_by_which_updated_ones_are_known(ids, dead, kept):
+    assert kept_row_ids(ids, {3: 3, 7: 7, 8: 8}.get, dead) == kept
+
+
 def test_rows_that_the_chains_number_differently_are_told_by_their_places():
     assert matched_row_ids(write_row_ids([1, 2, 9]), write_row_ids([1, 2, 30])) == {1: 1, 2: 2, 9: 30}
     assert matched_row_ids(write_row_ids([1, 2]), write_row_ids([1, 2])) == {1: 1, 2: 2}

@@ -2,7 +2,8 @@
 
 import lance
 import pytest
-from support.merge_datasets import add, head, ids, table
+from support.merge_datasets import add, assert_sound, head, ids, row_ids, table
+from support.merge_datasets import rows as rows_of
 from support.remote_datasets import made_clone, pulled, pushed
 
 from lance_spark.engine.local import LocalRunner
@@ -108,3 +109,21 @@ def test_new_rows_that_were_updated_with_old_ones_are_taken_version_by_version(p
     updated(one)
     pushed(one, source)
     assert ids(head(source)) == ids(head(one)) == [0, 1, 2, 10, 11, 100]
+
+
+@pytest.mark.parametrize("rows", [1000, 2], ids=["one fragment", "small fragments"])
+@pytest.mark.parametrize("where", ["id in (0, 4)", "id < 3", "id > 3"])
+def test_rows_that_the_source_sorted_and_the_clone_updated_keep_their_stable_ids(tmp_path, where, rows):
+    """The pull leaves out what it has in newer fragments; the push knows these rows all the same."""
+    source, one = (str(tmp_path / f"{name}.lance") for name in ("source", "one"))
+    lance.write_dataset(table(0, 5).take([4, 3, 2, 1, 0]), source, enable_stable_row_ids=True)
+    made_clone(source, one)
+    known = row_ids(head(source))
+    options = OptimizeOptions(sort_by=["id"], own_only=False, target_rows=rows)
+    optimize(locate(source), None, options, LocalRunner())
+    head(one).update({"v": "70"}, where=where)
+    pulled(one, source)
+    pushed(one, source)
+    assert row_ids(head(source)) == row_ids(head(one)) == known
+    assert rows_of(head(source)) == rows_of(head(one))
+    assert_sound(head(source))
