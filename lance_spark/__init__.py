@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lance_spark.training.torch import FrozenBatches as FrozenBatches
     from lance_spark.training.torch import FrozenRows as FrozenRows
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "BooleanQuery",
     "BoostQuery",

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.scripts import script
 
+from lance_spark import __version__ as VERSION  # noqa: N812
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -18,7 +20,7 @@ else:
 pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parents[2]
-INFORMATION = "lance_spark-0.1.0.dist-info"
+INFORMATION = f"lance_spark-{VERSION}.dist-info"
 LICENCE = f"{INFORMATION}/licenses/LICENSE"
 
 
@@ -28,7 +30,7 @@ def checks():
 
 
 def metadata(**changes):
-    lines = {"Name": "lance-spark", "Version": "0.1.0", "License-Expression": "Apache-2.0", "License-File": "LICENSE"}
+    lines = {"Name": "lance-spark", "Version": VERSION, "License-Expression": "Apache-2.0", "License-File": "LICENSE"}
     return "".join(f"{key.replace('_', '-')}: {value}\n" for key, value in {**lines, **changes}.items())
 
 
@@ -45,7 +47,7 @@ def good():
 
 
 def wheel(directory, content):
-    path = directory / "lance_spark-0.1.0-py3-none-any.whl"
+    path = directory / f"lance_spark-{VERSION}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as file:
         for name, text in content.items():
             file.writestr(name, text)
@@ -86,10 +88,10 @@ def test_a_wheel_with_a_fault_does_not(checks, good, tmp_path, change, problem):
 
 @pytest.mark.parametrize("lacking", [None, "LICENSE", "tests/conftest.py"])
 def test_an_sdist_has_documents_and_tests(checks, tmp_path, lacking):
-    path = tmp_path / "lance_spark-0.1.0.tar.gz"
+    path = tmp_path / f"lance_spark-{VERSION}.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for name in {*checks.DOCUMENTS, "tests/conftest.py"} - {lacking}:
-            archive.addfile(tarfile.TarInfo(f"lance_spark-0.1.0/{name}"), io.BytesIO())
+            archive.addfile(tarfile.TarInfo(f"lance_spark-{VERSION}/{name}"), io.BytesIO())
     assert checks.sdist_problems(path) == ([] if lacking is None else [f"{path.name} lacks {lacking}"])
 
 
@@ -106,7 +108,7 @@ def test_the_changelog_has_the_version_and_what_comes_after_it():
     sections = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert sections[0] == ("Unreleased", "")
     assert all(date for _, date in sections[1:])
-    assert sections[1][0] == project["version"]
+    assert sections[1][0] == project["version"] == VERSION
     assert [date for _, date in sections[1:]] == sorted((date for _, date in sections[1:]), reverse=True)
 
 
@@ -117,3 +119,10 @@ def test_the_package_shows_its_own_names_and_each_is_there():
     assert not {"Any", "TYPE_CHECKING", "import_module", "annotations"} & {*shown}
     assert {"register", "LanceTable", "errors", "__version__"} <= {*shown}
     assert all(hasattr(lance_spark, name) for name in [*lance_spark.__all__, "__version__", "errors"])
+
+
+def test_the_pythons_of_the_metadata_are_those_that_it_is_tried_with():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pythons = {line.rpartition(" ")[2] for line in project["classifiers"] if ":: Python :: 3." in line}
+    tried = (ROOT / "docs/reference/versions.md").read_text()
+    assert pythons == set(re.findall(r"^\| \S+ \| (3\.\d+)\.\d+ \|", tried, re.MULTILINE))
