@@ -66,6 +66,65 @@ def diff(
 
 
 @dataclass(frozen=True)
+class ComparedRows:
+    """The rows that differ between two versions, to be read page by page."""
+
+    counts: diff_rules.RowCounts
+    notes: tuple[str, ...]
+    before: fragment_reads.RowSource
+    after: fragment_reads.RowSource
+    changes: RowChanges
+
+    @property
+    def total(self) -> int:
+        """How many rows differ: those that changed, then those that are gone, then the new ones."""
+        return len(self.changes.changed_before) + len(self.changes.deleted) + len(self.changes.added)
+
+    def page(self, start: int, count: int) -> tuple[diff_rules.RowExample, ...]:
+        """``count`` of these rows with all their columns, from the ``start``-th one on."""
+        changes = self.changes
+        changed = slice(start, start + count)
+        start, count = _rest(start, count, len(changes.changed_before))
+        deleted = slice(start, start + count)
+        start, count = _rest(start, count, len(changes.deleted))
+        shown = RowChanges(
+            deleted=changes.deleted[deleted],
+            added=changes.added[start : start + count],
+            changed_before=changes.changed_before[changed],
+            changed_after=changes.changed_after[changed],
+        )
+        found = examples(self.before, self.after, shown, self.total)
+        order = (diff_rules.CHANGED, diff_rules.DELETED, diff_rules.ADDED)
+        return tuple(sorted(found, key=lambda example: order.index(example.kind)))
+
+
+def _rest(start: int, count: int, length: int) -> tuple[int, int]:
+    """What is left of a page behind a list of that length."""
+    taken = max(0, min(length - start, count))
+    return max(0, start - length), count - taken
+
+
+def compare(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion, on: Sequence[str] = ()) -> ComparedRows:
+    """Compare the rows that may differ; raises as :func:`diff`.
+
+    ``on`` are columns by which a changed row is recognized if neither stable ids nor a key of the table do that.
+    """
+    return _row_changes(location, a, b).compare(on)
+
+
+def rows_to_compare(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> int:
+    """How many rows :func:`compare` has to read, about; from the manifests alone."""
+    return _row_changes(location, a, b).to_read
+
+
+def _row_changes(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> _RowChanges:
+    sides = _read(location, a, b)
+    changes = operations.match(sides.before, sides.after)
+    deletions = [_Deletions(sides, pair, False) for pair in changes.changed if not pair.deletes_alike]
+    return _RowChanges(sides, changes, deletions)
+
+
+@dataclass(frozen=True)
 class ComparedVersions:
     location: DatasetLocation
     a: PinnedVersion
@@ -184,8 +243,21 @@ class _RowChanges:
         count = None if self._rewritten else len(changed.changed_before)
         return self._counts(len(changed.added), len(changed.deleted), count), (), ()
 
+    @property
+    def to_read(self) -> int:
+        """How many rows a comparison reads, about."""
+        pairs = [each for pair in self._rewritten for each in (pair.before, pair.after)]
+        rows = sum(fragment.rows for fragment in (*self._changes.added, *self._changes.removed, *pairs))
+        records = [each.pair.after.deletion or each.pair.before.deletion for each in self._deletions]
+        return rows + sum(record.rows for record in records if record is not None)
+
     def compared(self, limit: int) -> tuple[diff_rules.RowCounts, tuple[diff_rules.RowExample, ...], tuple[str, ...]]:
         """From the rows that may differ."""
+        found = self.compare()
+        return found.counts, examples(found.before, found.after, found.changes, limit), found.notes
+
+    def compare(self, on: Sequence[str] = ()) -> ComparedRows:
+        """The rows that differ, from those that may; ``on`` as for the function."""
         sides = self._sides
         names = operations.common_columns(sides.before.fields, sides.after.fields)
         blobs = fragment_reads.blob_columns(sides.location, sides.a) | fragment_reads.blob_columns(
@@ -194,6 +266,8 @@ class _RowChanges:
         _read_files(self._deletions)
         before, after = self._source(True, self._rewritten), self._source(False, self._rewritten)
         identity = self._identity()
+        if on and not identity.is_known:
+            identity = replace(identity, key=tuple(pair for pair in names if pair[1] in on))
         row_changes = compare_rows(before, after, names, identity, blobs)
         pairs_only = not self._changes.added and not self._changes.removed and not self._deletions
         known = identity.is_known or pairs_only or not (len(row_changes.added) and len(row_changes.deleted))
@@ -205,7 +279,7 @@ class _RowChanges:
             after=self._total(sides.b, sides.after),
             compared=True,
         )
-        return counts, examples(before, after, row_changes, limit), self._notes(names, blobs)
+        return ComparedRows(counts, self._notes(names, blobs), before, after, row_changes)
 
     def _notes(self, names: Sequence[tuple[str, str]], blobs: frozenset[str]) -> tuple[str, ...]:
         compared = {after for _, after in names}

@@ -415,6 +415,11 @@ def as_json(value: object) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def card_of(value: Shown) -> Card:
+    """The card of a value, for a page that lays it out in its own way."""
+    return value._card()
+
+
 class ShownInOneLine(Shown):
     """A value whose text is one line, returned by ``__str__``; a notebook shows its facts below each other."""
 

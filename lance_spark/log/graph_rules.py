@@ -273,11 +273,14 @@ class _Label:
         return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in self.shown) * _LETTER + 12
 
 
-def svg(drawing: Drawing) -> str:
-    """The graph. Lines without a branch take the color of the surrounding text."""
+def svg(drawing: Drawing, bare: bool = False) -> str:
+    """The graph. Lines without a branch take the color of the surrounding text.
+
+    A ``bare`` one has neither labels, which a page puts beside it, nor styles, which a strict page forbids.
+    """
     names = [None, *(branch for branch in drawing.branches if branch is not None)]
     colors = {name: _PALETTE[number % len(_PALETTE)] for number, name in enumerate(names)}
-    labels = [_labels(dot.entry, colors) for dot in drawing.dots]
+    labels = [[] if bare else _labels(dot.entry, colors) for dot in drawing.dots]
     right = [_x(column) + _MARGIN for column in drawing.rightmost]
     ends = (x + sum(label.width + _GAP for label in row) for x, row in zip(right, labels, strict=True))
     width = max(_x(drawing.columns - 1) + _MARGIN, *ends) if drawing.dots else 0
@@ -286,8 +289,8 @@ def svg(drawing: Drawing) -> str:
     for dot, row, x in zip(drawing.dots, labels, right, strict=True):
         parts += [_dot(dot, colors[dot.entry.branch]), *_pills(row, x, _y(dot.at[1]))]
     size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
-    style = "display:block;max-width:none;overflow:hidden"
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}" role="img">{"".join(parts)}</svg>'
+    style = "" if bare else ' style="display:block;max-width:none;overflow:hidden"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}{style} role="img">{"".join(parts)}</svg>'
 
 
 def legend(drawing: Drawing) -> tuple[str, ...]:

@@ -99,11 +99,17 @@ def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None
         return int(dataset.count_rows(filter))
 
 
-def head(location: DatasetLocation, pin: PinnedVersion, count: int, columns: Sequence[str] | None) -> pa.Table:
-    """The first rows. Raises InvalidOption, NotFound for a column."""
+def head(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    count: int,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,
+) -> pa.Table:
+    """The first rows, or the first ones that match. Raises InvalidOption, NotFound for a column."""
     dataset = open_pinned(location, pin)
     with translated(location, "reading rows"):
-        return dataset.to_table(columns=None if columns is None else list(columns), limit=count)
+        return dataset.to_table(columns=None if columns is None else list(columns), limit=count, filter=filter)
 
 
 def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lance_spark.core.reflog import RefLog
+    from lance_spark.ui.server import Browsing
 
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
@@ -128,6 +129,23 @@ class LanceCatalog(Shown, Hinting):
         there = copy(self)
         there.catalog = catalog
         return there
+
+    def browse(
+        self,
+        *,
+        allow_merge: bool = False,
+        reports: Sequence[str] | str = (),
+        port: int = 0,
+        open_browser: bool = True,
+    ) -> Browsing:
+        """Pages about the lake and its tables: see :meth:`LanceTable.browse`, also for the arguments.
+
+        Raises NotInstalled, and Refused for a ``port`` that is taken.
+        """
+        from lance_spark.ui.server import browse
+
+        whole, named = replace(self.catalog, ref=None), (reports,) if isinstance(reports, str) else tuple(reports)
+        return browse(whole, allow_merge=allow_merge, reports=named, port=port, open_browser=open_browser)
 
     def _card(self) -> Card:
         return look_at_catalog(type(self).__name__, self.catalog)

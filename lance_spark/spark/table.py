@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from lance_spark.log.print_rules import History, TableDiff
     from lance_spark.merge.report import MergeResult
     from lance_spark.session.narrow_query import Query
+    from lance_spark.ui.server import Browsing
 
 Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
@@ -446,6 +447,26 @@ class LanceTable(
     def disable_auto_cleanup(self) -> None:
         """Disable automatic cleanup for this branch."""
         auto.disable_auto_cleanup(self.location, self._begun("configure")._pin().branch)
+
+    def browse(
+        self,
+        *,
+        allow_merge: bool = False,
+        reports: Sequence[str] | str = (),
+        port: int = 0,
+        open_browser: bool = True,
+    ) -> Browsing:
+        """Pages about this dataset, served by this process at its loopback; returns their address, and ``close()``.
+
+        They show the graph of versions, differences row by row, which branch changed a row, and reviews of merges, and
+        change nothing; with ``allow_merge`` a review has a button. ``reports`` are stored reports of checks and
+        maintenance: paths or URIs. Whoever has the address can read the data. Needs the extra ``ui``. Raises
+        NotInstalled, and Refused for a ``port`` that is taken.
+        """
+        from lance_spark.ui.server import browse
+
+        named = names_of(reports)
+        return browse(self.location, allow_merge=allow_merge, reports=named, port=port, open_browser=open_browser)
 
     def _card(self) -> Card:
         return look_at_table(type(self).__name__, self.location, self.ref)

@@ -75,7 +75,7 @@ def test_files_and_functions_stay_small(path):
 
 each_file = pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
 
-IMPURE = {"pyspark", "py4j", "lance", "fsspec", "s3fs", "click", "torch"}
+IMPURE = {"pyspark", "py4j", "lance", "fsspec", "s3fs", "click", "torch", "flask", "jinja2", "waitress", "werkzeug"}
 IMPURE |= {"os", "pathlib", "time", "socket", "tempfile", "threading", "subprocess"}
 PURE_ROOMS = {"core", "format", "pushdown"}
 CALL_PYLANCE = {
@@ -107,6 +107,7 @@ MAY_IMPORT = {
     "py4j": ({"jvm", "native"}, None),
     "click": ({"cli"}, None),
     "torch": ({"training"}, None),
+    **{name: ({"ui"}, None) for name in ("flask", "jinja2", "waitress", "werkzeug")},
 }
 """Which rooms import what, and the last word in the name of other files that do. For pylance see ``CALL_PYLANCE``."""
 

@@ -14,6 +14,7 @@ GROUPS = {
         "show": "history.show",
         "diff": "history.diff",
         "reflog": "history.reflog",
+        "serve": "history.serve",
     },
     "Grow and mark the history": {
         "branch": "branch.command",

@@ -1,13 +1,14 @@
-"""The verbs that only look: ``log``, ``reflog``, ``show``, ``status`` and ``diff``."""
+"""The verbs that only look: ``log``, ``reflog``, ``show``, ``status``, ``diff`` and ``serve``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lance_spark.cli.output import painted
+from lance_spark.cli.pages import html_option, serve_options, serve_until_stopped
 from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 from lance_spark.core.ref_expressions import HEAD, is_range
@@ -171,8 +172,9 @@ def _remote_lines(remote: Tracking, arguments: str | None) -> Iterator[str]:
 @click.option("--stat", is_flag=True, help="Only fragments and files; reads two manifests and nothing else.")
 @click.option("--rows", is_flag=True, help="Compare the rows where files differ, and show examples.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Examples of rows.")
+@html_option
 @click.pass_obj
-def diff(session: Session, first: str | None, second: str | None, stat: bool, rows: bool, limit: int) -> None:
+def diff(session: Session, /, first: str | None, second: str | None, stat: bool, **given: Any) -> None:
     """Show the differences between two versions.
 
     That is what B has and A does not, and vice versa: columns, rows and files. A..B are two refs, such as main..exp;
@@ -183,7 +185,13 @@ def diff(session: Session, first: str | None, second: str | None, stat: bool, ro
     from lance_spark.log.print_rules import diff_lines
 
     before, after = resolve_range(session.location, _range(first, second), session.branch)
+    rows, limit = given["rows"], given["limit"]
     difference = diff(session.location, before, after, rows, limit, stat)
+    if given["html"] is not None:
+        from lance_spark.storage.small_files import write_report
+        from lance_spark.ui.pages import diff_file
+
+        write_report(given["html"], diff_file(session.location, difference, rows, limit), session.storage)
     session.output.show(difference.as_record(), painted(session.output, diff_lines(difference, stat)))
 
 
@@ -199,3 +207,18 @@ def _range(first: str | None, second: str | None) -> str:
     if is_range(first) or is_range(second):
         raise InvalidOption(f"'{first} {second}' is more than two refs.", hint="Write A..B, or A B.")
     return f"{first}..{second}"
+
+
+@verb("serve")
+@click.argument("uri", required=False)
+@serve_options
+@click.pass_obj
+def serve(session: Session, /, uri: str | None, **given: Any) -> None:
+    """Look at a dataset in the browser.
+
+    Serves pages at this machine's loopback until Ctrl-C: the graph of versions, what each did, differences row by row,
+    which branch changed a given row, and the review of a merge. They change nothing, unless --allow-merge is given.
+    URI is the dataset; without it, the one of this directory or of -C.
+    """
+    location = session.location if uri is None else session.at(uri)
+    serve_until_stopped(session.output, location, **given)

@@ -8,6 +8,7 @@ GROUPS = {
         "tree": "listing.tree",
         "describe": "listing.describe",
         "status": "branch.status",
+        "serve": "listing.serve",
     },
     "Change namespaces and tables": {
         "create": "changing.create",

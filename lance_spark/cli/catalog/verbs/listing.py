@@ -1,9 +1,10 @@
-"""The verbs that only look: ``ls``, ``tree``, ``describe`` and ``du``."""
+"""The verbs that only look: ``ls``, ``tree``, ``describe``, ``du`` and ``serve``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from lance_spark.cli.catalog.session import (
     tag_option,
 )
 from lance_spark.cli.output import Output, stamp
+from lance_spark.cli.pages import serve_options, serve_until_stopped
 from lance_spark.cli.program import verb
 from lance_spark.core.show import counted
 from lance_spark.errors import NotFound
@@ -234,3 +236,18 @@ def du(session: CatalogSession, namespace: str) -> int:
     text = "\n\n".join(part for part in parts if part)
     session.output.show(json.loads(report.to_json()), text)
     return report.exit_code
+
+
+@verb("serve")
+@click.argument("root", required=False)
+@serve_options
+@click.pass_obj
+def serve(session: CatalogSession, /, root: str | None, **given: Any) -> None:
+    """Look at the catalog in the browser.
+
+    Serves pages at this machine's loopback until Ctrl-C: namespaces and tables, branches and publishes of the lake, and
+    of each table the graph of versions, differences row by row, and the review of a merge. They change nothing, unless
+    --allow-merge is given. ROOT is the catalog's directory, as with -C.
+    """
+    asked = session if root is None else replace(session, root=root)
+    serve_until_stopped(session.output, asked.lake, **given)

@@ -10,6 +10,7 @@ import click
 
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.output import CONFLICT, Output, age
+from lance_spark.cli.pages import html_option
 from lance_spark.cli.program import dry_run_option, options_of, verb
 from lance_spark.core.declared import typed_at
 from lance_spark.core.reflog import said
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 @verb("diff")
 @click.argument("name", metavar="[BRANCH]", required=False)
+@html_option
 @click.pass_obj
-def diff(session: CatalogSession, name: str | None) -> None:
+def diff(session: CatalogSession, name: str | None, html: str | None) -> None:
     """Show what a branch of the whole catalog changed.
 
     By table, since the branch began or since its last merge. Rewritten rows count as removed and added. BRANCH is the
@@ -40,6 +42,11 @@ def diff(session: CatalogSession, name: str | None) -> None:
             "Main has nothing to compare: diff shows what a branch changed.", hint="lance-catalog diff BRANCH"
         )
     found = diff_branch(session.lake, name, session.engine)
+    if html is not None:
+        from lance_spark.storage.small_files import write_report
+        from lance_spark.ui.pages import lake_diff_file
+
+        write_report(html, lake_diff_file(session.lake.uri, found), session.storage)
     rows = [
         (each.name, f"{each.change} from {each.before}" if each.before else each.change, *_counts(each))
         for each in found.changes

@@ -1,0 +1,1 @@
+"""Pages in the browser: a lake, its tables, differences of versions, the review of a merge, and upkeep."""

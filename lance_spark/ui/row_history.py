@@ -1,0 +1,184 @@
+"""Looks one row up on every branch, and walks back to the version that made it what it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion, RefTable, branch_or_none, is_service_branch
+from lance_spark.errors import CorruptData, LanceSparkError, NotFound
+from lance_spark.format.operations import LogEntry
+from lance_spark.log.log import log
+from lance_spark.scan.fragment_reads import head, schema_of
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.files import THREADS, each
+from lance_spark.storage.refs import read_refs
+from lance_spark.storage.resolving import resolve_expression
+from lance_spark.ui import row_rules
+from lance_spark.ui.cell_rules import Pair, equal
+from lance_spark.ui.page_rules import pin_text
+from lance_spark.ui.row_rules import Row, RowMaker, RowOnBranch, RowPage, Rows
+
+_BRANCHES = 40
+"""Branches that are looked at."""
+_FIRST, _VERSIONS = 20, 400
+"""Versions of a branch that are walked back, at first and at most."""
+
+
+def find_row(location: DatasetLocation, column: str, text: str, only: Sequence[str] = ()) -> RowPage:
+    """The row with a value on main and on every branch, or on some; each with the version that made it so.
+
+    Raises InvalidOption for a column or a value that cannot be asked for, NotFound, StorageFailure.
+    """
+    main = pin_latest(location, None)
+    schema = schema_of(location, main)
+    condition = row_rules.condition(schema, column, text)
+    refs = read_refs(location)
+    names = [name for name in sorted(refs.branches) if not is_service_branch(name, refs.tags)]
+    chosen = [name for name in names if not only or name in only][:_BRANCHES]
+    search = _Search(location, column, condition)
+    tips: list[tuple[str, PinnedVersion | LanceSparkError]] = [(MAIN, main)]
+    tips += each(location, lambda name: (name, _tip(location, refs, name)), chosen)
+    found = [_on_branch(search, refs, name, tip) for name, tip in tips]
+    found.sort(key=lambda one: (not one.own or one.branch == MAIN, one.branch != MAIN, not one.differs, one.branch))
+    more = len(names) - len(chosen) if not only else 0
+    cells, asked = tuple(search.with_cells(found)), row_rules.askable(schema)
+    return RowPage(column, text, search.names(found), cells, asked, more, search.more)
+
+
+def _tip(location: DatasetLocation, refs: RefTable, name: str) -> PinnedVersion | LanceSparkError:
+    """The newest version of a branch, or why there is none: one damaged branch must not hide the others."""
+    try:
+        return pin_latest(location, refs.branches[name].name)
+    except LanceSparkError as problem:
+        return problem
+
+
+def _on_branch(search: _Search, refs: RefTable, name: str, tip: PinnedVersion | LanceSparkError) -> RowOnBranch:
+    branch = branch_or_none(name)
+    if isinstance(tip, LanceSparkError):
+        return RowOnBranch(name, PinnedVersion(branch, 0), "unknown", problem=tip.message)
+    fork = None if branch is None else refs.branches[branch].fork
+    try:
+        mine = search.at(tip)
+        if branch is None:
+            search.main = mine
+            change = search.made_by(tip, 0)
+            return RowOnBranch(name, tip, "here" if mine else "absent", change is not None, change=change)
+        state = row_rules.state_of(mine, search.main)
+        if fork is not None and search.is_as_at(fork, branch, mine):
+            return RowOnBranch(name, tip, state, fork=fork)
+        change = search.made_by(tip, 0 if fork is None else fork.version)
+        return RowOnBranch(name, tip, state, True, fork, change)
+    except (CorruptData, NotFound) as problem:
+        if branch is None:
+            raise
+        return RowOnBranch(name, tip, "unknown", problem=problem.message)
+
+
+@dataclass
+class _Search:
+    """One row, read at each version once."""
+
+    location: DatasetLocation
+    column: str
+    condition: str
+    main: Rows = ()
+    """The rows of main."""
+    more: bool = False
+    _read: dict[PinnedVersion, Rows] = field(default_factory=dict)
+
+    def at(self, pin: PinnedVersion) -> Rows:
+        """The rows of a version."""
+        pin = PinnedVersion(pin.branch, pin.version)
+        if pin not in self._read:
+            self._read[pin] = self._rows(pin)
+        return self._read[pin]
+
+    def _rows(self, pin: PinnedVersion) -> Rows:
+        if self.column not in schema_of(self.location, pin).names:
+            return ()
+        rows: list[Row] = head(self.location, pin, row_rules.MOST_ROWS + 1, None, self.condition).to_pylist()
+        self.more = self.more or len(rows) > row_rules.MOST_ROWS
+        return tuple(rows[: row_rules.MOST_ROWS])
+
+    def is_as_at(self, fork: PinnedVersion, branch: str, mine: Rows) -> bool:
+        """Whether the rows are those that a branch began with; its first version is a copy of its fork."""
+        try:
+            return row_rules.same_rows(mine, self.at(PinnedVersion(branch, fork.version)))
+        except NotFound:  # a cleanup removed it
+            return False
+
+    def made_by(self, tip: PinnedVersion, after: int) -> RowMaker | None:
+        """The version, later than ``after``, since which the row is as it is now."""
+        for count in (_FIRST, _VERSIONS):
+            for entry, before, now in self.changes(tip, count):
+                own = entry.branch == tip.branch and entry.version > after
+                return RowMaker(entry, began=not before, ended=not now) if own else None
+        return None
+
+    def changes(self, tip: PinnedVersion, most: int) -> Iterator[tuple[LogEntry, Rows, Rows]]:
+        """The versions that changed the row, newest first, with the rows before and after."""
+        entries = log(self.location, tip.branch, tip, most, stat=True)
+        complete = len(entries) < most
+        entries = tuple(entry for entry in entries if row_rules.may_change_rows(entry))
+        for start in range(0, len(entries), THREADS):
+            # One more than is compared: the version before the last one of the block.
+            block = entries[start : start + THREADS + 1]
+            if not self.location.is_local:
+                each(self.location, self.at, [entry.pin for entry in block])
+            for entry, older in zip(block[:THREADS], [*block[1:], None], strict=False):
+                if older is None and (not complete or entry.parents):
+                    return  # older versions were not looked at, or are gone
+                before = () if older is None else self.at(older.pin)
+                if not row_rules.same_rows(before, self.at(entry.pin)):
+                    yield entry, before, self.at(entry.pin)
+
+    def names(self, found: Sequence[RowOnBranch]) -> tuple[str, ...]:
+        """The columns of the rows, those that differ between branches first."""
+        rows = [*self.main, *(row for one in found if one.state != "unknown" for row in self.at(one.tip))]
+        differing = [
+            name for row in rows[1:] for name in row if name not in rows[0] or not equal(rows[0][name], row[name])
+        ]
+        return row_rules.column_order(rows, self.column, differing)
+
+    def with_cells(self, found: Sequence[RowOnBranch]) -> Iterator[RowOnBranch]:
+        """The branches with the cells of their rows."""
+        names = self.names(found)
+        for one in found:
+            mine = () if one.state == "unknown" else self.at(one.tip)
+            yield replace(one, rows=row_rules.shown_rows(mine, () if one.branch == MAIN else self.main, names))
+
+
+@dataclass(frozen=True)
+class RowVersion:
+    """A version that changed a row, with the row before and after."""
+
+    entry: LogEntry
+    rows: tuple[tuple[Pair, ...], ...]
+    kind: str
+    """``added``, ``changed`` or ``deleted``."""
+
+
+@dataclass(frozen=True)
+class RowStory:
+    """How a row came to be what it is on one branch, newest change first."""
+
+    head: str
+    names: tuple[str, ...]
+    changes: tuple[RowVersion, ...]
+
+
+def tell_row(location: DatasetLocation, ref: str, column: str, text: str, most: int = 50) -> RowStory:
+    """All versions of a ref's branch, up to the ref, that changed a row. Raises as :func:`find_row`."""
+    tip = resolve_expression(location, ref, None)
+    search = _Search(location, column, row_rules.condition(schema_of(location, tip), column, text))
+    told = list(islice(search.changes(tip, _VERSIONS), most))
+    names = row_rules.column_order([row for _, before, after in told for row in (*before, *after)], column)
+    changes = []
+    for entry, before, after in told:
+        kind = "added" if not before else "deleted" if not after else "changed"
+        changes.append(RowVersion(entry, row_rules.shown_rows(after, before, names), kind))
+    return RowStory(pin_text(tip), names, tuple(changes))

@@ -1,0 +1,461 @@
+"""The server of the pages: on this machine's loopback only, for whoever has its address, and for reading only."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TookTooLong
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lance_spark.catalog.name_rules import Catalog
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN
+from lance_spark.core.show import Card, Shown, masked
+from lance_spark.errors import InvalidOption, LanceSparkError, Refused, StorageFailure
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.versions import version_numbers
+from lance_spark.ui import looking, page_rules, pages, row_history
+from lance_spark.ui.looking import Subject
+from lance_spark.ui.page_rules import Problem
+
+if TYPE_CHECKING:
+    from flask import Flask
+    from werkzeug.wrappers import Response
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+_THREADS = 8
+_LONGEST_FORM = 64 * 1024
+PATIENCE = 120.0
+"""Seconds that a page waits for a store."""
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""What a page may load: its own script and style, pictures within it, and nothing from elsewhere."""
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How the pages are served."""
+
+    subject: Subject
+    allow_merge: bool = False
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    port: int = 0
+    """0 for any that is free."""
+    patience: float = PATIENCE
+
+
+class _Guard:
+    """Who gets an answer: requests to this machine's loopback, with the token, not sent by a page of another site."""
+
+    def __init__(self, serving: Serving, port: int) -> None:
+        self._token = serving.token.encode()
+        self.hosts = frozenset(f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]"))
+
+    def refusal(self, request: Any) -> Problem | None:
+        """Why a request gets no answer; None for one that does."""
+        if request.host not in self.hosts:
+            # Another site whose name leads here would otherwise read the pages: DNS rebinding.
+            return Problem("This address is not one of this page's.", "Use the address that the command printed.", 403)
+        typed = request.path.split("/", 2)[1].encode()
+        if not hmac.compare_digest(typed, self._token):
+            return Problem("This address lacks its token.", "Use the whole address that the command printed.", 403)
+        sent_by = request.headers.get("Sec-Fetch-Site", "none")
+        if request.method not in ("GET", "HEAD"):
+            if request.headers.get("Origin") != f"http://{request.host}":
+                return Problem("Another page sent this; nothing was done.", "Use the button of the review.", 403)
+        elif sent_by not in ("same-origin", "none") and request.headers.get("Sec-Fetch-Mode") != "navigate":
+            return Problem("Another page asked for this.", "Open the address in the browser.", 403)
+        return None
+
+
+class _Waiting:
+    """Runs looks for at most some seconds each: a store that does not answer must not leave a page without words."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._pool = ThreadPoolExecutor(_THREADS * 2, "lance-page")
+
+    def of(self, look: Callable[[], _T]) -> _T:
+        """The answer. Raises StorageFailure if it takes too long; what was begun goes on, and is forgotten."""
+        asked = self._pool.submit(look)
+        try:
+            return asked.result(self._patience)
+        except TookTooLong:
+            asked.cancel()
+            raise StorageFailure(
+                f"The store has not answered this within {self._patience:.0f} seconds.",
+                hint="Load it again, or ask for less: a smaller part, fewer versions.",
+            ) from None
+
+
+def make_app(serving: Serving, port: int) -> Flask:
+    """The application. Raises NotInstalled without Flask."""
+    try:
+        from flask import Flask, request
+        from werkzeug.exceptions import HTTPException
+    except ModuleNotFoundError as missing:
+        raise pages.not_installed(missing.name) from None
+    prefix = f"/{serving.token}"
+    app = Flask(__name__, static_folder=str(pages.STATIC), static_url_path=f"{prefix}/static", template_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = _LONGEST_FORM
+    guard, views = _Guard(serving, port), _Views(serving, request, _Waiting(serving.patience))
+
+    @app.before_request
+    def check() -> tuple[str, int] | None:
+        refused = guard.refusal(request)
+        return None if refused is None else (pages.problem_page(refused), refused.status)
+
+    @app.after_request
+    def add_headers(response: Response) -> Response:
+        response.headers.update(_HEADERS)
+        return response
+
+    @app.errorhandler(LanceSparkError)
+    def told(problem: LanceSparkError) -> tuple[str, int]:
+        return views.problem(Problem.of(problem))
+
+    @app.errorhandler(HTTPException)
+    def unknown(problem: HTTPException) -> tuple[str, int]:
+        said = Problem(f"{problem.name}.", "Begin at the first page.", problem.code or 500)
+        return views.problem(said)
+
+    @app.errorhandler(Exception)
+    def fault(problem: Exception) -> tuple[str, int]:
+        _LOG.error("%s: %s", type(problem).__name__, masked(str(problem)))
+        said = f"This part could not be made: {type(problem).__name__}. {masked(str(problem))[:300]}"
+        return views.problem(Problem(said, "The dataset was not changed. lance-git fsck says if it is damaged.", 500))
+
+    for page, methods, view in views.all():
+        app.add_url_rule(f"{prefix}/{page}", page or "first", view, methods=methods)
+    return app
+
+
+class _Views:
+    """A page or a part of one for each address; all but the two merges only look."""
+
+    def __init__(self, serving: Serving, request: Any, waiting: _Waiting) -> None:
+        self._serving, self._subject, self._request, self._waiting = serving, serving.subject, request, waiting
+        self._url = pages.address(f"/{serving.token}")
+
+    def all(self) -> list[tuple[str, list[str], Callable[[], Any]]]:
+        """Address, methods and function of each."""
+        get = ["GET"]
+        parts: Mapping[str, Callable[[DatasetLocation], page_rules.UpkeepPart]] = {
+            "storage": looking.look_at_storage,
+            "dependents": looking.look_at_dependents,
+            "cleanup": looking.look_at_cleanup,
+            "check": looking.look_at_check,
+        }
+        found: list[tuple[str, list[str], Callable[[], Any]]] = [
+            ("", get, self.first),
+            ("tables", get, self.tables),
+            ("table", get, self.table),
+            ("graph", get, self.graph),
+            ("version", get, self.version),
+            ("rows", get, self.rows),
+            ("diff", get, self.diff),
+            ("diff-rows", get, self.diff_rows),
+            ("row", get, self.row),
+            ("story", get, self.story),
+            ("merge", get, self.review),
+            ("lake-diff", get, self.lake_diff),
+            ("lake-merge", get, self.lake_review),
+            ("upkeep", get, self.upkeep),
+            ("costs", get, self.costs),
+            ("indexes", get, self.indexes),
+            *((name, get, self._part_of(name, look)) for name, look in parts.items()),
+        ]
+        if self._serving.allow_merge:
+            found += [("do-merge", ["POST"], self.merge), ("do-lake-merge", ["POST"], self.lake_merge)]
+        return found
+
+    # --- What all have in common
+
+    def _given(self, name: str, otherwise: str = "") -> str:
+        value: str = self._request.args.get(name, otherwise)
+        return value
+
+    def _number(self, name: str, otherwise: int, most: int) -> int:
+        text = self._given(name, str(otherwise))
+        if not (text.isascii() and text.isdecimal() and len(text) < 12):
+            raise InvalidOption(f"'{name}' must be a number, not '{text[:50]}'.")
+        return min(int(text), most)
+
+    @property
+    def _name(self) -> str:
+        """The table that the page is about; "" if all pages are about one dataset."""
+        return "" if self._subject.location is not None else self._given("t")
+
+    def _values(self, **values: Any) -> dict[str, Any]:
+        shared = {
+            "url": self._url,
+            "table": self._name,
+            "lake": None if self._subject.catalog is None else masked(self._subject.catalog.uri),
+            "allow_merge": self._serving.allow_merge,
+            "whole": self._request.headers.get("X-Part") != "1",
+        }
+        return {**shared, **values}
+
+    def _page(self, template: str, **values: Any) -> str:
+        return pages.render(template, self._values(**values))
+
+    def problem(self, problem: Problem) -> tuple[str, int]:
+        """A problem, as a page or as a part of one."""
+        return self._page("problem.html", problem=problem), problem.status
+
+    def _part_of(self, name: str, look: Callable[[DatasetLocation], page_rules.UpkeepPart]) -> Callable[[], str]:
+        def view() -> str:
+            table = self._name
+            part = self._waiting.of(lambda: look(self._subject.table(table)))
+            return self._page("part.html", part=part, title=name.capitalize())
+
+        return view
+
+    # --- Pages
+
+    def first(self) -> str:
+        """The lake, or the dataset."""
+        return self.table() if self._subject.catalog is None else self.lake()
+
+    def lake(self) -> str:
+        """Namespaces, tables, refs and publishes."""
+        at = self._given("at")
+        page = self._waiting.of(lambda: looking.look_at_lake(self._subject, at))
+        return self._page("lake.html", page=page, query=self._given("q"))
+
+    def tables(self) -> str:
+        """Some tables of the lake."""
+        at, query, start = self._given("at"), self._given("q"), self._number("start", 0, 10**9)
+        part = self._waiting.of(lambda: looking.look_at_tables(self._subject, at, query, start))
+        return self._page("tables.html", part=part, at=at)
+
+    def table(self) -> str:
+        """A table; its parts come after it."""
+        name, ref = self._name, self._given("ref")
+        page = self._waiting.of(lambda: looking.look_at_table(self._subject, name, ref))
+        return self._page("table.html", page=page)
+
+    def graph(self) -> str:
+        """The graph of its versions."""
+        name, count = self._name, max(1, self._number("count", 200, 10_000))
+        page = self._waiting.of(lambda: looking.look_at_graph(self._subject.table(name), count))
+        return self._page("graph.html", page=page)
+
+    def version(self) -> str:
+        """One version."""
+        name, ref = self._name, self._given("ref", MAIN)
+        page = self._waiting.of(lambda: looking.look_at_version(self._subject.table(name), ref))
+        return self._page("version.html", page=page)
+
+    def rows(self) -> str:
+        """The first rows of a version."""
+        name, ref, everything = self._name, self._given("ref", MAIN), self._given("all") == "1"
+        grid = self._waiting.of(lambda: looking.look_at_rows(self._subject.table(name), ref, everything))
+        return self._page("rows.html", grid=grid, ref=ref)
+
+    def diff(self) -> str:
+        """The difference of two refs."""
+        name, a, b = self._name, self._given("a", MAIN), self._given("b")
+        if not b:
+            raise InvalidOption("Name two refs to compare.", hint="The page of a table has a form for it.")
+        page = self._waiting.of(lambda: looking.look_at_diff(self._subject.table(name), a, b))
+        return self._page("diff.html", page=page, a=a, b=b)
+
+    def diff_rows(self) -> str:
+        """Some rows of a difference."""
+        name, a, b, on = self._name, self._given("a", MAIN), self._given("b", MAIN), self._given("on")
+        start = self._number("start", 0, 10**9)
+        part = self._waiting.of(lambda: looking.look_at_diff_rows(self._subject.table(name), a, b, start, on))
+        return self._page("diff_rows.html", part=part, a=a, b=b, column=part.names[0] if part.names else "")
+
+    def row(self) -> str:
+        """One row on all branches."""
+        name, column, value = self._name, self._given("column"), self._given("value")
+        page = self._waiting.of(lambda: row_history.find_row(self._subject.table(name), column, value))
+        return self._page("row.html", page=page)
+
+    def story(self) -> str:
+        """Every version of a branch that changed a row."""
+        name, column, value, ref = self._name, self._given("column"), self._given("value"), self._given("branch", MAIN)
+
+        def look() -> row_history.RowStory:
+            return row_history.tell_row(self._subject.table(name), ref, column, value)
+
+        return self._page("story.html", story=self._waiting.of(look), column=column, value=value)
+
+    def upkeep(self) -> str:
+        """Reports, what a cleanup would delete, what costs most."""
+        reports = self._waiting.of(self._subject.stored_reports)
+        return self._page("upkeep.html", reports=reports)
+
+    def indexes(self) -> str:
+        """The indexes of a version and what they cover."""
+        name, ref = self._name, self._given("ref", MAIN)
+        part = self._waiting.of(lambda: looking.look_at_indexes(self._subject.table(name), ref))
+        return self._page("part.html", part=part, title="Indexes")
+
+    def costs(self) -> str:
+        """What the tables of the lake take."""
+        part = self._waiting.of(lambda: looking.look_at_costs(self._subject))
+        return self._page("part.html", part=part, title="What costs most")
+
+    # --- Reviews
+
+    def review(self) -> str:
+        """The dry run of a merge."""
+        name, asked = self._name, looking.AskedMerge.of(self._request.args)
+        page = self._waiting.of(lambda: self._review(name, asked))
+        return self._page("review.html", page=page, asked=asked)
+
+    def _review(self, name: str, asked: looking.AskedMerge) -> page_rules.ReviewPage:
+        lake = None if self._subject.catalog is None else (self._subject.catalog.uri, name)
+        return looking.review(self._subject.table(name), asked, lake)
+
+    def merge(self) -> str:
+        """Merges what was reviewed."""
+        form = self._request.form
+        name = "" if self._subject.location is not None else form.get("t", "")
+        asked = looking.AskedMerge.of(form)
+        seen = looking.Reviewed(form.get("seen_source", ""), form.get("seen_into", ""))
+        result = looking.carry_out(self._subject.table(name), asked, seen)
+        lines = str(result.said("shell")).splitlines()
+        return self._page("merged.html", lines=lines, table=name, compare=(seen.into, result.into))
+
+    def lake_diff(self) -> str:
+        """What a branch of the lake changed."""
+        branch = self._given("branch")
+        found = self._waiting.of(lambda: looking.look_at_lake_diff(self._subject, branch))
+        return self._page("lake_diff.html", found=found)
+
+    def lake_review(self) -> str:
+        """The dry run of a merge of a branch of the lake."""
+        branch, prefer = self._given("branch"), self._given("prefer")
+        found, rows = self._waiting.of(lambda: looking.review_lake(self._subject, branch, prefer))
+        typed = page_rules.lake_commands(self._subject.lake.uri, branch, prefer)
+        seen = f"{rows.id}@{rows.version}"
+        return self._page("lake_review.html", found=found, commands=typed, prefer=prefer, seen=seen)
+
+    def lake_merge(self) -> str:
+        """Merges a branch of the lake as it was reviewed."""
+        branch, prefer, seen = (self._request.form.get(name, "") for name in ("branch", "prefer", "seen"))
+        done = looking.carry_out_lake(self._subject, branch, prefer, seen)
+        tables = [f"{each.name}: main {each.before} -> {each.after}" for each in done.tables]
+        lines = [f"Branch '{done.branch}': {done.state}.", *tables, *done.others, *done.conflicts]
+        return self._page("merged.html", lines=lines, table="", compare=None)
+
+
+# --- A server that runs
+
+
+@dataclass(frozen=True, repr=False)
+class Browsing(Shown):
+    """Pages that are served by this process, until :meth:`close` or its end."""
+
+    url: str
+    """The address, with its token: whoever has it can read the data."""
+    _server: Any = field(repr=False, compare=False)
+    _thread: threading.Thread = field(repr=False, compare=False)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.close()
+        self._thread.join(5)
+
+    def wait(self) -> None:
+        """Serve until Ctrl-C, or until :meth:`close`."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.url, "close() ends it")
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a link."""
+        from html import escape
+
+        shown = escape(self.url, quote=True)
+        return f'<a href="{shown}" target="_blank" rel="noopener noreferrer">{shown}</a>'
+
+
+def start(serving: Serving) -> Browsing:
+    """Serve the pages from a thread of this process. Raises NotInstalled, and Refused for a port that is taken."""
+    try:
+        from waitress.server import create_server
+    except ModuleNotFoundError as missing:
+        raise pages.not_installed(missing.name) from None
+    # The port is known only once the socket is bound, and the guard needs it: the application comes after it.
+    late = _Late()
+    try:
+        server = create_server(
+            late, host="127.0.0.1", port=serving.port, threads=_THREADS, ident=None, clear_untrusted_proxy_headers=True
+        )
+    except OSError as taken:
+        raise Refused(
+            f"Port {serving.port} of this machine cannot be used: {taken.strerror or taken}.",
+            hint="Name another one with --port, or none.",
+        ) from None
+    port = int(server.effective_port)
+    late.app = make_app(serving, port)
+    thread = threading.Thread(target=server.run, name="lance-pages", daemon=True)
+    thread.start()
+    return Browsing(f"http://127.0.0.1:{port}/{serving.token}/", server, thread)
+
+
+class _Late:
+    """An application that is made once the port is known."""
+
+    app: Any = None
+
+    def __call__(self, environment: Any, begin: Any) -> Any:
+        return self.app(environment, begin)
+
+
+def browse(
+    about: Catalog | DatasetLocation,
+    *,
+    allow_merge: bool = False,
+    reports: tuple[str, ...] = (),
+    port: int = 0,
+    open_browser: bool = True,
+) -> Browsing:
+    """Serve pages about a lake or a dataset, and open them in the browser of this machine, if it has one.
+
+    Raises NotInstalled, Refused, and NotFound if nothing is there. A damaged dataset is shown as far as it can be read.
+    """
+    if isinstance(about, DatasetLocation) and not version_numbers(about, None):
+        pin_latest(about, None)  # raises NotFound, with what is there instead
+    if isinstance(about, Catalog):
+        subject = Subject(catalog=about, reports=reports, storage=dict(about.root.options))
+    else:
+        subject = Subject(location=about, reports=reports, storage=dict(about.options))
+    running = start(Serving(subject, allow_merge, port=port))
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(running.url)
+    return running

@@ -1,0 +1,327 @@
+"""The pages through the application's test client: what is on them, who gets them, and that they change nothing."""
+
+import hashlib
+import json
+import re
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import lance
+import pytest
+from support.shown_lakes import SCRIPT, shown_lake, shown_table
+
+from lance_spark.storage.datasets import locate
+from lance_spark.ui import server
+from lance_spark.ui.looking import Subject
+from lance_spark.ui.server import Serving, make_app
+
+HOST, TABLE = "127.0.0.1:8000", "t=shop.products&"
+PAGES = [
+    "",
+    "?at=branch:etl/nightly",
+    "tables",
+    "tables?q=EVENTS",
+    "tables?at=branch:etl/nightly",
+    f"table?{TABLE}",
+    f"table?{TABLE}ref=exp",
+    f"graph?{TABLE}",
+    f"graph?{TABLE}count=2",
+    f"version?{TABLE}ref=exp",
+    f"rows?{TABLE}ref=exp",
+    f"diff?{TABLE}a=main&b=exp",
+    f"diff-rows?{TABLE}a=main&b=exp",
+    f"diff-rows?{TABLE}a=main&b=exp&on=-",
+    f"row?{TABLE}column=id&value=7",
+    f"story?{TABLE}column=id&value=7&branch=exp",
+    f"merge?{TABLE}source=exp&into=main",
+    f"merge?{TABLE}source=exp&into=main&prefer=theirs",
+    f"indexes?{TABLE}",
+    f"storage?{TABLE}",
+    f"dependents?{TABLE}",
+    f"cleanup?{TABLE}",
+    f"check?{TABLE}",
+    f"upkeep?{TABLE}",
+    "upkeep",
+    "costs",
+    "lake-diff?branch=etl/nightly",
+    "lake-merge?branch=etl/nightly",
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    return shown_lake(tmp_path_factory.mktemp("pages"), tables=1)
+
+
+def opened(allow_merge=False, **subject):
+    return client_of(Serving(Subject(**subject), allow_merge, token="token"))
+
+
+def client_of(serving):
+    client = make_app(serving, 8000).test_client()
+    return SimpleNamespace(
+        **{name: partial(getattr(client, name), base_url=f"http://{HOST}") for name in ("get", "post")}
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(lake):
+    return opened(catalog=lake.catalog)
+
+
+def text_of(client, page, status=200, **headers):
+    answer = client.get(f"/token/{page}", headers=headers)
+    assert answer.status_code == status, answer.get_data(as_text=True)
+    return answer.get_data(as_text=True)
+
+
+def contents(root):
+    files = [path for path in sorted(Path(root).rglob("*")) if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+class Tags(HTMLParser):
+    """What a browser would see of scripts, handlers and addresses."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.scripts, self.handlers, self.addresses, self.words = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "script":
+            self.scripts.append(dict(attrs).get("src"))
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        self.handlers += [name for name, _ in attrs if name == "style"]
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "action", "data-load") and value]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_all_pages_can_be_looked_at_and_change_nothing(lake, pages):
+    before = contents(lake.catalog.uri)
+    for page in PAGES:
+        found = Tags(text_of(pages, page))
+        assert found.scripts == ["/token/static/page.js"], page
+        assert found.handlers == [], page
+        assert all(each.startswith(("/token/", "data:", "#")) for each in found.addresses), page
+    assert "<html" not in text_of(pages, f"graph?{TABLE}", **{"X-Part": "1"})
+    assert contents(lake.catalog.uri) == before
+
+
+def test_texts_of_tables_are_words_and_no_tags(pages):
+    for page in (f"rows?{TABLE}ref=exp", f"diff-rows?{TABLE}a=main&b=exp", f"row?{TABLE}column=id&value=7"):
+        text = text_of(pages, page)
+        assert SCRIPT not in text
+        assert SCRIPT in "".join(Tags(text).words)
+        assert 'onmouseover="alert' not in text
+
+
+@pytest.mark.parametrize("value", [SCRIPT, '"><img src=x onerror=alert(1)>', "{{7*7}}", "%00", "\u202e"])
+def test_what_an_address_says_is_escaped_too(pages, value):
+    for page, status in (
+        ("tables", 200),
+        ("table", 400 if value else 404),
+        ("version", 400),
+        ("row", 400),
+        ("diff", 400),
+        ("merge", 400),
+        ("lake-diff", 400),
+        (value, 404),
+    ):
+        query = {
+            "q": value,
+            "t": "shop.products",
+            "ref": value,
+            "column": value,
+            "value": value,
+            "a": value,
+            "b": value,
+        }
+        answer = pages.get(f"/token/{page}", query_string={**query, "source": value, "branch": value})
+        assert answer.status_code in (status, 200, 400, 404)
+        assert "<script>document" not in (text := answer.get_data(as_text=True))
+        assert "<img src=x" not in text
+        assert ">49<" not in text
+        assert "Traceback" not in text
+
+
+def test_a_person_finds_which_branch_changed_a_row(pages):
+    text = text_of(pages, f"row?{TABLE}column=id&value=7")
+    words = " ".join("".join(Tags(text).words).split())
+    assert "Branches exp and without-seven changed this row." in words
+    assert re.search(r"exp: exp@3 \(update, [-\d]+ [:\d]+ UTC\) changed it", words)
+    assert re.search(r"without-seven: without-seven@3 \(delete, [-\d]+ [:\d]+ UTC\) deleted it", words)
+    assert "not changed here since the branch was made from main@2" in words  # cheaper, idle: main changed it later
+    assert "1 cell differs from main" in words
+    assert "all changes" in words
+    story = "".join(Tags(text_of(pages, f"story?{TABLE}column=id&value=7&branch=exp")).words)
+    assert [each for each in ("exp@3", "main@2", "main@1") if each in story] == ["exp@3", "main@2", "main@1"]
+    unchanged = "".join(Tags(text_of(pages, f"row?{TABLE}column=id&value=30")).words)
+    assert "No branch changed this row." in unchanged
+
+
+def test_a_review_shows_both_values_and_the_commands(pages):
+    text = "".join(Tags(text_of(pages, f"merge?{TABLE}source=exp&into=main")).words)
+    assert all(part in text for part in ("cannot be merged", "id=7", "4.25", "9.99", "3.5", "Take theirs"))
+    assert "Merge now" not in text
+    ready = "".join(Tags(text_of(pages, f"merge?{TABLE}source=cheaper&into=main")).words)
+    assert all(
+        part in ready for part in ("can be merged", "lance-git -C", "CALL lake.system.merge_branch", "branches.merge")
+    )
+
+
+def test_the_lake_has_its_tables_branches_and_health(lake, tmp_path):
+    report = tmp_path / "report.json"
+    finding = {"severity": "error", "path": "data/x.lance", "says": "is missing"}
+    table = {"table": "shop.products", "uri": "", "findings": [finding], "error": ""}
+    report.write_text(json.dumps({"catalog": lake.catalog.uri, "tables": [table], "findings": []}))
+    client = opened(catalog=lake.catalog, reports=(str(report), str(tmp_path / "missing.json")))
+    words = "".join(Tags(text_of(client, "tables")).words)
+    assert all(part in words for part in ("2 tables", "shop.products", "59", "main@4", "damaged", "no report"))
+    assert "etl/nightly" in text_of(client, "")
+    upkeep = text_of(client, "upkeep")
+    assert "data/x.lance" in upkeep
+    assert "there is no such file" in upkeep
+    on_branch = "".join(Tags(text_of(client, "tables?at=branch:etl/nightly&q=events")).words)
+    assert "lake-etl" in on_branch or "@2" in on_branch
+
+
+# --- Who gets an answer
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1:9", "127.0.0.1", "127.0.0.1.evil.example:8000", ""])
+def test_another_host_gets_nothing(pages, host):
+    answer = pages.get("/token/", headers={"Host": host})
+    assert answer.status_code in (400, 403)
+    assert "shop" not in answer.get_data(as_text=True)
+
+
+@pytest.mark.parametrize("host", [HOST, "localhost:8000", "[::1]:8000"])
+def test_names_of_the_loopback_get_an_answer(pages, host):
+    assert pages.get("/token/upkeep", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/wrong/", "/toke/", "/tokenx/", "/static/page.css", "//token/", "/wrong/static/page.js"]
+)
+def test_without_the_token_there_is_nothing(pages, path):
+    answer = pages.get(path)
+    assert answer.status_code == 403
+    assert "token" in answer.get_data(as_text=True)
+    assert "lake" not in answer.get_data(as_text=True).lower().replace("lance_spark", "")
+
+
+def test_another_sites_page_gets_nothing(pages):
+    other = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert pages.get("/token/upkeep", headers=other).status_code == 403
+    assert pages.get("/token/upkeep", headers={**other, "Sec-Fetch-Mode": "navigate"}).status_code == 200
+    assert "Access-Control-Allow-Origin" not in pages.get("/token/upkeep", headers={"Origin": "http://x"}).headers
+
+
+def test_every_answer_has_the_policy(pages):
+    for page, status in (("/token/upkeep", 200), ("/token/nothing", 404), ("/", 403), ("/token/static/page.js", 200)):
+        answer = pages.get(page)
+        assert answer.status_code == status
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+# --- Merging
+
+
+def test_nothing_can_be_merged_unless_it_is_allowed(lake, pages):
+    form = {
+        "t": "shop.products",
+        "source": "cheaper",
+        "into": "main",
+        "seen_source": "cheaper@3",
+        "seen_into": "main@4",
+    }
+    before = contents(lake.catalog.uri)
+    assert pages.post("/token/do-merge", data=form, headers={"Origin": f"http://{HOST}"}).status_code == 404
+    allowed = opened(True, catalog=lake.catalog)
+    for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:9"}):
+        assert allowed.post("/token/do-merge", data=form, headers=headers).status_code == 403
+    assert allowed.get("/token/do-merge", query_string=form).status_code == 405
+    own = {"Origin": f"http://{HOST}"}
+    stale = allowed.post("/token/do-merge", data={**form, "seen_into": "main@3"}, headers=own)
+    assert stale.status_code == 409
+    assert "main@3 was reviewed" in stale.get_data(as_text=True)
+    assert contents(lake.catalog.uri) == before
+
+
+def test_the_button_merges_what_was_reviewed(tmp_path):
+    uri = shown_table(f"{tmp_path}/products.lance")
+    client = opened(True, location=locate(uri))
+    review = text_of(client, "merge?source=cheaper&into=main")
+    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', review))
+    answer = client.post("/token/do-merge", data=form, headers={"Origin": f"http://{HOST}"})
+    assert answer.status_code == 200
+    assert lance.dataset(uri).to_table(filter="id = 2")["price"].to_pylist() == [2.5]
+    assert client.post("/token/do-merge", data=form, headers={"Origin": f"http://{HOST}"}).status_code == 409
+
+
+# --- What cannot be read
+
+
+@pytest.mark.when(day=0)  # it needs a lake of its own; by day a damaged branch is enough
+def test_a_table_that_is_damaged_says_so_and_hides_no_other(tmp_path):
+    lake = shown_lake(tmp_path, tables=1)
+    broken = Path(lake.describe_table("shop.products").location.uri)
+    for manifest in (broken / "_versions").iterdir():
+        manifest.write_bytes(manifest.read_bytes()[:20])
+    client = opened(catalog=lake.catalog)
+    text = text_of(client, "tables")
+    assert "✕" in text
+    assert "raw.events_00" in text
+    for page in (f"table?{TABLE}", f"graph?{TABLE}", f"diff?{TABLE}a=main&b=exp", f"row?{TABLE}column=id&value=7"):
+        answer = client.get(f"/token/{page}")
+        assert answer.status_code in (404, 422)
+        assert "Traceback" not in answer.get_data(as_text=True)
+        assert 'role="alert"' in answer.get_data(as_text=True)
+
+
+def test_a_branch_that_is_damaged_does_not_hide_the_row_on_others(tmp_path):
+    uri = shown_table(f"{tmp_path}/products.lance")
+    for manifest in Path(uri, "tree", "exp", "_versions").iterdir():
+        manifest.write_bytes(b"x")
+    words = "".join(Tags(text_of(opened(location=locate(uri)), "row?column=id&value=7")).words)
+    assert "could not be read" in words
+    assert "without-seven" in words
+
+
+def test_a_store_that_does_not_answer_is_told_of(lake, monkeypatch):
+    client = client_of(Serving(Subject(catalog=lake.catalog), token="token", patience=0.05))
+    monkeypatch.setattr(server.looking, "look_at_lake", lambda *_: __import__("time").sleep(0.5))
+    text = text_of(client, "", 504)
+    assert "has not answered" in text
+    assert "Load it again" in text
+
+
+def test_a_fault_of_ours_is_no_traceback(pages, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("s3://user:secret@bucket/x")
+
+    monkeypatch.setattr(server.looking, "look_at_graph", fail)
+    text = text_of(pages, f"graph?{TABLE}", 500)
+    assert "ZeroDivisionError" in text
+    assert "Traceback" not in text
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    "page", ["graph?count=-1", "graph?count=x", "tables?start=1e9", "diff", "merge", "row?column=id"]
+)
+def test_odd_addresses_are_refused_with_a_reason(pages, page):
+    name, _, query = page.partition("?")
+    answer = pages.get(f"/token/{name}?{TABLE}{query}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.get_data(as_text=True)
