@@ -65,6 +65,9 @@ class Step(NamedTuple):
     """Names of the data files that an append added."""
     computed: tuple[tuple[str, tuple[str, ...] | None], ...] | None = None
     """The columns that it computed, with those that it read (None if unknown); None if it records nothing."""
+    renames: tuple[tuple[str, str | None], ...] | None = None
+    """If it only changed columns, without their values: (name before it, name after it or None for a dropped one), of
+    those whose name is another one. None if it did more, or if that is unknown."""
 
     @property
     def replaces_all(self) -> bool:

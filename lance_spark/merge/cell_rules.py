@@ -214,7 +214,12 @@ _WRITES_COLUMNS = frozenset({"DataReplacement", "Merge", "Overwrite", "Project",
 
 def is_recorded(steps: Steps) -> bool:
     """Whether each version that may have written columns records which ones, and what they were computed from."""
-    return steps.complete and not any(step.computed is None and step.operation in _WRITES_COLUMNS for step in steps.all)
+    silent = (step for step in steps.all if step.computed is None and step.renames is None)
+    return steps.complete and not any(step.operation in _WRITES_COLUMNS for step in silent)
+
+
+_GONE = "\0"
+"""Before the name of a column that was dropped: a later one of that name is another column."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,12 @@ class Computed:
         reads: dict[str, frozenset[str]] = {}
         unknown: set[str] = set()
         for step in steps.all:
+            names = {old: new or f"{_GONE}{old}" for old, new in step.renames or ()}
+            if names:
+                reads = {
+                    names.get(name, name): frozenset(names.get(each, each) for each in reads[name]) for name in reads
+                }
+                unknown = {names.get(name, name) for name in unknown}
             for name, read in step.computed or ():
                 reads[name] = reads.get(name, frozenset()) | frozenset(read or ())
                 unknown |= {name} if read is None else set()
@@ -242,7 +253,8 @@ class Computed:
     @property
     def record(self) -> dict[str, frozenset[str] | None]:
         """What a version that takes the side over tells about its columns; None where it is unknown."""
-        return {**self.reads, **dict.fromkeys(self.unknown)}
+        found = {**self.reads, **dict.fromkeys(self.unknown)}
+        return {name: read for name, read in found.items() if not name.startswith(_GONE)}
 
 
 def computed_by_theirs(sides: Sides) -> Computed:

@@ -74,6 +74,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             branch=span.branch,
             appended=transaction.appended,
             computed=format_versions.read_computed(properties),
+            renames=_renames(reader, location, PinnedVersion(span.branch, version), transaction),
         )
 
 
@@ -83,6 +84,19 @@ def _fields(
     if transaction.operation in KEEPS_COLUMNS or not reader.has(location, pin):
         return None
     return frozenset(entry.id for entry in reader.contents(location, pin).fields)
+
+
+def _renames(
+    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
+) -> tuple[tuple[str, str | None], ...] | None:
+    before = PinnedVersion(pin.branch, pin.version - 1)
+    if transaction.operation != "Project" or not (reader.has(location, pin) and reader.has(location, before)):
+        return None
+    old, new = (
+        {entry.id: entry.name for entry in reader.contents(location, each).fields if entry.parent_id < 0}
+        for each in (before, pin)
+    )
+    return tuple((name, new.get(key)) for key, name in old.items() if new.get(key) != name)
 
 
 def _rewrites(

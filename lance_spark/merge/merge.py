@@ -293,6 +293,7 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     nulls = NullChange() if conflicts else result.null_change(request.one_version)
+    merges_columns = False
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)
         emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
@@ -300,7 +301,8 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         emptied = emptied or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
         change_rules.check_key(sides, change)
         rest = result_rules.without_nulls(change, nulls)
-        if change_rules.operation_for(rest, sides.ours, emptied) == "Merge":
+        merges_columns = change_rules.operation_for(rest, sides.ours, emptied) == "Merge"
+        if merges_columns:
             change_rules.check_names(sides, rest)
         Assembly.of(sides, change, placed, {}).check_row_ids(rest, sides.their_steps)
     plan = ReplayPlan(
@@ -317,6 +319,8 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         ),
         nulls=nulls,
     )
+    if merges_columns:
+        replay_commits.check_indexes(request.location, there, plan)
     return plan, found
 
 

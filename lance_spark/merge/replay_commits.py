@@ -74,7 +74,6 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
     """Commit a plan whose files are copied; returns the number of the new version. ``alone``: only right after ours.
 
     Raises Conflict if pylance cannot combine the plan with a concurrent commit; nothing was committed, so plan again.
-    Raises NotCommittable for a change that would leave a wrong index.
     """
     import lance
 
@@ -84,11 +83,6 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
     ours = open_pinned(location, plan.ours.pin) if newest is None else newest
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
     operation = _operation(location, (ours, open_pinned(theirs, plan.sides.theirs.pin)), plan)
-    if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
-        raise NotCommittable(
-            "Columns were changed and deleted rows return; committed together, indexes would miss those rows.",
-            hint="Drop the indexes first, or first take over the versions before the columns changed.",
-        )
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}
@@ -336,6 +330,15 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
         places = patch.columns if patch.of_ours else ()
         modified |= {key for at in places for key in known[at].fields if known[at].ours is not None}
     return sorted(modified)
+
+
+def check_indexes(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> None:
+    """Raise NotCommittable for a change of columns that would leave a wrong index."""
+    if plan.ours.contents.indexes and _fields_of_rows_that_come_back(location, theirs, plan):
+        raise NotCommittable(
+            "Columns were changed and deleted rows return; committed together, indexes would miss those rows.",
+            hint="Drop the indexes first, or first take over the versions before the columns changed.",
+        )
 
 
 def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.merge_values import sides, version
 
+from lance_spark.format.contents import Field
 from lance_spark.format.operations import Step, Steps
+from lance_spark.format.schema import BLOB_KEY
 from lance_spark.format.versions import read_computed, write_computed
 from lance_spark.merge.cell_rules import (
     NOWHERE,
@@ -16,7 +19,10 @@ from lance_spark.merge.cell_rules import (
     Computed,
     Emptied,
     Form,
+    Inner,
     NumberedRows,
+    aligned,
+    cell_columns,
     decide_cells,
     differs,
     find_ids,
@@ -151,6 +157,81 @@ def test_a_key_that_occurs_twice_proves_nothing():
     assert find_keys(pa.table({"a": [1, 1]}), one, ["a"]) is None
 
 
+# --- Structs whose fields changed
+
+
+def struct(number, name, *inside, of=-1, kind="int64", blob=False):
+    """A column or field with fields inside, parents first: (id, name), or fields inside again."""
+    metadata = ((BLOB_KEY, b"true"),) if blob else ()
+    own = Field(number, of, name, "struct" if inside else kind, True, metadata)
+    return [own, *(entry for each in inside for entry in struct(each[0], each[1], *each[2:], of=number))]
+
+
+def column(base, ours, theirs):
+    versions = (version([], fields=fields) for fields in (base, ours, theirs))
+    seen = sides(*versions, Steps(None), Steps("exp"))
+    (found,) = cell_columns(seen)
+    return found
+
+
+S = struct(1, "s", (2, "a"), (3, "b", (4, "x"), (5, "y")))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "names"),
+    [
+        (struct(1, "s", (2, "a"), (3, "b", (4, "x"), (5, "y")), (6, "z")), "a b.x b.y z"),
+        (struct(1, "s", (2, "a"), (3, "b", (4, "x"), (5, "y"), (6, "z"))), "a b.x b.y b.z"),
+        (struct(1, "s", (2, "a"), (3, "b", (5, "y"))), "a b.y"),
+        (struct(1, "s", (2, "a")), "a"),
+        (struct(1, "s", (2, "new"), (3, "b", (4, "x"), (5, "y"))), "new b.x b.y"),
+    ],
+    ids=["added", "added inside", "dropped inside", "dropped", "renamed"],
+)
+def test_a_struct_is_compared_by_the_fields_that_the_result_has(theirs, names):
+    for ours, other in ((S, theirs), (theirs, S)):
+        found = column(S, ours, other)
+        assert (found.form, " ".join(leaves(found.inner))) == (Form.FIELDS, names)
+
+
+def leaves(inner, before=""):
+    for each in inner:
+        yield from leaves(each.inner, f"{before}{each.name}.") if each.inner else [f"{before}{each.name}"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "form"),
+    [
+        (S, S, Form.VALUES),
+        (S, struct(1, "s", (2, "new"), (7, "a")), Form.FIELDS),
+        (struct(1, "s", (2, "a")), struct(1, "s", (6, "z")), Form.FIELDS),
+        (struct(1, "s", (2, "a")), struct(1, "s", kind="int64"), Form.NEVER),
+        (struct(1, "b", blob=True), struct(1, "c", blob=True), Form.BYTES),
+        (struct(1, "b", blob=True), struct(1, "b"), Form.NEVER),
+    ],
+)
+def test_how_a_column_is_compared(before, after, form):
+    assert column(before, before, after).form is form
+
+
+def test_structs_of_three_versions_are_made_alike():
+    base = pa.array([{"a": 1, "b": {"x": 1, "y": 2}}, {"a": 2, "b": None}, None])
+    ours = pa.array([{"a": 1, "b": {"x": 1, "y": 2}, "z": None}, {"a": 2, "b": None, "z": 7}, None])
+    theirs = pa.array([{"b": {"y": 2}, "c": 1}, {"b": None, "c": 2}, {"b": {"y": 5}, "c": None}])
+    inner = (
+        Inner("c", ("a", "a", "c")),
+        Inner("b", ("b", "b", "b"), (Inner("y", ("y", "y", "y")),)),
+        Inner("z", (None, "z", None)),
+    )
+    for start in (0, 1):
+        made = aligned(inner, [values.slice(start) for values in (base, ours, theirs)])
+        known = [{"c": 1, "b": {"y": 2}, "z": None}, {"c": 2, "b": None, "z": None}, None]
+        assert made[0].to_pylist() == known[start:]
+        assert made[1].to_pylist() == [known[0], {"c": 2, "b": None, "z": 7}, None][start:]
+        assert made[2].to_pylist() == [*known[:2], {"c": None, "b": {"y": 5}, "z": None}][start:]
+    assert aligned(inner, [None, ours, None])[::2] == [None, None]
+
+
 # --- What a column was computed from
 
 COLUMNS = [
@@ -166,6 +247,10 @@ def step(operation, **reads):
     return Step(1, operation, computed=tuple(reads.items()) if reads or operation == "Told" else None)
 
 
+def renamed(**names):
+    return Step(1, "Project", renames=tuple(names.items()))
+
+
 @pytest.mark.parametrize(
     ("steps", "complete", "wanted"),
     [
@@ -179,11 +264,23 @@ def step(operation, **reads):
         ([step("Merge", c=("x",))], False, {2: {0, 1}}),
         ([step("Merge", d=("x",), c=("d",))], True, {2: {0}, 3: {0}}),
         ([step("Merge", c=("gone",))], True, {2: {0, 1}}),
+        ([step("Merge", c=("x",)), renamed()], True, {2: {0}}),
+        ([step("Merge", c=("old",)), renamed(old="x")], True, {2: {0}}),
+        ([step("Merge", was=("x",)), renamed(was="c")], True, {2: {0}}),
+        ([step("Merge", c=("x",)), renamed(x="y", y="x")], True, {2: {1}}),
+        ([step("Merge", c=("x",)), renamed(x=None), renamed(z="x")], True, {2: {0, 1}}),
+        ([step("Merge", was=None), renamed(was="c")], True, {2: {0, 1}}),
+        ([renamed(c="z"), step("Merge", c=("x",))], True, {2: {0}}),
     ],
 )
 def test_what_a_column_was_computed_from(steps, complete, wanted):
     computed = Computed.of(Steps("exp", tuple(steps), complete))
     assert reads_of(COLUMNS, computed, NAMES, wanted) == wanted
+
+
+def test_what_was_computed_into_a_dropped_column_is_not_recorded():
+    steps = [step("Merge", c=("x",), d=None), renamed(x="y", c=None)]
+    assert Computed.of(Steps("exp", tuple(steps))).record == {"d": None}
 
 
 def test_the_record_of_computed_columns_is_read_again():

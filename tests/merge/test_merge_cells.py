@@ -461,6 +461,20 @@ def test_what_was_computed_is_known_after_a_merge(uri):
     assert content(uri, "late")[5]["x"] == 51
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_a_computed_column_keeps_its_values_although_columns_were_renamed(uri, late):
+    """No value is left empty for it: the record of what a column was computed from follows the names."""
+    if not late:
+        head(uri).alter_columns({"path": "y", "name": "why"}, {"path": "s.b", "name": "c"})
+    apply(uri, None, "compute z of x")
+    if late:
+        head(uri).alter_columns({"path": "x", "name": "ex"}, {"path": "s.b", "name": "c"})
+    apply(uri, "exp", "update y")
+    assert not run(uri, dry_run=True).summary.cells_emptied
+    run(uri)
+    assert {key: found["z"] for key, found in content(uri).items()} == {number: 10 * number + 1 for number in IDS}
+
+
 def test_a_killed_merge_leaves_only_files_that_no_version_names(uri, monkeypatch):
     from lance_spark.merge import replay_commits
 

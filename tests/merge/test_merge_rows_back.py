@@ -10,7 +10,7 @@ from lance_spark.columns.columns import add_filled_columns, update_filled_column
 from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, NotCommittable
 from lance_spark.merge.merge import revert
 from lance_spark.storage.datasets import locate
 
@@ -87,3 +87,25 @@ def test_other_rows_that_were_deleted_since_do_not_matter(uri):
     head(uri).delete("id = 3")
     run(uri)
     assert [(row["id"], row["v"]) for row in rows(head(uri))] == [(n, 7 * n) for n in range(30) if n != 3]
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_columns_that_changed_while_rows_return_are_refused_by_the_dry_run_too(tmp_path, index):
+    """Committed together, an index would miss the rows."""
+    uri = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": pa.array(range(5), pa.int64()), "v": pa.array(range(5), pa.int64())}), uri)
+    head(uri).delete("id = 3")
+    if index:
+        head(uri).create_scalar_index("id", "BTREE")
+    head(uri).create_branch("exp")
+    revert(locate(uri), PinnedVersion(None, 2), "exp", LocalRunner())
+    exp(uri).add_columns(pa.field("w", pa.int64()))
+    if not index:
+        run(uri)
+        assert [row["id"] for row in rows(head(uri))] == [*range(5)]
+        return
+    planned, done = error_of(uri, dry_run=True), error_of(uri)
+    assert isinstance(planned, NotCommittable)
+    assert str(planned) == str(done)
+    assert "indexes would miss those rows" in str(done)
+    assert "w" not in head(uri).schema.names
