@@ -44,6 +44,11 @@ class Stage(Protocol):
         """The newest version of what is replaced, when the stage began; None for a new table."""
         ...
 
+    @property
+    def definition(self) -> TableDefinition:
+        """The intended table."""
+        ...
+
     def commit(self, written: bool) -> None:
         """Called after the write, or in its place if there was none: then the table has no rows."""
         ...

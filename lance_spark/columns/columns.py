@@ -25,8 +25,11 @@ from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Contents, Field, Fragment
 from lance_spark.format.evolution import (
     AddColumn,
+    AlterColumn,
     ColumnChange,
+    DropColumn,
     Evolution,
+    RenameColumn,
     Widened,
     comment_of,
     lost_structs,
@@ -37,6 +40,7 @@ from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import share_of_row
 from lance_spark.format.storable import check_new_types
 from lance_spark.format.versions import same_deletion, write_computed
+from lance_spark.layout.declaring import check_unnamed
 from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import versions
 from lance_spark.storage.commits import (
@@ -95,6 +99,7 @@ def alter_columns(
             plan = plan_evolution(open_pinned(location, head).schema, changes)
             if not plan.steps:
                 return AlterResult(head, plan)
+            _check_layout(location, head, changes)
             contents = versions.read_contents(location, head)
             check_format(contents, plan)
             schema = column_files.planned_schema(location, head, contents, plan)
@@ -109,6 +114,18 @@ def alter_columns(
             casting.keep(files)
             return AlterResult(made, plan)
         raise overtaken(branch)
+
+
+def _check_layout(location: DatasetLocation, head: PinnedVersion, changes: Sequence[ColumnChange]) -> None:
+    """Raise Refused for dropping, renaming or retyping a column that the table's layout names."""
+    for change in changes:
+        if len(change.path) > 1:
+            continue
+        doing = "drop" if isinstance(change, DropColumn) else "rename" if isinstance(change, RenameColumn) else None
+        if isinstance(change, AlterColumn) and change.type is not None:
+            doing = "change the type of"
+        if doing is not None:
+            check_unnamed(location, head, frozenset(change.path), doing)
 
 
 def check_format(contents: Contents, plan: Evolution) -> None:

@@ -22,6 +22,8 @@ STREAMS = "_streams"
 """Directory of a branch for notes that cleanups leave for streams, see :mod:`lance_spark.format.stream_notes`."""
 BROUGHT = "_brought"
 """Directory of a branch for records of versions that brought rows of other versions: they outlive those versions."""
+FACTS = "_facts"
+"""Directory below the dataset's root for facts about data files, see :mod:`lance_spark.layout.fact_rules`."""
 QUARANTINE = "_quarantine"
 """Directory below the dataset's root for files that repairs moved away, and for the repairs' records."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -185,8 +187,8 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
 )
 BOOKKEEPING = "bookkeeping"
 """Refs, version hints, notes of clones, the mark of a name that a catalog declared, records of versions that brought
-rows, and files that a repair moved away: never deleted, not reported. Also notes for streams, which are deleted once no
-stream needs them."""
+rows, facts about data files, and files that a repair moved away: never deleted, not reported. Also notes for streams,
+which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
 
@@ -196,8 +198,8 @@ _INDEX_ID = re.compile(UUID)
 _PASSING = re.compile(r"(.+|\.)\.[0-9a-f]{32}\.tmp|\.[0-9a-f]{32}")
 _NO_NAMES = frozenset({"", ".", ".."})
 _OWN_FILES = frozenset({"_latest.manifest", ".lance-reserved"})
-_OWN = ("_refs/", "_clones/", "_lake/", f"{QUARANTINE}/", f"{STREAMS}/", f"{BROUGHT}/", ".lance-git/")
-_WRITTEN_WHOLE = ("_refs/", "_clones/", "_lake/", f"{STREAMS}/", f"{BROUGHT}/")
+_OWN = ("_refs/", "_clones/", "_lake/", f"{QUARANTINE}/", f"{STREAMS}/", f"{BROUGHT}/", f"{FACTS}/", ".lance-git/")
+_WRITTEN_WHOLE = ("_refs/", "_clones/", "_lake/", f"{STREAMS}/", f"{BROUGHT}/", f"{FACTS}/")
 """Directories of small files that have a passing name until they are whole."""
 
 

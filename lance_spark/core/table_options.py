@@ -237,6 +237,16 @@ class WriteOptions:
         "the version of the branch from which the DataFrame was read: what others committed since then counts as "
         "committed during the write",
     )
+    partition_by: str | None = source_option(
+        None,
+        "of a new table: what [divides its fragments](layout.md), such as `days(ts), bucket(16, id)`",
+        aliases=("partitionBy",),
+    )
+    cluster_by: str | None = source_option(
+        None,
+        "of a new table: the columns by which its rows are [sorted](layout.md), such as `carrier, origin`",
+        aliases=("clusterBy",),
+    )
     statement: Statement | None = None
     """What Spark's planner knows of the statement, if it tells."""
 

@@ -137,6 +137,10 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         4: ("physical_rows", "uint64"),
     },
     "Sizes": {2: ("fragments", "FragmentSizes*")},
+    # Where each column of each fragment is: in which file, and at which place in it.
+    "ColumnFile": {1: ("path", "string"), 2: ("fields", "int32#"), 3: ("places", "int32#")},
+    "ColumnFragment": {1: ("id", "uint64"), 2: ("files", "ColumnFile*"), 11: ("overlays", "bytes*")},
+    "ColumnFiles": {2: ("fragments", "ColumnFragment*")},
     "Uuid": {1: ("uuid", "bytes")},
     "IndexMetadata": {1: ("uuid", "Uuid"), 9: ("base_id", _BASE_ID)},
     "IndexSection": {1: ("indices", "IndexMetadata*")},
@@ -487,6 +491,31 @@ def recorded_sizes(message: bytes) -> Iterator[RecordedSize]:
         # Checked first: most fragments have no deletion file, and reading an absent message creates an object.
         deleted = (fragment.deletion_file.num_deleted_rows or None) if fragment.HasField("deletion_file") else 0
         yield fragment.id, fragment.physical_rows or None, deleted, sum(fragment.files.sizes)
+
+
+# --- Where the columns of each fragment are
+
+ColumnPlace: TypeAlias = "tuple[str, int]"
+"""The name of a data file, and the column's place in it."""
+
+
+def column_places(message: bytes, fields: Collection[int]) -> Iterator[tuple[int, dict[int, ColumnPlace]]]:
+    """One entry per fragment of a manifest message, in order: its id, and the places of these fields, by field id.
+
+    A field is missing if no file has it, if its writer did not record the place, or if overlays may replace values.
+    """
+    for fragment in parse("ColumnFiles", message).fragments:
+        found: dict[int, ColumnPlace] = {}
+        if not len(fragment.overlays):
+            for file in fragment.files:
+                if len(file.places) == len(file.fields):
+                    path = text(file.path)
+                    found |= {
+                        field: (path, place)
+                        for field, place in zip(file.fields, file.places, strict=True)
+                        if field in fields and place >= 0
+                    }
+        yield fragment.id, found
 
 
 # --- The manifest of a private clone

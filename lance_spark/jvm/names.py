@@ -108,6 +108,11 @@ MAYBE_EXECUTION = f"{_SQL}.execution.SQLExecution"
 MAYBE_SCAN_RELATION = f"{_V2}.DataSourceV2ScanRelation"
 MAYBE_CACHED = f"{_SQL}.execution.columnar.InMemoryRelation"
 
+# Public; only tables with a layout need them. The last one is private.
+MAYBE_EXPRESSIONS = f"{_SQL}.connector.expressions.Expressions"
+MAYBE_EXPRESSION = f"{_SQL}.connector.expressions.Expression"
+MAYBE_CLUSTERED = f"{_SQL}.connector.expressions.ClusterByTransform"
+
 # Private; only a catalog of complete publishes needs it.
 MAYBE_ANALYSIS = f"{_SQL}.catalyst.analysis.AnalysisContext"
 

@@ -28,7 +28,9 @@ from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, Spoken, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
+from lance_spark.layout.declaring import declare, look
 from lance_spark.native.creating import Creating, shown_properties
+from lance_spark.native.layouts import column_of
 from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
 from lance_spark.native.rows import RowsScan, RowsTable
 from lance_spark.native.scan import Source
@@ -37,6 +39,7 @@ from lance_spark.scan.read import PinnedRead, blob_names
 from lance_spark.sql.declaring import Parameter, Procedure, find_procedure
 from lance_spark.sql.lake_procedures import SYSTEM_TABLES
 from lance_spark.sql.procedures import PROCEDURES
+from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import resolve
 
 # --- Lookups of a statement: each table at one version throughout the statement
@@ -197,6 +200,8 @@ FOR_WRITING = ()
 _OTHER = "java.lang.UnsupportedOperationException"
 """Spark turns an IllegalArgumentException into its own here, which hides this package's error."""
 _PROPERTIES = ("SetProperty", "RemoveProperty")
+_CLUSTER = "ClusterBy"
+"""ALTER TABLE ... CLUSTER BY, without columns for CLUSTER BY NONE."""
 
 
 class Altering(Implementation):
@@ -231,7 +236,12 @@ class Altering(Implementation):
                 "Cannot replace the columns of a table: that would drop all of them, with their values.",
                 hint="Use DROP COLUMN and ADD COLUMN; or CREATE OR REPLACE TABLE ... AS SELECT.",
             )
-        columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in _PROPERTIES]
+        clustered = [each for each in changes if each.getClass().getSimpleName() == _CLUSTER]
+        columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in (*_PROPERTIES, _CLUSTER)]
+        for each in clustered:
+            layout, _ = look(place.location, pin_latest(place.location, branch))
+            by = tuple(column_of(reference) for reference in each.clusteringColumns())
+            declare(place.location, branch, replace(layout, cluster=by, curve=False))
         if columns:
             alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
         if put or unset:
@@ -266,7 +276,6 @@ def _retyped(path: tuple[str, ...], given: Any) -> ColumnChange:
 
 _UNKNOWN = {
     "UpdateColumnDefaultValue": "change the default of a column",
-    "ClusterBy": "cluster the table (CALL ... .optimize with sort_by sorts its rows)",
 }
 _KINDS: dict[str, Any] = {
     "AddColumn": _added,

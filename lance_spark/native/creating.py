@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from lance_spark.catalog.staging import Stage, TableDefinition, Way, make
+from lance_spark.core.options import folded
 from lance_spark.core.table_options import parse_write_options
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, NotFound, Refused
@@ -14,6 +15,8 @@ from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, from_java, java_error
 from lance_spark.jvm.proxies import Implementation
+from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, declared_by
+from lance_spark.native.layouts import layout_of
 from lance_spark.native.places import Place, Places, parts_of
 from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_options
 
@@ -63,12 +66,8 @@ class Creating(Implementation):
         return NativeStagedTable(self.bridge, f"{self._name}.{ident.toString()}", schema, stage).java()
 
     def _begin(self, ident: Any, way: Way, schema: Any, partitions: Any, properties: Any) -> Stage:
-        if len(partitions):
-            raise Refused(
-                "Cannot create a table with partitions: a Lance table has none.",
-                hint="Leave out PARTITIONED BY and CLUSTERED BY; to find rows faster, create an index on the column.",
-            )
         kept, options = self._settings(dict(properties))
+        options = {**options, **layout_options(layout_of(partitions), way, options)}
         definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
         with self._spark_says(ident, way):
             return self.places.stage(parts_of(ident), way, definition)
@@ -132,6 +131,18 @@ class Creating(Implementation):
             raise java_error(self.bridge.new(names.TABLE_EXISTS, new)) from taken
 
 
+def layout_options(layout: TableLayout, way: Way, options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a write that declare a layout. A replaced table has no other one than the statement declares."""
+    if not layout and (way == "create" or {"partition_by", "cluster_by"} & {folded_key(key) for key in options}):
+        return {}
+    return {"partition_by": layout.partition_text, "cluster_by": layout.cluster_text}
+
+
+def folded_key(key: str) -> str:
+    """An option's name, whether it is spelled as in Python or as in Java."""
+    return {"partitionby": "partition_by", "clusterby": "cluster_by"}.get(folded(key), key)
+
+
 def other_format(provider: str) -> Refused:
     """The error for a table of another format."""
     return Refused(f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING.")
@@ -183,7 +194,11 @@ class NativeStagedTable(Implementation):
         self._written = True
         # Python's own types of CHAR and VARCHAR have no collation.
         stage, schema = self._stage, self.bridge.schema(from_java(self._schema))
-        return NativeWriteBuilder(self.bridge, info, stage.options, schema, stage.replaces).truncate()
+        declared = self._stage.definition.options
+        layout = {"partition_by": declared.partition_by, "cluster_by": declared.cluster_by}
+        options = {**stage.options, **{key: text for key, text in layout.items() if text is not None}}
+        kept = declared_by(declared.partition_by, declared.cluster_by) or NO_LAYOUT
+        return NativeWriteBuilder(self.bridge, info, options, schema, stage.replaces, kept).truncate()
 
     def commit_staged_changes(self) -> None:
         """After the write, or instead of it: CREATE OR REPLACE TABLE without AS has none."""

@@ -661,6 +661,9 @@ def described(planned: PlannedScan) -> str:
         facts += [f"group by: [{', '.join(columns[:groups])}]"] if groups else []
     if planned.measured.options.filter is not None:
         facts.append(f"filter: {_short(planned.measured.options.filter)}")
+    measured = planned.measured
+    if measured.left_out:
+        facts.append(f"fragments: {len(measured.fragments)} of {len(measured.fragments) + measured.left_out}")
     if pushed.sample is not None:
         facts.append(f"sample: {pushed.sample.upper - pushed.sample.lower:g}")
     if pushed.order:

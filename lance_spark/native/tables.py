@@ -18,6 +18,9 @@ from lance_spark.jvm import answers, names
 from lance_spark.jvm.attached import attached
 from lance_spark.jvm.bridge import expression
 from lance_spark.jvm.proxies import Implementation
+from lance_spark.layout.declaring import look, read_layout
+from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout
+from lance_spark.native.layouts import transforms_of
 from lance_spark.native.reading import MARK, told
 from lance_spark.native.scan import TableStream, confuses_names, scan_builder
 from lance_spark.native.writes import as_columns
@@ -132,12 +135,15 @@ class NativeWriteBuilder(Implementation):
         options: Mapping[str, str],
         schema: Any = None,
         base: PinnedVersion | None = None,
+        layout: TableLayout = NO_LAYOUT,
     ) -> None:
         """``options`` name the table; ``schema``, with the same types, replaces the query's own in the write.
 
-        ``base`` is the version of the table with which Spark planned the statement; None for a new one.
+        ``base`` is the version of the table with which Spark planned the statement; None for a new one. ``layout`` is
+        the one that the rows will have.
         """
         super().__init__(bridge)
+        self._layout = layout
         given = dict(info.options().asCaseSensitiveMap())
         check_options(given)
         known = {} if base is None else told(bridge, base)
@@ -172,8 +178,15 @@ class NativeWriteBuilder(Implementation):
     def overwrite_dynamic_partitions(self) -> Any:
         """The builder of an overwrite: a table without partitions is replaced as a whole, as Spark replaces its own.
 
-        Spark calls this for any INSERT OVERWRITE with spark.sql.sources.partitionOverwriteMode=dynamic.
+        Spark calls this for any INSERT OVERWRITE with spark.sql.sources.partitionOverwriteMode=dynamic. Raises Refused
+        for a table with partitions, of which the others would be lost.
         """
+        if self._layout.partition:
+            raise Refused(
+                "Cannot overwrite only the partitions of the new rows. Nothing was written.",
+                hint="LanceTable.overwrite(df, where=\"day = '2026-01-31'\") replaces the rows of a condition in one "
+                "version; spark.sql.sources.partitionOverwriteMode=static replaces all rows.",
+            )
         return self.truncate()
 
 
@@ -265,6 +278,11 @@ class StoredTable(NativeTable):
         """For DESCRIBE and SHOW; looked up on demand."""
         return self.bridge.map(self._properties())
 
+    def partitioning(self) -> Any:
+        """The table's layout, for SHOW CREATE TABLE and DESCRIBE."""
+        read = self.source.read
+        return transforms_of(self.bridge, look(read.location, read.pin)[0])
+
     def new_scan_builder(self, options: dict[str, str]) -> Any:
         """One per query. Raises InvalidOption for options that would be ignored: a branch, a filter."""
         for key in options:
@@ -281,7 +299,9 @@ class StoredTable(NativeTable):
         branch = self._place.branch_to_change("write to the table")
         named = {} if branch is None else {"branch": branch}
         options = {**KEEP_COLUMNS, **self._place.options, **named}
-        return NativeWriteBuilder(self.bridge, info, options, base=self.source.read.pin).java()
+        read = self.source.read
+        layout = read_layout(read.location, read.pin)
+        return NativeWriteBuilder(self.bridge, info, options, base=read.pin, layout=layout).java()
 
     def new_row_level_operation_builder(self, info: Any) -> Any:
         """One per UPDATE, DELETE or MERGE. Raises Refused for immutable versions."""

@@ -253,7 +253,9 @@ def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch
     plan = WritePlan(job.location, options, "append", schema, job.pin)
     most = min(batch_rows(row_width(schema)), max(1, _HELD * rows.num_rows // max(1, rows.nbytes)))
     batches = rows.select(schema.names).to_batches(max_chunksize=most)
-    written = [json.loads(entry) for entry in write_rows(WriteJob(plan, job.pin), batches)]
+    written = [
+        json.loads(entry) for entry in write_rows(WriteJob(plan, job.pin), batches, in_order=job.target.stable_row_ids)
+    ]
     if job.target.stable_row_ids:
         with_row_ids(job.location, written, rows[ROW_ID].to_numpy())
     ordering = job.scale.ordering

@@ -21,6 +21,7 @@ from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.row_ids import Offsets, Rewrite
 from lance_spark.format.transactions import MESSAGE, Rewritten, Transaction
 from lance_spark.format.versions import ADDS_ONLY, MOVED, REORDERED, Snapshot
+from lance_spark.layout.facts import recorded
 from lance_spark.rows.action_rules import Fate, Prepared, column_conflict, fate_of, follow, new_fragments
 from lance_spark.rows.row_files import without_rows
 from lance_spark.scan.fragment_reads import deleted_offsets
@@ -67,6 +68,7 @@ def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared
         properties[MESSAGE] = terms.message
     if terms.reordered:
         properties[REORDERED] = "true"
+    change = replace(change, written=tuple(recorded(location, change.written)))
     return commit_on(location, head, _operation(open_pinned(location, head), change, terms), properties)
 
 

@@ -48,7 +48,9 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             continue
         addresses: list[Addresses] = []
         if operation == UPDATE:
-            written = [json.loads(entry) for entry in write_rows(kept.job, kept.completed(rows, addresses))]
+            # With stable row ids, each row gets its own back, by its place.
+            new = write_rows(kept.job, kept.completed(rows, addresses), in_order=row_ids is not None)
+            written = [json.loads(entry) for entry in new]
         else:
             written = [json.loads(entry) for entry in write_rows(job, (batch for batch, _ in rows))]
         total = 0

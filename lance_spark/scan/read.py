@@ -24,6 +24,7 @@ from lance_spark.format.schema import (
     why_not,
 )
 from lance_spark.format.storable import struct_without_fields
+from lance_spark.layout.pruning import excluded
 from lance_spark.scan import fragment_reads
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes
 from lance_spark.scan.partition_rules import (
@@ -114,6 +115,8 @@ class MeasuredRead:
     options: ReadOptions
     exact: bool
     """Whether the fragments' row counts are those of the result, rather than of the rows looked at."""
+    left_out: int = 0
+    """Fragments that hold no row of the result, by the facts of their files."""
 
     @property
     def rows(self) -> int:
@@ -139,14 +142,18 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
         width += BLOB_BYTES * len(blob_names(read).intersection(columns.names))
     scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
     fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
-    exact = options.filter is None
+    exact, left_out = options.filter is None, 0
     if options.filter is not None:
         fragment_reads.check_filter(scan)
+        ruled_out = excluded(read.location, read.pin, options.filter)
+        left_out = len(ruled_out)
+        if ruled_out:
+            fragments = [each for each in fragments if each.fragment_id not in ruled_out]
         matches = fragment_reads.index_matches(scan)
         if matches is not None:
             exact = all(fragment.fragment_id in matches.covered for fragment in fragments)
             fragments = only_matching(fragments, matches)
-    return MeasuredRead(scan, fragments, width, options, exact)
+    return MeasuredRead(scan, fragments, width, options, exact, left_out)
 
 
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:

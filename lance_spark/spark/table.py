@@ -53,6 +53,7 @@ from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import maintenance
 from lance_spark.spark.columns import ColumnVerbs
 from lance_spark.spark.frozen import FrozenSets
+from lance_spark.spark.layout import LayoutVerbs
 from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
 from lance_spark.spark.refs import Branches, Remotes, Tags, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
@@ -129,6 +130,11 @@ class LanceTable(
     def indexes(self) -> Indexes:
         """The indexes at this handle's ref."""
         return Indexes(self.spark, self.location, self.ref)
+
+    @property
+    def layout(self) -> LayoutVerbs:
+        """The partitions and the clustering of this table, and changes of them."""
+        return LayoutVerbs(self.spark, self.location, self.ref)
 
     @property
     def remotes(self) -> Remotes:

@@ -22,6 +22,9 @@ from lance_spark.engine.local import LocalRunner, Work
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.storable import check_new_types, check_types
+from lance_spark.layout.declaring import declare, look, warn_of_misfit
+from lance_spark.layout.facts import recorded
+from lance_spark.layout.layout_rules import TableLayout, check, declared_by
 from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest, pin_version
@@ -74,7 +77,7 @@ def _plan(
     if start is None:
         plan_rules.check_names(frame, new=True)
         schema = data_files.storage_schema(frame, options.files.data_storage_version)
-        return WritePlan(location, options, "create", schema, None, claim)
+        return WritePlan(location, options, "create", schema, None, claim, layout=_declared(options, schema))
     if options.create_table:
         raise errors.AlreadyExists(
             f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it."
@@ -105,7 +108,39 @@ def _plan(
         stored = plan_rules.same_schema(target.schema, frame)
     check_types(stored, target.data_storage_version)
     own_claim = claim if own is not None else None
-    return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, reads)
+    layout = _settled_layout(location, start, options, stored, mode == "overwrite" and options.overwrite_schema)
+    return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, layout, reads)
+
+
+def _declared(options: WriteOptions, schema: pa.Schema) -> TableLayout | None:
+    """The layout that the options declare; None if they declare none. Raises InvalidOption."""
+    layout = declared_by(options.partition_by, options.cluster_by)
+    if layout:
+        check(layout, schema)
+    return layout
+
+
+def _settled_layout(
+    location: DatasetLocation, start: PinnedVersion, options: WriteOptions, schema: pa.Schema, replaces: bool
+) -> TableLayout | None:
+    """The layout that a write to an existing dataset declares: only one that replaces its columns can declare another.
+
+    Raises InvalidOption for one that cannot be, and Refused for another one than that of the dataset.
+    """
+    layout = _declared(options, schema)
+    if layout is None:
+        warn_of_misfit(location, start)
+        return None
+    now, _ = look(location, start)
+    if layout.settings() == now.settings():
+        return None
+    if not replaces or now.foreign:
+        raise errors.Refused(
+            f"The layout of {location.uri} is {now}, and the write declares {layout}. Nothing was written.",
+            hint="Leave partition_by and cluster_by out. To change the layout for what is written from now on: "
+            "t.layout.partition_by(...) and t.layout.cluster_by(...).",
+        )
+    return layout
 
 
 def _statement(
@@ -199,7 +234,7 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
     """
     claim = job.claim
     if claim is None:
-        return _commit(job, fragments)
+        return _with_layout(job, _commit(job, fragments))
     try:
         claim.confirm()
     except errors.LanceSparkError:
@@ -215,7 +250,18 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
     # The rows are committed. If the store's failure now were reported as an error, they would be written twice.
     with suppress(errors.StorageFailure):
         claim.confirm()
-    return version
+    return _with_layout(job, version)
+
+
+def _with_layout(job: WriteJob, version: int | None) -> int | None:
+    """Declare the layout that the rows of a new table have; returns the newest version.
+
+    It takes a version of its own. A process that dies in between leaves the rows, and a table that declares nothing.
+    """
+    plan = job.plan
+    if version is None or plan.layout is None or (plan.mode == "create" and not plan.layout):
+        return version
+    return declare(plan.location, plan.options.branch, plan.layout).version
 
 
 def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
@@ -282,6 +328,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
     plan, start = job.plan, job.start
     assert start is not None  # a new dataset is created with all columns
     location, branch = plan.location, start.branch
+    fragments = recorded(location, fragments)
     rows = EvolvedRows(
         plan.schema, fragments, commits.own_properties(plan.options.commit_message) | dict(job.properties or {})
     )

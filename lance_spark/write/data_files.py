@@ -23,6 +23,12 @@ from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
 from lance_spark.format.storable import ROWS_PER_FILE, check_new_types, check_values, format_numbers, safe_batches
 from lance_spark.format.transactions import MESSAGE
+from lance_spark.layout.declaring import declare, fits, look, read_layout
+from lance_spark.layout.fact_rules import Collector, watched
+from lance_spark.layout.facts import recorded
+from lance_spark.layout.key_rules import runs
+from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, declared_by
+from lance_spark.layout.layout_rules import check as check_layout
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, take_rows
 from lance_spark.scan.partition_rules import batch_rows_of
 from lance_spark.storage import files
@@ -78,20 +84,60 @@ def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Sc
     return pa.schema(fields, metadata=schema.metadata)
 
 
-def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
+HELD_BYTES = 128 * 2**20
+"""Bytes of rows that a task holds to divide them, if they do not come in the order of the table's layout."""
+
+
+def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], in_order: bool = False) -> list[str]:
     """Write one task's rows as uncommitted data files; returns the fragments' metadata as JSON.
 
-    pylance deletes its files if the stream fails halfway. No rows, no file.
+    Where the table has a layout, each file holds rows of one partition, and facts about its files come with the
+    metadata, see :func:`lance_spark.layout.facts.recorded`. Rows that have to keep their order (``in_order``) are not
+    divided. pylance deletes its files if the stream fails halfway. No rows, no file.
     """
     plan = job.plan
     start = None if job.start is None else open_pinned(plan.location, job.start)
     version = plan.options.files.data_storage_version if start is None else str(start.data_storage_version)
     rows = _ConformedBatches(batches, plan.schema, version)
-    first = next(rows, None)
+    layout = plan.layout
+    if layout is None:
+        layout = NO_LAYOUT if job.start is None else read_layout(plan.location, job.start)
+    if not fits(layout, plan.schema):
+        return [json.dumps(entry) for entry in _write_run(job, start, rows, rows)]
+    ids = _written_ids(job, start)
+    written: list[dict[str, Any]] = []
+    try:
+        for run in (rows,) if in_order else runs(layout, rows, HELD_BYTES):
+            collector = Collector(watched(layout))
+            made = _write_run(job, start, rows, collector.watch(run))
+            collector.give(made, ids)
+            written += made
+    except BaseException:
+        discard(plan, [json.dumps(entry) for entry in written])
+        raise
+    return [json.dumps(entry) for entry in written]
+
+
+def _written_ids(job: WriteJob, start: lance.LanceDataset | None) -> dict[str, int]:
+    """The ids that new files have for the columns: those of the dataset, or those of a schema by itself."""
+    from lance.schema import LanceSchema
+
+    plan = job.plan
+    own = start is not None and plan.evolution is None and plan.mode == "append"
+    schema = start.lance_schema if own and start is not None else LanceSchema.from_pyarrow(plan.schema)
+    return {field.name(): field.id() for field in schema.fields()}
+
+
+def _write_run(
+    job: WriteJob, start: lance.LanceDataset | None, rows: _ConformedBatches, batches: Iterable[pa.RecordBatch]
+) -> list[dict[str, Any]]:
+    """Write some of the rows; returns the fragments as pylance's JSON. No rows, no file."""
+    plan, left = job.plan, iter(batches)
+    first = next(left, None)
     if first is None:
         return []
     most = plan.options.files.max_rows_per_file or ROWS_PER_FILE
-    reader = pa.RecordBatchReader.from_batches(plan.schema, safe_batches(chain((first,), rows), most))
+    reader = pa.RecordBatchReader.from_batches(plan.schema, safe_batches(chain((first,), left), most))
     try:
         with translated(plan.location, "writing data files"):
             fragments = _write_fragments(job, reader, start)
@@ -100,7 +146,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
     except LanceSparkError as error:
         # pylance wraps the stream's exception into its own text; the original is clearer.
         raise rows.failure or error from None
-    return [json.dumps(fragment.to_json()) for fragment in fragments]
+    return [fragment.to_json() for fragment in fragments]
 
 
 def _created_elsewhere(plan: WritePlan) -> Conflict:
@@ -362,7 +408,7 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
     from lance.fragment import FragmentMetadata
 
     plan = job.plan
-    metadata = [FragmentMetadata.from_json(fragment) for fragment in fragments]
+    metadata = [FragmentMetadata.from_json(fragment) for fragment in recorded(plan.location, fragments)]
     operation = (
         lance.LanceOperation.Append(metadata)
         if plan.mode == "append"
@@ -446,11 +492,25 @@ def write_without_rows(
     if new:
         version = options.files.data_storage_version
         settings = {"data_storage_version": version, "enable_stable_row_ids": bool(options.enable_stable_row_ids)}
+        layout = _option_layout(options, schema)
         create_dataset(location, storage_schema(schema, version), **settings)
+        if layout:
+            declare(location, branch, layout)
         return
     check_writable(location, branch)
     start = pin_latest(location, branch)
     target = read_target(location, start)
     check_replaces(target, options)
     stored = storage_schema(schema, target.data_storage_version)
+    layout, now = _option_layout(options, stored), look(location, start)[0]
     overwrite_without_rows(location, start, stored, options.commit_message)
+    if layout is not None and layout.settings() != now.settings():
+        declare(location, branch, layout)
+
+
+def _option_layout(options: WriteOptions, schema: pa.Schema) -> TableLayout | None:
+    """The layout that options declare; None if they declare none. Raises InvalidOption."""
+    layout = declared_by(options.partition_by, options.cluster_by)
+    if layout:
+        check_layout(layout, schema)
+    return layout

@@ -25,6 +25,7 @@ from lance_spark.format.evolution import (
 )
 from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, RULES, holds_bytes, is_blob, is_column_name, why_not
+from lance_spark.layout.layout_rules import TableLayout
 
 Mode = Literal["create", "append", "overwrite"]
 _STEPS = {"create": "create", "append": "append to {} of", "overwrite": "overwrite {} of"}
@@ -79,6 +80,8 @@ class WritePlan:
     """The columns that an append adds or widens; None if the dataset's columns already fit the rows."""
     since: PinnedVersion | None = None
     """The version with which its statement was planned, or which it read; None if that is ``start``."""
+    layout: TableLayout | None = None
+    """The layout that the write declares, and obeys; None for that of the version that it starts from."""
     reads: bool | None = None
     """Whether the rows come from the branch that is written to; None if unknown."""
 
@@ -97,6 +100,8 @@ class WritePlan:
         steps += [f"{_STEPS[self.mode].format(branch)} {self.location.uri}"]
         if self.evolution is not None:
             steps.append("change columns " + ", ".join(shown(step.path) for step in self.evolution.steps))
+        if self.layout:
+            steps.append(f"declare the layout {self.layout}")
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
         return "\n".join([*steps, f"columns: {columns}"])
 

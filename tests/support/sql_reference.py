@@ -53,18 +53,9 @@ STATEMENTS = [
         "CREATE TABLE lake.ns1.made (id BIGINT GENERATED ALWAYS AS IDENTITY)",
         "Table `lake`.`ns1`.`made` does not support identity column",
     ),
-    Statement(
-        "CREATE TABLE lake.ns1.made (id INT) PARTITIONED BY (id)",
-        "Cannot create a table with partitions: a Lance table has none",
-    ),
-    Statement(
-        "CREATE TABLE lake.ns1.made (id INT) CLUSTER BY (id)",
-        "Cannot create a table with partitions: a Lance table has none",
-    ),
-    Statement(
-        "CREATE TABLE lake.ns1.made (id INT) CLUSTERED BY (id) INTO 4 BUCKETS",
-        "Cannot create a table with partitions: a Lance table has none",
-    ),
+    Statement("CREATE TABLE lake.ns1.made (id INT) PARTITIONED BY (id)"),
+    Statement("CREATE TABLE lake.ns1.made (id INT) CLUSTER BY (id)"),
+    Statement("CREATE TABLE lake.ns1.made (id INT) CLUSTERED BY (id) INTO 4 BUCKETS"),
     Statement(
         "CREATE TABLE lake.ns1.made (id INT) LOCATION 's3://bucket/t'",
         "The catalog chooses the location of its tables",

@@ -240,7 +240,7 @@ for ref in ({{}}, {{"branch": "exp"}}, {{"tag": "t"}}, {{"version": "1"}}, {{"fi
     source = LanceDataSource({{"path": {uri!r}, **ref}})
     reader = source.reader(source.schema())
     assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 2
-needed = "core errors hints format storage scan tables datasource session engine".split()
+needed = "core errors hints format storage layout scan tables datasource session engine".split()
 rooms = set(name.split(".")[1] for name in sys.modules if name.startswith("lance_spark."))
 print(sorted(rooms.difference(needed)))
 """

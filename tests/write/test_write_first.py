@@ -45,4 +45,4 @@ def test_a_task_imports_no_planning():
         check=True,
     ).stdout.split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("lance_spark.")}
-    assert rooms <= {"core", "errors", "hints", "format", "storage", "scan", "write", "datasource", "engine"}
+    assert rooms <= {"core", "errors", "hints", "format", "storage", "layout", "scan", "write", "datasource", "engine"}

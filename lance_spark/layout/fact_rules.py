@@ -1,0 +1,256 @@
+"""Facts about data files: what columns hold, at least and at most, and in which bucket all of their values are.
+
+A fact is about a column of a data file, by the file's name, which pylance generates and never uses again, and by the
+column's place in it. Data files never change, so a fact cannot become wrong: not by deletions, updates in place (which
+put the column into another file), compactions, merges, restored versions, or changes of other writers. Only what is
+known about a fragment's present files counts; all other fragments are read.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from lance_spark.core.layout import is_generated
+from lance_spark.layout.hash_rules import bucket_of
+from lance_spark.layout.key_rules import Key, key_of, plain
+from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TableLayout, Transform
+
+FACTS = "lance_spark.facts"
+"""Key beside those of pylance in a fragment's JSON, on its way from the task that wrote it to the commit."""
+_LONGEST = 64
+"""Characters of the longest text that is kept as a bound."""
+_VERSION = 1
+
+
+class Bounds(NamedTuple):
+    """What a column of a data file holds, of rows that were deleted since, too."""
+
+    low: Any
+    """The least value; None if there is none but null."""
+    high: Any
+    has_null: bool
+    buckets: tuple[tuple[int, int], ...] = ()
+    """(number of buckets, the only one that the values are in)."""
+
+    def bucket(self, of: int) -> int | None:
+        """The only bucket of that many; None if unknown."""
+        return next((bucket for count, bucket in self.buckets if count == of), None)
+
+    def joined(self, other: Bounds) -> Bounds:
+        """Bounds of the values of both."""
+        lows = [each for each in (self.low, other.low) if each is not None]
+        highs = [each for each in (self.high, other.high) if each is not None]
+        same = tuple(each for each in self.buckets if each in other.buckets)
+        null = self.has_null or other.has_null
+        return Bounds(min(lows, default=None), max(highs, default=None), null, same)
+
+
+def tracked(kind: pa.DataType) -> bool:
+    """Whether bounds of a type's values can be told."""
+    return bool(
+        pt.is_signed_integer(kind) or pt.is_boolean(kind) or pt.is_date32(kind) or pt.is_timestamp(kind)
+        or pt.is_string(kind) or pt.is_large_string(kind) or pt.is_decimal128(kind)
+        or pt.is_float32(kind) or pt.is_float64(kind)
+    )  # fmt: skip
+
+
+def bounds_of(values: pa.Array, buckets: Iterable[int] = ()) -> Bounds | None:
+    """The bounds of values; None if they cannot be told: a NaN is among them, or a long text."""
+    kind = values.type
+    if not tracked(kind):
+        return None
+    if pt.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
+        return None
+    found = pc.min_max(values)
+    low, high = (plain(pa.array([found[end].as_py()], kind) if found[end].is_valid else pa.nulls(1, kind))[0]
+                 for end in ("min", "max"))  # fmt: skip
+    if isinstance(low, str) and max(len(low), len(high)) > _LONGEST:
+        return None
+    only = [(count, np.unique(bucket_of(values, count))) for count in buckets]
+    told = tuple((count, int(found[0])) for count, found in only if len(found) == 1)
+    return Bounds(low, high, values.null_count > 0, told)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A column to collect facts of."""
+
+    name: str
+    buckets: tuple[int, ...] = ()
+
+
+def watched(layout: TableLayout) -> tuple[Watched, ...]:
+    """The columns that a layout names."""
+    counts = {name: [] for name in layout.columns}  # type: dict[str, list[int]]
+    for each in layout.partition:
+        if each.name == BUCKET and each.argument is not None:
+            counts[each.column].append(each.argument)
+    return tuple(Watched(name, tuple(dict.fromkeys(found))) for name, found in counts.items())
+
+
+class Collector:
+    """Collects the bounds of watched columns, batch by batch, of rows that are written one after the other."""
+
+    def __init__(self, columns: Sequence[Watched]) -> None:
+        self._columns = columns
+        self._seen: list[tuple[int, dict[str, Bounds | None]]] = []
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The batches, unchanged."""
+        for batch in batches:
+            known = {
+                each.name: bounds_of(batch.column(each.name), each.buckets)
+                for each in self._columns
+                if each.name in batch.schema.names
+            }
+            self._seen.append((batch.num_rows, known))
+            yield batch
+
+    def give(self, fragments: Sequence[dict[str, Any]], ids: Mapping[str, int]) -> None:
+        """Add the facts to fragments, pylance's JSON, that hold these rows in order. ``ids`` are those of the columns.
+
+        A batch that two fragments share counts for both.
+        """
+        if sum(each["physical_rows"] for each in fragments) != sum(rows for rows, _ in self._seen):
+            return
+        start = 0
+        for fragment in fragments:
+            end = start + fragment["physical_rows"]
+            found: dict[str, Bounds | None] = {}
+            here = 0
+            for rows, known in self._seen:
+                if here < end and here + rows > start:
+                    for name, bounds in known.items():
+                        before = found.get(name, bounds)
+                        found[name] = None if before is None or bounds is None else before.joined(bounds)
+                here += rows
+            facts = _placed(fragment, found, ids)
+            if facts:
+                fragment[FACTS] = facts
+            start = end
+
+
+def _placed(
+    fragment: Mapping[str, Any], found: Mapping[str, Bounds | None], ids: Mapping[str, int]
+) -> dict[str, dict[str, Any]]:
+    """By file, and by the column's place in it."""
+    placed: dict[str, dict[str, Any]] = {}
+    for file in fragment["files"]:
+        if file.get("base_id") is not None or not is_generated(file["path"]):
+            continue
+        places = dict(zip(file["fields"], file["column_indices"], strict=False))
+        for name, bounds in found.items():
+            place = places.get(ids.get(name))
+            if bounds is not None and place is not None and place >= 0:
+                placed.setdefault(file["path"], {})[str(place)] = as_json(bounds)
+    return placed
+
+
+def as_json(bounds: Bounds) -> list[Any]:
+    """The bounds in JSON."""
+    ends = [{"d": str(end)} if isinstance(end, Decimal) else end for end in (bounds.low, bounds.high)]
+    return [*ends, bounds.has_null, [list(each) for each in bounds.buckets]]
+
+
+def from_json(entry: Sequence[Any]) -> Bounds:
+    """The bounds from JSON."""
+    low, high = (Decimal(end["d"]) if isinstance(end, dict) else end for end in entry[:2])
+    return Bounds(low, high, bool(entry[2]), tuple((int(count), int(only)) for count, only in entry[3]))
+
+
+# --- The file of the facts that one commit brings
+
+Facts = Mapping[str, Mapping[int, Bounds]]
+"""Bounds by name of a data file, and by the column's place in it."""
+
+
+def taken(fragments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Fragments without their facts, and the facts by file. Fragments are pylance's JSON, as texts."""
+    plain_fragments, facts = [], {}
+    for text in fragments:
+        if FACTS not in text:
+            plain_fragments.append(text)
+            continue
+        entry = json.loads(text)
+        facts.update(entry.pop(FACTS, {}))
+        plain_fragments.append(json.dumps(entry))
+    return plain_fragments, facts
+
+
+def encoded(facts: Mapping[str, Any]) -> bytes:
+    """The content of a file, with a checksum: a damaged one counts for nothing."""
+    content = json.dumps({"version": _VERSION, "files": facts}, separators=(",", ":")).encode()
+    return b"%08x" % zlib.crc32(content) + content
+
+
+def decoded(content: bytes) -> dict[str, dict[int, Bounds]]:
+    """The facts in a file; none in one that is damaged, or of a later version."""
+    try:
+        if int(content[:8], 16) != zlib.crc32(content[8:]):
+            return {}
+        told = json.loads(content[8:])
+        if told["version"] != _VERSION:
+            return {}
+        return {
+            name: {int(place): from_json(entry) for place, entry in columns.items()}
+            for name, columns in told["files"].items()
+        }
+    except (ValueError, KeyError, TypeError, IndexError, ArithmeticError):
+        return {}
+
+
+# --- The key of all rows of a fragment
+
+
+def only_key(
+    transforms: Sequence[Transform], bounds: Mapping[str, Bounds], kinds: Mapping[str, pa.DataType]
+) -> Key | None:
+    """The key that all rows of a fragment have; None if they may have several."""
+    found: list[Any] = []
+    for each in transforms:
+        known = bounds.get(each.column)
+        if known is None:
+            return None
+        if each.name == BUCKET:
+            bucket = known.bucket(int(each.argument or 1))
+            if bucket is None:
+                return None
+            found.append(bucket)
+            continue
+        if known.low is None:
+            found.append(None)
+            continue
+        if known.has_null:
+            return None
+        if each.name == IDENTITY:
+            ends = [known.low, known.high]
+        else:  # none of them decreases where its column grows
+            ends = [
+                key_of(each, kinds[each.column], _value(end, kinds[each.column])) for end in (known.low, known.high)
+            ]
+        if ends[0] != ends[1]:
+            return None
+        found.append(ends[0])
+    return tuple(found)
+
+
+def _value(end: Any, kind: pa.DataType) -> Any:
+    """A bound as pyarrow takes it for an array of the type."""
+    if pt.is_date32(kind) or pt.is_timestamp(kind):
+        storage = pa.int32() if pt.is_date32(kind) else pa.int64()
+        return pa.array([end], storage).cast(kind)[0].as_py() if pt.is_date32(kind) else _instant(end, kind)
+    return end
+
+
+def _instant(end: int, kind: pa.DataType) -> Any:
+    return pa.array([end], pa.int64()).cast(kind)[0]

@@ -1,0 +1,57 @@
+"""A table's layout in Spark's words: transforms of partitions, and the columns of CLUSTER BY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.errors import Refused
+from lance_spark.jvm import names
+from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TIMES, TableLayout, Transform, of_parts
+
+if TYPE_CHECKING:
+    from lance_spark.jvm.bridge import Bridge
+
+
+def layout_of(transforms: Iterable[Any]) -> TableLayout:
+    """The layout of Spark's transforms, as CREATE TABLE has them. Raises InvalidOption, Refused."""
+    return of_parts((str(each.name()), [_argument(one) for one in each.arguments()]) for each in transforms)
+
+
+def column_of(reference: Any) -> str:
+    """The name of a column. Raises Refused for a field inside of one."""
+    path = [str(name) for name in reference.fieldNames()]
+    if len(path) > 1:
+        raise Refused(
+            f"A table's layout cannot name {'.'.join(path)}, a field inside of a column.",
+            hint="Name whole columns; copy the field into a column of its own.",
+        )
+    return path[0]
+
+
+def _argument(given: Any) -> str | int:
+    if hasattr(given, "getClass") and given.getClass().getSimpleName() == "LiteralValue":
+        value = given.value()
+        return value if isinstance(value, int) else str(value)
+    return column_of(given)
+
+
+def transforms_of(bridge: Bridge, layout: TableLayout) -> Any:
+    """Spark's ``Transform[]`` of a layout, for SHOW CREATE TABLE and DESCRIBE."""
+    made = [transform_of(bridge, each) for each in layout.partition]
+    if layout.cluster:
+        columns = [bridge.call(f"{names.FIELD_REFERENCE}.apply", bridge.seq([name])) for name in layout.cluster]
+        made.append(bridge.new(names.MAYBE_CLUSTERED, bridge.seq(columns)))
+    return bridge.array(names.TRANSFORM, made)
+
+
+def transform_of(bridge: Bridge, transform: Transform) -> Any:
+    """One of Spark's transforms."""
+    call = f"{names.MAYBE_EXPRESSIONS}."
+    column = transform.column if transform.column.isidentifier() else "`" + transform.column.replace("`", "``") + "`"
+    if transform.name == IDENTITY or transform.name in TIMES:
+        return bridge.call(call + transform.name, column)
+    if transform.name == BUCKET:
+        return bridge.call(call + BUCKET, transform.argument, bridge.array("java.lang.String", [column]))
+    parts = [bridge.call(call + "literal", transform.argument), bridge.call(call + "column", column)]
+    return bridge.call(call + "apply", transform.name, bridge.array(names.MAYBE_EXPRESSION, parts))

@@ -1,0 +1,227 @@
+"""Fragments that a filter leaves out at planning hold no row that matches, whatever happened to the table before.
+
+pylance counts the rows; it is also the other writer, which knows nothing of layouts and facts.
+"""
+
+from __future__ import annotations
+
+import os
+import random as randoms
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from lance.fragment import LanceFragment
+
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.layout.facts import fragment_bounds
+from lance_spark.layout.pruning import excluded
+from lance_spark.scan.read import PinnedRead, measure_read
+from lance_spark.storage.datasets import locate, pin_latest, pin_version
+from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.write.data_files import write_rows
+
+LAYOUT = {"partition_by": "day, bucket(2, id)", "cluster_by": "ts"}
+
+
+def rows_of(random, count, first=0):
+    return pa.table(
+        {
+            "id": pa.array([random.randrange(1000) for _ in range(count)], pa.int64()),
+            "day": pa.array(
+                [None if random.random() < 0.05 else random.randrange(5) for _ in range(count)], pa.int32()
+            ),
+            "ts": pa.array([first + random.randrange(50) for _ in range(count)], pa.timestamp("us")),
+            "s": [f"s{random.randrange(9)}" for _ in range(count)],
+        }
+    )
+
+
+def write(uri, rows, overwrite=False, **options):
+    job = begin(plan_write({"path": uri, **options}, rows.schema, overwrite=overwrite))
+    return finish(job, write_rows(job, rows.to_batches(max_chunksize=7)))
+
+
+def condition(random):
+    one = random.choice(
+        [
+            f"day = {random.randrange(7)}",
+            f"id = {random.randrange(1000)}",
+            f"id IN ({random.randrange(1000)}, {random.randrange(1000)})",
+            f"ts < arrow_cast({random.randrange(60)}, 'Timestamp(Microsecond, None)')",
+            "day IS NULL",
+            f"day > {random.randrange(5)} AND s = 's1'",
+            f"s = 's{random.randrange(12)}'",
+        ]
+    )
+    return one if random.random() < 0.6 else f"({one}) {random.choice(['AND', 'OR'])} ({condition(random)})"
+
+
+def append_by_pylance(random, uri):
+    lance.write_dataset(rows_of(random, 10), uri, mode="append")
+
+
+def delete(random, uri):
+    lance.dataset(uri).delete(f"id % 3 = {random.randrange(3)} AND day = {random.randrange(5)}")
+
+
+def update(random, uri):
+    dataset = lance.dataset(uri)
+    dataset.update({"day": str(random.randrange(5)), "id": "id + 1000"}, where=f"id % 5 = {random.randrange(5)}")
+
+
+def merge(random, uri):
+    dataset = lance.dataset(uri)
+    rows = rows_of(random, 8)
+    unique = rows.group_by("id").aggregate([(name, "min") for name in ("day", "ts", "s")])
+    named = unique.rename_columns([name.removesuffix("_min") for name in unique.column_names]).select(rows.column_names)
+    action = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    action.execute(named.cast(rows.schema))
+
+
+def merge_some_columns(random, uri):
+    dataset = lance.dataset(uri)
+    known = sorted(set(dataset.to_table(columns=["id"])["id"].to_pylist()))[:20]
+    if known:
+        rows = pa.table({"id": pa.array(known), "day": pa.array([random.randrange(9) for _ in known], pa.int32())})
+        dataset.merge_insert("id").when_matched_update_all().execute(rows)
+
+
+def compact(_random, uri):
+    lance.dataset(uri).optimize.compact_files(target_rows_per_fragment=1000)
+
+
+def append(random, uri):
+    write(uri, rows_of(random, 20, random.randrange(100)))
+
+
+def restore(random, uri):
+    versions = [entry["version"] for entry in lance.dataset(uri).versions()][1:]
+    lance.dataset(uri, version=random.choice(versions)).restore()
+
+
+def lose_facts(random, uri):
+    names = os.listdir(f"{uri}/_facts")
+    if names:
+        os.remove(f"{uri}/_facts/{random.choice(sorted(names))}")
+
+
+def damage_facts(random, uri):
+    names = os.listdir(f"{uri}/_facts")
+    if names:
+        path = f"{uri}/_facts/{random.choice(sorted(names))}"
+        content = Path(path).read_bytes()
+        os.remove(path)
+        Path(path.replace(".json", "0.json")).write_bytes(content[: len(content) // 2])
+
+
+STEPS = [
+    append_by_pylance,
+    delete,
+    update,
+    merge,
+    merge_some_columns,
+    compact,
+    append,
+    restore,
+    lose_facts,
+    damage_facts,
+]
+
+
+def check(random, uri, pin=None):
+    location = locate(uri)
+    pin = pin or pin_latest(location, None)
+    dataset = lance.dataset(uri, version=pin.version)
+    left_out = 0
+    for _ in range(6):
+        sql = condition(random)
+        gone = excluded(location, pin, sql)
+        left_out += len(gone)
+        found = sum(LanceFragment.count_rows(dataset.get_fragment(key), sql) for key in gone)
+        assert found == 0, (sql, sorted(gone))
+        measured = measure_read(PinnedRead(location, pin, ReadOptions(filter=sql)), dataset.schema)
+        assert measured.left_out == len(gone)
+        assert {each.fragment_id for each in measured.fragments}.isdisjoint(gone)
+    return left_out
+
+
+@pytest.mark.parametrize("stable", ["false", "true"])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.when(day=0) if seed > 2 else ()) for seed in range(25)]
+)
+def test_what_is_left_out_has_no_row_that_matches(uri, seed, stable):
+    random = randoms.Random(seed)
+    write(uri, rows_of(random, 60), enable_stable_row_ids=stable, **LAYOUT)
+    assert check(random, uri) > 0
+    for _ in range(7):
+        random.choice(STEPS)(random, uri)
+        check(random, uri)
+    versions = [entry["version"] for entry in lance.dataset(uri).versions()][1:]
+    check(random, uri, pin_version(locate(uri), None, random.choice(versions)))
+
+
+def test_each_fragment_holds_rows_of_one_partition_in_order(uri):
+    random = randoms.Random(1)
+    rows = rows_of(random, 200)
+    write(uri, rows, **LAYOUT)
+    write(uri, rows)
+    dataset = lance.dataset(uri)
+    known = fragment_bounds(locate(uri), pin_latest(locate(uri), None), ["day", "id", "ts"])
+    for fragment in dataset.get_fragments():
+        found = fragment.to_table()
+        days = set(found["day"].to_pylist())
+        assert len(days) == 1
+        assert found["ts"].to_pylist() == sorted(found["ts"].to_pylist())
+        bounds = known[fragment.fragment_id]
+        assert (bounds["day"].low, bounds["day"].high) in {(day, day) for day in days}
+        assert bounds["id"].bucket(2) in (0, 1)
+        assert (bounds["id"].low, bounds["id"].high) == (pc.min(found["id"]).as_py(), pc.max(found["id"]).as_py())
+    read = sorted(map(str, dataset.to_table().to_pylist()))
+    assert read == sorted(map(str, pa.concat_tables([rows, rows]).to_pylist()))
+
+
+def test_facts_of_many_commits_are_joined_and_none_is_lost(uri):
+    random = randoms.Random(1)
+    write(uri, rows_of(random, 10), partition_by="day")
+    for _ in range(40):
+        write(uri, rows_of(random, 1))
+    assert len(os.listdir(f"{uri}/_facts")) < 20
+    known = fragment_bounds(locate(uri), pin_latest(locate(uri), None), ["day"])
+    assert all("day" in bounds for bounds in known.values())
+
+
+def test_a_table_without_a_layout_has_no_facts(uri):
+    write(uri, rows_of(randoms.Random(1), 10))
+    assert not os.path.exists(f"{uri}/_facts")
+    assert excluded(locate(uri), pin_latest(locate(uri), None), "day = 99") == frozenset()
+
+
+def test_a_layout_is_declared_once_and_later_writes_may_repeat_it(uri):
+    rows = rows_of(randoms.Random(1), 10)
+    write(uri, rows, **LAYOUT)
+    assert lance.dataset(uri).config()["lance_spark.partition_by"] == "day, bucket(2, id)"
+    write(uri, rows, **LAYOUT)
+    with pytest.raises(Refused, match="is PARTITIONED BY"):
+        write(uri, rows, partition_by="id")
+    with pytest.raises(InvalidOption, match="there is no column 'gone'"):
+        write(uri, rows, overwrite=True, partition_by="gone")
+    write(uri, rows, overwrite=True, partition_by="id", cluster_by="")
+    assert lance.dataset(uri).config() == {"lance_spark.partition_by": "id"}
+    write(uri, rows, overwrite=True)
+    assert lance.dataset(uri).config() == {"lance_spark.partition_by": "id"}
+
+
+def test_the_key_that_the_jvm_connector_declared_is_obeyed(uri):
+    rows = rows_of(randoms.Random(1), 200)
+    lance.write_dataset(rows.slice(0, 0), uri)
+    lance.dataset(uri).initialize_mem_wal(bucket_column="id", num_buckets=4)
+    write(uri, rows)
+    known = fragment_bounds(locate(uri), pin_latest(locate(uri), None), ["id"])
+    assert sorted(bounds["id"].bucket(4) for bounds in known.values()) == [0, 1, 2, 3]
+    assert excluded(locate(uri), pin_latest(locate(uri), None), "id = 7")
+    with pytest.raises(Refused, match="The layout of"):
+        write(uri, rows, partition_by="day")

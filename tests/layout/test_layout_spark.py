@@ -1,0 +1,113 @@
+"""Layouts in Spark: declared by SQL, DataFrames and handles, shown, obeyed by every write, and used by filters."""
+
+from __future__ import annotations
+
+import lance
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from lance_spark import LanceTable, errors
+from lance_spark.layout.facts import fragment_bounds
+from lance_spark.storage.datasets import locate, pin_latest
+
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+COLUMNS = ["id", "CAST(id % 5 AS INT) AS day", "timestamp_seconds(id * 3600) AS ts", "concat('c', id % 7) AS c"]
+
+
+def rows_of(spark, first=0, last=300):
+    return spark.range(first, last).selectExpr(*COLUMNS)
+
+
+def days_of(uri, branch=None):
+    """The days of each fragment."""
+    dataset = lance.dataset(uri) if branch is None else lance.dataset(uri).checkout_version((branch, None))
+    return [{*fragment.to_table(columns=["day"])["day"].to_pylist()} for fragment in dataset.get_fragments()]
+
+
+def facts_of(uri, column="day"):
+    return [column in known for known in fragment_bounds(locate(uri), pin_latest(locate(uri), None), [column]).values()]
+
+
+MADE = {
+    "sql": lambda spark: spark.sql("CREATE TABLE lake.ns1.t PARTITIONED BY (day, cluster_by(id)) AS TABLE rows"),
+    "columns": lambda spark: spark.sql(
+        "CREATE TABLE lake.ns1.t (id BIGINT, day INT, ts TIMESTAMP, c STRING) PARTITIONED BY (day)"
+    ),
+    "writeTo": lambda spark: spark.table("rows").writeTo("lake.ns1.t").partitionedBy(F.col("day")).create(),
+    "saveAsTable": lambda spark: spark.table("rows").write.partitionBy("day").saveAsTable("lake.ns1.t"),
+}
+
+
+@pytest.mark.when(day={"way": ["sql"]})
+@pytest.mark.parametrize("way", MADE)
+def test_a_table_is_made_with_a_layout_and_all_writes_obey(spark, lake, way):
+    rows_of(spark).createOrReplaceTempView("rows")
+    MADE[way](spark)
+    table = lake.table("ns1.t")
+    uri = table.location.uri
+    if way == "columns":
+        spark.sql("INSERT INTO lake.ns1.t SELECT * FROM rows")
+    assert table.layout.describe().partition_by == "day"
+    assert "PARTITIONED BY (day" in spark.sql("SHOW CREATE TABLE lake.ns1.t").first()[0]
+    spark.sql("INSERT INTO lake.ns1.t SELECT id + 1000, day, ts, c FROM rows")
+    rows_of(spark, 2000, 2020).write.format("lance").mode("append").save(uri)
+    spark.sql("UPDATE lake.ns1.t SET c = 'new' WHERE id < 40")
+    spark.sql("MERGE INTO lake.ns1.t t USING (SELECT id + 250 AS id, day, ts, c FROM rows) s ON t.id = s.id "
+              "WHEN MATCHED THEN UPDATE SET c = 'merged' WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
+    assert {len(days) for days in days_of(uri)} == {1}
+    assert all(facts_of(uri))
+    assert spark.table("lake.ns1.t").where("c = 'new'").count() == 40
+    found = spark.table("lake.ns1.t").where("day = 3 AND id < 50")
+    assert sorted(row.id for row in found.collect()) == [3, 8, 13, 18, 23, 28, 33, 38, 43, 48]
+
+
+def test_a_filter_leaves_out_fragments_and_explain_says_how_many(spark, uri, both_ways):
+    rows = rows_of(spark, last=400_000)
+    rows.coalesce(1).write.format("lance").option("partition_by", "day").mode("append").save(uri)
+    found = spark.read.format("lance").load(uri).where("day = 3 OR day > 7").select("id")
+    assert found.count() == 80_000
+    table = LanceTable.for_path(uri, spark=spark)
+    assert len(table.to_df(filter="day = 3").collect()) == 80_000
+    if both_ways == "native":
+        assert "fragments: 1 of 5" in found._jdf.queryExecution().toString()
+
+
+def test_what_names_a_column_of_the_layout_cannot_drop_or_rename_it(spark, lake):
+    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT, day INT, c STRING) PARTITIONED BY (bucket(4, id))")
+    spark.sql("ALTER TABLE lake.ns1.t CLUSTER BY (day)")
+    for change in ("DROP COLUMN id", "RENAME COLUMN day TO d", "ALTER COLUMN day TYPE BIGINT"):
+        with pytest.raises(errors.Refused, match="the table's layout names it"):
+            spark.sql(f"ALTER TABLE lake.ns1.t {change}")
+    spark.sql("ALTER TABLE lake.ns1.t RENAME COLUMN c TO d")
+    spark.sql("ALTER TABLE lake.ns1.t CLUSTER BY NONE")
+    spark.sql("ALTER TABLE lake.ns1.t DROP COLUMN day")
+    assert lake.table("ns1.t").layout.describe().cluster_by == ""
+    spark.sql("ALTER TABLE lake.ns1.t CLUSTER BY (d)")
+    assert lake.table("ns1.t").layout.describe().cluster_by == "d"
+    spark.sql("CREATE OR REPLACE TABLE lake.ns1.t AS SELECT 1 AS id")
+    assert lance.dataset(lake.table("ns1.t").location.uri).config() == {}
+
+
+def test_a_dynamic_overwrite_of_a_table_with_partitions_loses_none(spark, lake):
+    spark.sql("CREATE TABLE lake.ns1.t PARTITIONED BY (day) AS SELECT 1 AS id, 2 AS day")
+    with pytest.raises(errors.Refused, match="only the partitions"):
+        spark.sql("SELECT 7 AS id, 7 AS day").writeTo("lake.ns1.t").overwritePartitions()
+    assert spark.table("lake.ns1.t").count() == 1
+
+
+def test_a_branch_begins_with_the_layout_of_its_parent_and_may_have_another(spark, lake):
+    rows_of(spark).write.partitionBy("day").saveAsTable("lake.ns1.t")
+    table = lake.table("ns1.t")
+    table.branches.create("exp")
+    exp = table.checkout(branch="exp")
+    assert exp.layout.describe().partition_by == "day"
+    rows_of(spark, 300, 400).write.insertInto("lake.ns1.`t@exp`")
+    assert {len(days) for days in days_of(table.location.uri, "exp")} == {1}
+    assert exp.layout.partition_by("bucket(2, id)").partition_by == "bucket(2, id)"
+    assert exp.layout.cluster_by("day", "id").cluster_by == "day, id"
+    assert exp.layout.cluster_by(zorder=["day", "id"]).cluster_by == "zorder(day, id)"
+    assert table.layout.describe().partition_by == "day"
+    assert exp.to_df(filter="day = 3 AND id < 310").count() == 62
+    exp.layout.partition_by()
+    exp.layout.cluster_by()
+    assert (exp.layout.describe().partition_by, exp.layout.describe().cluster_by) == ("", "")
