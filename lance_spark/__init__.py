@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.search_function import register_search
     from lance_spark.spark.table import LanceTable
+    from lance_spark.storage.credentials import storage_options_provider
     from lance_spark.training.torch import Batching as Batching
     from lance_spark.training.torch import FrozenBatches as FrozenBatches
     from lance_spark.training.torch import FrozenRows as FrozenRows
@@ -38,6 +39,7 @@ __all__ = [
     "capabilities",
     "register",
     "register_search",
+    "storage_options_provider",
     "unregister",
 ]
 _HOMES = {
@@ -49,6 +51,7 @@ _HOMES = {
     "spark.registering": ("capabilities", "register", "unregister"),
     "spark.search_function": ("register_search",),
     "spark.table": ("LanceTable",),
+    "storage.credentials": ("storage_options_provider",),
     "training.torch": ("Batching", "FrozenBatches", "FrozenRows"),
 }
 """The last ones need torch, so that ``from lance_spark import *`` leaves them out."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_commits, published
+from lance_spark.catalog import directories, manifest_commits, published, services
 from lance_spark.catalog.directories import list_root, look, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -63,8 +63,10 @@ from lance_spark.catalog.name_rules import (
 )
 from lance_spark.catalog.others_rules import read_pin
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import PREFIX
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, combine
 from lance_spark.core.refs import Beginning, PinnedVersion, RefSpec, missing_version
+from lance_spark.core.services import OWN, Service
 from lance_spark.errors import (
     AlreadyExists,
     CorruptData,
@@ -75,8 +77,8 @@ from lance_spark.errors import (
     Refused,
 )
 from lance_spark.storage import files, refs
-from lance_spark.storage.datasets import find_latest, locate_typed, pin_version
-from lance_spark.storage.resolving import Candidate, choose, find_spec, is_directory, resolve
+from lance_spark.storage.datasets import find_latest, pin_version
+from lance_spark.storage.resolving import Candidate, choose, find_spec, is_directory, locate_catalog, resolve
 
 
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
@@ -84,7 +86,25 @@ def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mod
 
     Raises InvalidOption for a URI that cannot hold a catalog.
     """
-    return Catalog(locate_typed(uri, storage_options), mode)
+    catalog = Catalog(locate_catalog(uri, storage_options), mode)
+    return catalog if catalog.service is None else replace(catalog, mode="v2")
+
+
+def open_service(
+    impl: str, properties: Mapping[str, object] | None = None, storage_options: Mapping[str, str] | None = None
+) -> Catalog:
+    """The catalog of a service; ``dir`` is a directory, its property ``root``. Sends no request.
+
+    Raises InvalidOption for a name that no implementation can have, and for ``dir`` without a root.
+    """
+    if impl != OWN:
+        return Catalog(Service.of(impl, properties).root(storage_options), "v2")
+    given = dict(Service.of(impl, properties).properties)
+    root = given.pop("root", None)
+    if root is None:
+        raise InvalidOption("A catalog of directories needs the property 'root'.", hint="properties={'root': '...'}")
+    storage = {key: value for key, value in given.items() if key.startswith(PREFIX)}
+    return open_catalog(root, {**storage, **(storage_options or {})})
 
 
 def check_root(catalog: Catalog) -> None:
@@ -92,7 +112,7 @@ def check_root(catalog: Catalog) -> None:
 
     Object stores have no directories, only files.
     """
-    if catalog.root.is_local and not is_directory(catalog.uri):
+    if catalog.service is None and catalog.root.is_local and not is_directory(catalog.uri):
         raise NotFound(
             f"There is no directory {catalog.uri}.",
             hint=hints.of("Check the catalog's path", hints.CATALOG_ROOT, "; the first table or namespace creates it."),
@@ -121,10 +141,14 @@ class FoundTable:
     """The directory's contents; None if there is a row: then the directory is not looked at."""
     pin: RefSpec = field(default_factory=RefSpec)
     """What a partitioned root means of it; the default for all others."""
+    told: services.ServiceTable | None = None
+    """What a service tells of it; None in a directory."""
 
     @property
     def properties(self) -> dict[str, str]:
         """Its properties; directories have none."""
+        if self.told is not None:
+            return self.told.properties
         return {} if self.entry is None else self.entry.properties
 
     @property
@@ -160,15 +184,22 @@ def describe_table(catalog: Catalog, name: Name) -> TableInfo:
 
 def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
     """The description of a table that was found."""
-    location = located(catalog, table)
+    location = located(catalog, table) if table.told is None else table.told.location
     pin = None if catalog.ref is None or table.entry is None else table.entry.pin
     # Of a table with a pin, the directory may have versions that are younger than the pin.
     declared = not files.list_names(location, VERSIONS) if pin is None or pin.new else not pin.has_data
-    return TableInfo(table.identifier, location, table.path or "", table.properties, table.entry is not None, declared)
+    registered = table.entry is not None or table.told is not None
+    return TableInfo(table.identifier, location, table.path or "", table.properties, registered, declared)
 
 
 def located(catalog: Catalog, table: FoundTable) -> DatasetLocation:
-    """The location of a table that was found. Raises CorruptData for a row without a location."""
+    """The location of a table that was found.
+
+    Raises CorruptData for a row without a location, Refused for a table whose versions its service keeps.
+    """
+    if table.told is not None:
+        table.told.check_versions(f"open table '{table.identifier}'")
+        return table.told.location
     if table.path is None:
         raise CorruptData(
             f"The row of table '{table.identifier}' in the catalog has no location.",
@@ -182,6 +213,9 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
 
     Raises NotFound, and Refused for a namespace in V1.
     """
+    if catalog.service is not None:
+        told = services.find(catalog, identifier, doing)
+        return FoundTable(identifier, told.location.uri, None, told=told)
     if not identifier.in_root:
         need_manifest(catalog, doing)
     directory = v1_directory(identifier) if catalog.reads_directories and identifier.in_root else None
@@ -266,6 +300,8 @@ def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None
     check_new(identifier, TABLE)
     given = check_properties(properties)
     doing = f"{verb} table '{identifier}'"
+    if catalog.service is not None:
+        return NewTable(identifier, given, doing)
     manifest_commits.check_may_change(catalog.manifest, doing)
     if given or not identifier.in_root:
         need_manifest(catalog, doing)
@@ -300,7 +336,11 @@ def create_namespace(
     Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
     """
     try:
-        manifest_commits.apply(catalog.manifest, plan_namespace(catalog, name, properties))
+        change = plan_namespace(catalog, name, properties)
+        if catalog.service is not None:
+            services.create_namespace(catalog, change.identifier, change.properties, change.doing)
+        else:
+            manifest_commits.apply(catalog.manifest, change)
     except AlreadyExists:
         if exist_ok and namespace_exists(catalog, name):
             return False
@@ -316,8 +356,9 @@ def plan_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] |
     need_manifest(catalog, change.doing)
     if identifier.is_root:
         raise refusal(AlreadyExists, change.doing, "the root always exists")
-    check_no_table(catalog, identifier, change.doing)
-    manifest_commits.decide(catalog.manifest, change)
+    if catalog.service is None:
+        check_no_table(catalog, identifier, change.doing)
+        manifest_commits.decide(catalog.manifest, change)
     return change
 
 
@@ -334,6 +375,8 @@ def describe_namespace(catalog: Catalog, name: Name) -> NamespaceInfo:
     """A namespace's properties; those of the root are in the metadata of ``__manifest``. Raises NotFound."""
     identifier = identify_namespace(name)
     doing = f"describe namespace '{identifier}'"
+    if catalog.service is not None:
+        return NamespaceInfo(identifier, services.namespace_properties(catalog, identifier, doing))
     if identifier.is_root:
         properties = manifest_commits.root_properties(catalog.manifest) if catalog.reads_manifest else {}
         return NamespaceInfo(identifier, properties)
@@ -363,6 +406,9 @@ def list_tables(
     does not exist, InvalidOption for a limit below 1.
     """
     within = identify_namespace(namespace)
+    if catalog.service is not None:
+        doing = f"list the tables of '{within}'"
+        return _page_of(services.list_tables(catalog, within, recursive, doing), page_token, limit)
     rows = _rows(catalog, within, f"list the tables of '{within}'", limit)
     ids = _ids(rows, TABLE, within, recursive)
     if within.is_root and catalog.reads_directories:
@@ -379,14 +425,26 @@ def list_namespaces(
 ) -> Page:
     """The namespaces in a namespace, or also nested ones. V1 has none. Raises the errors of :func:`list_tables`."""
     within = identify_namespace(parent)
+    if catalog.service is not None:
+        doing = f"list the namespaces of '{within}'"
+        return _page_of(services.list_namespaces(catalog, within, recursive, doing), page_token, limit)
     rows = _rows(catalog, within, f"list the namespaces of '{within}'", limit)
     return _page(_ids(rows, NAMESPACE, within, recursive), page_token, limit)
 
 
-def _rows(catalog: Catalog, within: Identifier, doing: str, limit: int | None) -> pa.Table:
-    """Ids, types and locations of everything in a namespace, at any depth. Raises the errors of :func:`list_tables`."""
+def _page_of(identifiers: Sequence[Identifier], token: str | None, limit: int | None) -> Page:
+    _check_limit(limit)
+    return _page(pa.chunked_array([pa.array([each.object_id for each in identifiers], pa.string())]), token, limit)
+
+
+def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise InvalidOption(f"limit must be 1 or more, not {limit}.", hint="Omit it to list everything.")
+
+
+def _rows(catalog: Catalog, within: Identifier, doing: str, limit: int | None) -> pa.Table:
+    """Ids, types and locations of everything in a namespace, at any depth. Raises the errors of :func:`list_tables`."""
+    _check_limit(limit)
     if not within.is_root:
         need_manifest(catalog, doing)
     if not catalog.reads_manifest:

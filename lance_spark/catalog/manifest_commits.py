@@ -45,6 +45,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_nothing_missing
+from lance_spark.storage.credentials import options_now
 from lance_spark.storage.failures import OPENING, translated
 
 if TYPE_CHECKING:
@@ -199,14 +200,14 @@ def _create(manifest: DatasetLocation, added: pa.Table | None, doing: str) -> No
                 []
                 if added is None
                 else lance.fragment.write_fragments(
-                    added, manifest.uri, schema=SCHEMA, mode="create", storage_options=manifest.storage_options
+                    added, manifest.uri, schema=SCHEMA, mode="create", storage_options=options_now(manifest)
                 )
             )
             operation = lance.LanceOperation.Overwrite(SCHEMA, fragments)
             lance.LanceDataset.commit(
                 manifest.uri,
                 operation,
-                storage_options=manifest.storage_options,
+                storage_options=options_now(manifest),
                 max_retries=0,
                 commit_message=doing,
             )
@@ -253,7 +254,7 @@ def _overwrite(snapshot: CatalogVersion, table: pa.Table, doing: str) -> None:
                 schema=table.schema,
                 mode="overwrite",
                 data_storage_version=dataset.data_storage_version,
-                storage_options=snapshot.manifest.storage_options,
+                storage_options=options_now(snapshot.manifest),
             )
             operation = lance.LanceOperation.Overwrite(table.schema, added)
         commit(snapshot, operation, added, doing)
@@ -276,7 +277,7 @@ def _written(snapshot: CatalogVersion, table: pa.Table | None) -> list[Any]:
         snapshot.dataset,
         schema=snapshot.schema,
         mode="append",
-        storage_options=snapshot.manifest.storage_options,
+        storage_options=options_now(snapshot.manifest),
     )
     return written
 
@@ -363,7 +364,7 @@ def commit(snapshot: CatalogVersion, operation: Any, added: list[Any], doing: st
                 snapshot.dataset,
                 operation,
                 read_version=snapshot.version,
-                storage_options=snapshot.manifest.storage_options,
+                storage_options=options_now(snapshot.manifest),
                 max_retries=0,
                 commit_message=doing,
             )
@@ -417,7 +418,7 @@ def _index(snapshot: CatalogVersion, missing: Sequence[tuple[str, str, str]]) ->
     fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
     if not fragments:  # pylance can create indexes without rows only one at a time
         for name, column, kind in missing:
-            lance.dataset(dataset.uri, storage_options=snapshot.manifest.storage_options).create_scalar_index(
+            lance.dataset(dataset.uri, storage_options=options_now(snapshot.manifest)).create_scalar_index(
                 column, kind, name=name, replace=False
             )
     elif missing:
@@ -485,7 +486,7 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
 
     try:
         with translated(manifest, OPENING):
-            dataset = lance.dataset(manifest.uri, storage_options=manifest.storage_options, session=_session())
+            dataset = lance.dataset(manifest.uri, storage_options=options_now(manifest), session=_session())
     except NotFound:
         if isinstance(manifest, ManifestAtRef):
             raise _is_gone(manifest) from None
@@ -514,9 +515,7 @@ def _before_publish(manifest: ManifestAtPublish, newest: lance.LanceDataset) -> 
         return newest
     try:
         with translated(manifest, f"reading version {seen} of the catalog"):
-            return lance.dataset(
-                manifest.uri, version=seen, storage_options=manifest.storage_options, session=_session()
-            )
+            return lance.dataset(manifest.uri, version=seen, storage_options=options_now(manifest), session=_session())
     except NotFound:
         raise cleaned_up(manifest) from None
 
@@ -575,7 +574,7 @@ def rows_at(manifest: DatasetLocation, version: int) -> Rows:
     import lance
 
     with translated(manifest, f"reading version {version} of the catalog"):
-        dataset = lance.dataset(manifest.uri, version=version, storage_options=manifest.storage_options)
+        dataset = lance.dataset(manifest.uri, version=version, storage_options=options_now(manifest))
     return CatalogVersion(manifest, dataset).rows(RowFilter(everything=True))
 
 
@@ -605,7 +604,7 @@ def older_columns(snapshot: CatalogVersion) -> dict[str, int]:
     for version in versions[::step]:
         with translated(snapshot.manifest, f"reading version {version}"):
             older = lance.dataset(
-                snapshot.manifest.uri, version=version, storage_options=snapshot.manifest.storage_options
+                snapshot.manifest.uri, version=version, storage_options=options_now(snapshot.manifest)
             )
         for name in older.schema.names:
             columns.setdefault(name, version)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from lance_spark.catalog.lake_rules import LakePublished, LakeRef, ManifestAtPublish, ManifestAtRef, why_frozen
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import LAKE_TABLE
+from lance_spark.core.services import Service, service_of
 from lance_spark.core.show import Card, Grid, Shown, counted
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
@@ -212,6 +213,20 @@ class Catalog:
         return self.root.uri
 
     @property
+    def service(self) -> Service | None:
+        """The service that has the names; None for a directory. A service has no ``__manifest``, and no refs."""
+        return service_of(dict(self.root.options))
+
+    def check_directory(self) -> None:
+        """Raise Refused for a service's catalog."""
+        if self.service is not None:
+            raise Refused(
+                f"The catalog {self.uri} is a service, which has no {MANIFEST}: branches and tags of the whole lake, "
+                "publishes, clones, migration and verbs over all tables need one. Nothing was changed.",
+                hint="Tables of it have branches and tags, and are merged, cleaned up and maintained one by one.",
+            )
+
+    @property
     def reads_manifest(self) -> bool:
         """Whether tables are looked up in ``__manifest``."""
         return self.mode != "v1"
@@ -219,12 +234,13 @@ class Catalog:
     @property
     def reads_directories(self) -> bool:
         """Whether directories named ``<name>.lance`` are tables without a row."""
-        is_main = self.ref is None or isinstance(self.ref, LakePublished)
+        is_main = self.service is None and (self.ref is None or isinstance(self.ref, LakePublished))
         return self.mode == "v1" or (self.mode == "compatibility" and is_main)
 
     @property
     def manifest(self) -> DatasetLocation:
-        """Where ``__manifest`` is, or the branch of it that the ref is."""
+        """Where ``__manifest`` is, or the branch of it that the ref is. Raises Refused for a service's catalog."""
+        self.check_directory()
         whole, ref = DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options), self.ref
         if ref is None:
             return whole
@@ -241,7 +257,12 @@ class Catalog:
         )
 
     def at(self, path: str) -> DatasetLocation:
-        """The location of a directory below the root. Raises CorruptData for a path that leads outside."""
+        """The location of a directory below the root. Raises CorruptData for a path that leads outside.
+
+        A service's catalog has no root: Refused.
+        """
+        if self.service is not None:
+            raise Refused(f"The catalog {self.uri} is a service: it has no directory, so '{path}' is nowhere in it.")
         check_inside(path)
         spelled = path if self.root.is_local else quote(path, safe=_PATH_CHARACTERS)
         return DatasetLocation(f"{self.root.uri}/{spelled}", self.root.options)
@@ -276,7 +297,7 @@ class TableInfo(Shown):
     location: DatasetLocation
     """Where its data is."""
     path: str
-    """Its directory, relative to the catalog's root."""
+    """Its directory, relative to the catalog's root; in a service's catalog, the whole URI."""
     properties: dict[str, str]
     registered: bool
     """Whether it has a row in ``__manifest``; otherwise it is only a directory."""
@@ -286,7 +307,8 @@ class TableInfo(Shown):
     def _card(self) -> Card:
         state = "declared, without data" if self.declared else ""
         registered = "yes" if self.registered else "no, a directory only"
-        facts = (("location", self.location.uri), ("in __manifest", registered), ("state", state))
+        of_service = self.path == self.location.uri
+        facts = (("location", self.location.uri), ("in __manifest", "" if of_service else registered), ("state", state))
         summary = ", ".join(part for part in (f"in {self.location.uri}", state) if part)
         return Card(type(self).__name__, str(self.identifier), summary, facts, (_properties(self.properties),))
 
@@ -385,9 +407,11 @@ def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables:
     )
     mode = _MODES[catalog.mode if catalog.reads_directories else "v2"]
     ref = () if catalog.ref is None else ((catalog.ref.kind, catalog.ref.name or catalog.ref.called),)
-    facts = (*ref, ("mode", f"{catalog.mode}: {mode}"), ("unknown", why))
+    kind = f"mode {catalog.mode}" if catalog.service is None else f"service {catalog.service.impl}"
+    how = ("mode", f"{catalog.mode}: {mode}") if catalog.service is None else ("service", catalog.service.impl)
+    facts = (*ref, how, ("unknown", why))
     header = ("kind", "name in the root")
-    return Card(what, catalog.uri, f"mode {catalog.mode}", facts, (Grid(header, rows),), notes)
+    return Card(what, catalog.uri, kind, facts, (Grid(header, rows),), notes)
 
 
 # --- Names of the temporary views of a catalog's tables

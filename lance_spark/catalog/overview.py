@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from lance_spark.catalog import name_rules
 from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
-from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables, open_table
+from lance_spark.catalog.lookup import describe_namespace, find_table, list_namespaces, list_tables, open_table
 from lance_spark.catalog.manifest_commits import read_rows
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import METADATA_TABLES
@@ -35,7 +36,8 @@ class Item:
     kind: str
     """``namespace`` or ``table``."""
     path: str | None = None
-    """A table's directory, relative to the catalog's root; None if another tool wrote a row without one."""
+    """A table's directory, relative to the catalog's root; None if another tool wrote a row without one, and in a list
+    of a service, which has names only."""
     registered: bool = True
     """Whether it has a row in ``__manifest``; otherwise it is only a directory."""
 
@@ -72,7 +74,9 @@ def overview(catalog: name_rules.Catalog, namespace: name_rules.Name = "", recur
     tables = list_tables(catalog, within, recursive)
     paths = _paths(catalog, within)
     for identifier in tables:
-        if identifier.object_id in paths:
+        if catalog.service is not None:
+            items.append(Item(identifier, name_rules.TABLE))
+        elif identifier.object_id in paths:
             items.append(Item(identifier, name_rules.TABLE, paths[identifier.object_id]))
         elif identifier.in_root and catalog.reads_directories:
             items.append(Item(identifier, name_rules.TABLE, v1_directory(identifier), registered=False))
@@ -81,7 +85,7 @@ def overview(catalog: name_rules.Catalog, namespace: name_rules.Name = "", recur
 
 def _paths(catalog: name_rules.Catalog, within: name_rules.Identifier) -> dict[str, str | None]:
     """By id, the directories of the tables in a namespace that have rows."""
-    if not catalog.reads_manifest:
+    if catalog.service is not None or not catalog.reads_manifest:
         return {}
     needed = RowFilter(everything=True) if within.is_root else RowFilter(below=(within.object_id,))
     return {entry.object_id: entry.location for entry in read_rows(catalog.manifest, needed).entries if entry.is_table}
@@ -99,6 +103,12 @@ def kind_of(catalog: name_rules.Catalog, name: name_rules.Name) -> str:
     try:
         find_table(catalog, name_rules.identify_table(identifier), doing, deregistered=True)
     except NotFound as missing:
+        if catalog.service is not None:
+            with suppress(NotFound):
+                describe_namespace(catalog, identifier)
+                return name_rules.NAMESPACE
+            near = _nearest(catalog, identifier)
+            raise refusal(NotFound, doing, f"there is no such table or namespace in {catalog.uri}", near) from None
         if not catalog.reads_manifest:
             raise
         entry = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,))).find(identifier.object_id)

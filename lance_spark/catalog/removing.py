@@ -6,14 +6,14 @@ Names become free in one commit; files are deleted after that.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from lance_spark import errors, hints
-from lance_spark.catalog import directories, manifest_commits
+from lance_spark.catalog import directories, manifest_commits, services
 from lance_spark.catalog.directories import Stamps, changed_at, copy_new_files, erase, list_directory, list_root
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -40,7 +40,15 @@ from lance_spark.catalog.entry_rules import (
     v1_name,
 )
 from lance_spark.catalog.lake import check_unpinned, directories_of_refs, pinned_directories
-from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
+from lance_spark.catalog.lookup import (
+    FoundTable,
+    check_no_table,
+    find_table,
+    list_namespaces,
+    list_tables,
+    look_again,
+    need_manifest,
+)
 from lance_spark.catalog.manifest_commits import newest, read_rows
 from lance_spark.catalog.marks import Hidden, hide, is_named, shown_again_on_failure
 from lance_spark.catalog.name_rules import (
@@ -80,6 +88,8 @@ class DropPlan:
     """The nested namespaces to drop, by name."""
     table: FoundTable | None = None
     """The table; None for a namespace."""
+    told: tuple[FoundTable, ...] = ()
+    """The tables as a service told of them."""
 
     @property
     def identifier(self) -> Identifier:
@@ -99,6 +109,8 @@ def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
     identifier = identify_table(name)
     table = find_table(catalog, identifier, f"drop table '{identifier}'", deregistered=True)
     change = RemoveTable(identifier, table.path)
+    if table.told is not None:
+        return _planned_of_service(catalog, change, [table], (), force)
     if table.entry is None:
         removed = Removed(identifier, table.path, {}, data_kept=False)
     else:
@@ -118,6 +130,8 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
     need_manifest(catalog, change.doing)
     if change.identifier.is_root:
         raise refusal(errors.Refused, change.doing, "the root cannot be dropped")
+    if catalog.service is not None:
+        return _namespace_of_service(catalog, change, force)
     edit = manifest_commits.decide(catalog.manifest, change)
     tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
     namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
@@ -135,6 +149,8 @@ def drop(plan: DropPlan) -> tuple[Removed, ...]:
     """
     _check_may_go(plan)
     catalog, table = plan.catalog, plan.table
+    if catalog.service is not None:
+        return _drop_from_service(plan)
     if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
         return (_drop_directory(plan, table, table.path),)
     edit = manifest_commits.apply(catalog.manifest, plan.change)
@@ -149,6 +165,39 @@ def drop(plan: DropPlan) -> tuple[Removed, ...]:
         else:
             erase_table(catalog, path)
     return tuple(replace(removed, data_kept=removed.data_kept or removed.path in pinned) for removed in tables)
+
+
+def _planned_of_service(
+    catalog: Catalog,
+    change: RemoveTable | RemoveNamespace,
+    tables: Sequence[FoundTable],
+    namespaces: tuple[Identifier, ...],
+    force: bool,
+) -> DropPlan:
+    removed = tuple(Removed(each.identifier, each.path, each.properties, data_kept=False) for each in tables)
+    table = tables[0] if isinstance(change, RemoveTable) else None
+    plan = DropPlan(catalog, change, removed, force, namespaces, table, tuple(tables))
+    _check_may_go(plan)
+    return plan
+
+
+def _namespace_of_service(catalog: Catalog, change: RemoveNamespace, force: bool) -> DropPlan:
+    """Every table is dropped by itself: a service's own cascade, if it has one, knows no clones and no protection."""
+    tables = list_tables(catalog, change.identifier, recursive=True)
+    below = list_namespaces(catalog, change.identifier, recursive=True)
+    if not change.cascade and (len(tables) or len(below)):
+        raise refusal(errors.Refused, change.doing, "it is not empty", hint="Drop what is in it, or use cascade.")
+    found = [find_table(catalog, each, change.doing) for each in tables]
+    return _planned_of_service(catalog, change, found, tuple(sorted(below)), force)
+
+
+def _drop_from_service(plan: DropPlan) -> tuple[Removed, ...]:
+    for removed in plan.tables:
+        services.drop(plan.catalog, removed.identifier, f"drop table '{removed.identifier}'")
+    if plan.table is None:
+        for namespace in sorted((*plan.namespaces, plan.identifier), key=lambda each: -len(each.parts)):
+            services.drop_namespace(plan.catalog, namespace, plan.change.doing)
+    return plan.tables
 
 
 def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
@@ -205,6 +254,12 @@ def _paths(tables: Iterable[Removed]) -> tuple[str, ...]:
 
 
 def _check_may_go(plan: DropPlan) -> None:
+    if plan.catalog.service is not None:
+        locations = [each.told.location for each in plan.told if each.told is not None]
+        _check_locations_unprotected(plan, locations)
+        if not plan.force:
+            check_no_clones(locations, plan.change.doing)
+        return
     manifest_commits.check_may_change(plan.catalog.manifest, plan.change.doing)
     if plan.catalog.ref is not None:
         _check_may_go_on_ref(plan)
@@ -222,6 +277,10 @@ def _check_unprotected(plan: DropPlan) -> None:
     """
     going = [table for table in plan.tables if table.path is not None and not table.data_kept]
     locations = [plan.catalog.at(table.path) for table in going if table.path is not None and is_inside(table.path)]
+    _check_locations_unprotected(plan, locations)
+
+
+def _check_locations_unprotected(plan: DropPlan, locations: Sequence[DatasetLocation]) -> None:
     with ThreadPoolExecutor(files.THREADS) as pool:
         for location, names in zip(locations, pool.map(partial(_protected, plan), locations), strict=True):
             if names:
@@ -301,7 +360,11 @@ def erase_table(catalog: Catalog, directory: str) -> bool:
 
 def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
     """Raise Refused if a clone reads the files of one of the tables."""
-    locations = [catalog.at(directory) for directory in directories if directory is not None and is_inside(directory)]
+    check_no_clones([catalog.at(path) for path in directories if path is not None and is_inside(path)], doing)
+
+
+def check_no_clones(locations: Sequence[DatasetLocation], doing: str) -> None:
+    """Raise Refused if a clone reads the files of one of the datasets."""
     with ThreadPoolExecutor(files.THREADS) as pool:
         for location, clones in zip(locations, pool.map(recorded_clones, locations), strict=True):
             if clones:
@@ -477,6 +540,9 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
 def rename(plan: RenamePlan) -> Renamed:
     """Execute the plan. Raises the errors of :func:`rename_table`, and Conflict for other processes' changes since."""
     catalog, table, target = plan.catalog, plan.table, plan.target
+    if catalog.service is not None:
+        services.rename(catalog, table.identifier, target, plan.doing)
+        return Renamed(table.identifier, target)
     if plan.moves:
         return Renamed(table.identifier, target, move(catalog, table, target, plan.doing))
     manifest_commits.apply(catalog.manifest, _change(table, target))
@@ -492,6 +558,8 @@ def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
     table = find_table(catalog, source, doing)
     if target == source:
         raise refusal(errors.AlreadyExists, doing, "it already has that name")
+    if catalog.service is not None:
+        return RenamePlan(catalog, table, target, doing, moves=False)
     check_no_table(catalog, target, doing)
     check_apart_from_v1(catalog, [table.path], doing)
     moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)

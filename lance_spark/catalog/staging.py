@@ -13,6 +13,7 @@ from lance_spark.catalog import name_rules
 from lance_spark.catalog.entry_rules import check_properties, refusal
 from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
 from lance_spark.catalog.manifest_commits import check_may_change
+from lance_spark.catalog.services import lacks
 from lance_spark.catalog.tables import alter_table, confirm, declare_table, tell_dataset, withdraw
 from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
@@ -187,12 +188,15 @@ def begin(
     given = check_properties(properties)
     isolation_level(given.get(ISOLATION))
     doing = f"{way} table '{identifier}'"
-    check_may_change(catalog.manifest, doing)
+    if catalog.service is None:
+        check_may_change(catalog.manifest, doing)
     if given:
         need_manifest(catalog, doing)
     if way != "create":
         try:
             found = find_table(catalog, identifier, doing)
+            if given and catalog.service is not None:
+                raise lacks(catalog, "that changes the properties of a table", doing)
             before = describe_table(catalog, identifier).properties if catalog.reads_manifest else {}
             return StagedTable(catalog, identifier, located(catalog, found), properties=given, before=before)
         except NotFound:
@@ -217,7 +221,7 @@ def commit(staged: StagedTable) -> name_rules.TableInfo:
         confirm(staged.catalog, staged.declaration)
         if ISOLATION in staged.properties:
             tell_dataset(staged.location, isolation_level(staged.properties[ISOLATION]))
-    elif staged.catalog.reads_manifest:
+    elif staged.catalog.service is None and staged.catalog.reads_manifest:
         _replace_properties(staged)
     return describe_table(staged.catalog, staged.identifier)
 

@@ -14,7 +14,7 @@ from functools import partial
 from urllib.parse import unquote
 
 from lance_spark import errors
-from lance_spark.catalog import directories, lookup, manifest_commits
+from lance_spark.catalog import directories, lookup, manifest_commits, services
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -78,8 +78,9 @@ class TablePlan:
         return self.change.identifier
 
     @property
-    def location(self) -> DatasetLocation:
-        return self.catalog.at(self.change.location)
+    def location(self) -> DatasetLocation | None:
+        """Where its data goes; None if a service says it only once the name is taken."""
+        return None if self.catalog.service is not None else self.catalog.at(self.change.location)
 
 
 def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> TablePlan:
@@ -89,6 +90,8 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
     name), NotFound for a missing namespace.
     """
     new = lookup.new_table(catalog, name, properties, "create")
+    if catalog.service is not None:
+        return TablePlan(catalog, AddTable(new.identifier, "", new.properties))
     if catalog.reads_directories and new.identifier.in_root:
         change = AddTable(new.identifier, v1_directory(new.identifier), new.properties)
         _check_directory(catalog, change)
@@ -103,6 +106,11 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
 
 def declare(plan: TablePlan) -> Declaration:
     """Take the name: the table now exists, without data. Raises the errors of :func:`plan_table`, and Conflict."""
+    if plan.catalog.service is not None:
+        change = plan.change
+        told = services.declare(plan.catalog, change.identifier, change.properties, change.doing)
+        told.check_versions(change.doing)
+        return Declaration(change.identifier, told.location, told.location.uri, uuid.uuid4().hex)
     return _declare_hashed(plan) if plan.change.unique else _declare_by_name(plan)
 
 
@@ -113,10 +121,11 @@ def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | 
 def _declare_by_name(plan: TablePlan) -> Declaration:
     """The marker comes first: it also keeps out writers of V1, which do not read the manifest."""
     catalog, change, token = plan.catalog, plan.change, uuid.uuid4().hex
+    location = catalog.at(change.location)
     _check_directory(catalog, change)
-    if not directories.put_new(plan.location, RESERVED, token.encode()):
+    if not directories.put_new(location, RESERVED, token.encode()):
         raise refusal(errors.AlreadyExists, change.doing, "another process is creating it right now")
-    declaration = Declaration(change.identifier, plan.location, change.location, token)
+    declaration = Declaration(change.identifier, location, change.location, token)
     if catalog.reads_manifest:
         try:
             manifest_commits.apply(catalog.manifest, change)
@@ -192,9 +201,10 @@ def _declare_hashed(plan: TablePlan) -> Declaration:
     """The row comes first, so that the loser of a race leaves no directory behind."""
     table, path = plan.identifier, plan.change.location
     manifest_commits.apply(plan.catalog.manifest, plan.change)
-    declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
+    location = plan.catalog.at(path)
+    declaration = Declaration(table, location, path, uuid.uuid4().hex)
     try:
-        mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
+        mine = directories.put_new(location, RESERVED, declaration.token.encode()) or _is_held(declaration)
     except errors.LanceSparkError:
         manifest_commits.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
         raise
@@ -210,6 +220,8 @@ def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
     """
     if files.list_names(declaration.location, VERSIONS):
         return False
+    if catalog.service is not None:
+        return _withdraw_from_service(catalog, declaration)
     by_name = catalog.reads_directories and declaration.path == v1_directory(declaration.identifier)
     if by_name and not _is_held(declaration):
         return False
@@ -222,6 +234,21 @@ def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
         return False
     if not shared:
         erase_table(catalog, declaration.path)
+    return True
+
+
+def _withdraw_from_service(catalog: Catalog, declaration: Declaration) -> bool:
+    """A service that cannot drop a table may still forget its name; then the remains of the write stay."""
+    doing = f"withdraw table '{declaration.identifier}'"
+    try:
+        if services.find(catalog, declaration.identifier, doing).location != declaration.location:
+            return False
+        try:
+            services.drop(catalog, declaration.identifier, doing)
+        except errors.Refused:
+            services.deregister(catalog, declaration.identifier, doing)
+    except errors.NotFound:
+        return False
     return True
 
 
@@ -248,6 +275,10 @@ def confirm(catalog: Catalog, declaration: Declaration) -> None:
     remainder is deleted here, unless it may belong to another process.
     """
     identifier, path = declaration.identifier, declaration.path
+    if catalog.service is not None:
+        if _is_at(catalog, identifier, declaration.location):
+            return
+        raise _lost(identifier)
     named = not catalog.reads_manifest or is_named(catalog, path)
     by_name = path == v1_directory(identifier)
     holder = directories.content_of(declaration.location, RESERVED) if by_name else None
@@ -255,12 +286,20 @@ def confirm(catalog: Catalog, declaration: Declaration) -> None:
         return
     if holder is None and (not named or not catalog.reads_manifest):
         _erase_remainder(catalog, declaration)
-    raise refusal(
-        errors.Conflict,
-        f"create table '{identifier}'",
-        "another process dropped, renamed or deregistered it during the write",
-        hint="Run it again.",
-    )
+    raise _lost(identifier)
+
+
+def _is_at(catalog: Catalog, identifier: Identifier, location: DatasetLocation) -> bool:
+    """Whether a table of a service is still where it was."""
+    try:
+        return services.find(catalog, identifier, f"create table '{identifier}'").location.uri == location.uri
+    except errors.NotFound:
+        return False
+
+
+def _lost(identifier: Identifier) -> errors.LanceSparkError:
+    why = "another process dropped, renamed or deregistered it during the write"
+    return refusal(errors.Conflict, f"create table '{identifier}'", why, hint="Run it again.")
 
 
 def _erase_remainder(catalog: Catalog, declaration: Declaration) -> None:
@@ -292,7 +331,8 @@ class DeregisterPlan:
 def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
     """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
-    manifest_commits.check_may_change(catalog.manifest, f"deregister table '{identifier}'")
+    if catalog.service is None:
+        manifest_commits.check_may_change(catalog.manifest, f"deregister table '{identifier}'")
     return DeregisterPlan(catalog, lookup.find_table(catalog, identifier, f"deregister table '{identifier}'"))
 
 
@@ -303,6 +343,9 @@ def deregister(plan: DeregisterPlan) -> Removed:
     or it would count as a remainder. If several processes do this at once, one succeeds; the others get NotFound.
     """
     catalog, table, path = plan.catalog, plan.table, plan.table.path
+    if catalog.service is not None:
+        services.deregister(catalog, table.identifier, f"deregister table '{table.identifier}'")
+        return plan.removed
     if path is not None and shows_in_v1(catalog, path):
         _deregister_directory(catalog, table, path)
         return plan.removed
@@ -349,6 +392,11 @@ def plan_registration(
     a name or a directory that is taken.
     """
     new = lookup.new_table(catalog, name, properties, "register")
+    if catalog.service is not None:
+        if location is None:
+            why = "the service does not say which datasets are below it"
+            raise refusal(errors.InvalidOption, new.doing, why, hint="Give the location of the dataset.")
+        return Registration(catalog, AddTable(new.identifier, location, new.properties, "register"))
     choose = _unmarked_directory if catalog.reads_manifest else _marked_directory
     change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
     _staying(catalog, change.location, new.doing)
@@ -360,6 +408,10 @@ def plan_registration(
 def register(plan: Registration) -> TableInfo:
     """Register the directory of a table. Removes a mark that the table is deregistered."""
     catalog, change, doing = plan.catalog, plan.change, plan.change.doing
+    if catalog.service is not None:
+        told = services.register(catalog, change.identifier, change.location, change.properties, doing)
+        found = lookup.FoundTable(change.identifier, told.location.uri, None, told=told)
+        return lookup.describe(catalog, found)
     if not catalog.reads_manifest:  # in V1 a table has the name of its directory
         _marked_directory(catalog, change.identifier, None, doing)
         directories.remove(catalog.at(change.location), DEREGISTERED)
@@ -476,7 +528,8 @@ class TableClaim:
     """A table that gets its first rows from a write. The write declares it, or joins an earlier declaration."""
 
     catalog: Catalog
-    location: DatasetLocation
+    location: DatasetLocation | None
+    """None for a new table of a service, which says it once the name is taken."""
     table: TablePlan | lookup.FoundTable
     must_be_new: bool
     held: Declaration | None = None
@@ -491,6 +544,7 @@ class TableClaim:
         doing = f"write table '{self.table.identifier}'"
         branch = table_branch(self.catalog, self.table.identifier, doing)
         assert self.start is not None
+        assert self.location is not None
         try:
             return pin_version(self.location, branch, self.start.version)
         except errors.NotFound:  # another job made the first change at the same time, from a newer version
@@ -503,9 +557,13 @@ class TableClaim:
             held = self._joined(self.table)
             return None if held is None else replace(self, held=held)
         with _taken_in_between(self.catalog, self.table.identifier, self.must_be_new):
-            return replace(self, held=declare(self.table))
+            held = declare(self.table)
+            return replace(self, held=held, location=held.location)
 
     def _joined(self, table: lookup.FoundTable) -> Declaration | None:
+        assert self.location is not None
+        if self.catalog.service is not None:
+            return Declaration(table.identifier, self.location, self.location.uri, "")
         holder = directories.content_of(self.location, RESERVED)
         if holder is None or table.path is None or (table.entry is None and self.catalog.reads_manifest):
             return None
@@ -528,7 +586,7 @@ def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
     Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
     """
     catalog, identifier = catalog_of(table), identify_table(table.name)
-    if catalog.ref is None or catalog.reads_manifest or catalog.ref.kind == TAG:
+    if catalog.service is None and (catalog.ref is None or catalog.reads_manifest or catalog.ref.kind == TAG):
         manifest_commits.check_may_change(catalog.manifest, f"write table '{identifier}'")
     try:
         known = lookup.find_table(catalog, identifier, f"write table '{identifier}'")
@@ -613,6 +671,8 @@ def plan_alteration(
     """
     identifier = identify_table(name) if kind == TABLE else identify_namespace(name)
     change = AlterProperties(identifier, kind, check_properties(put), names_of(unset))
+    if catalog.service is not None:
+        raise services.lacks(catalog, f"that changes the properties of a {kind}", change.doing)
     lookup.need_manifest(catalog, change.doing)
     if kind != TABLE:
         return Alteration(catalog, change, lookup.describe_namespace(catalog, identifier).properties)

@@ -34,6 +34,7 @@ from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.storage import files, small_files
 from lance_spark.storage.commits import check_written, commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
+from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 from lance_spark.write.data_files import StableRowIds, cut_where
@@ -412,7 +413,7 @@ def check_whole(location: DatasetLocation, branch: str | None, written: FilledFi
 
     path = f"{location.branch_uri(branch)}/data/{json.loads(written.file)['path']}"
     with translated(location, "reading the file of new columns"):
-        rows = LanceFileReader(path, storage_options=location.storage_options).num_rows()
+        rows = LanceFileReader(path, storage_options=options_now(location)).num_rows()
     if rows != written.rows:
         raise CorruptData(
             f"The file with new columns of fragment {written.fragment} has {rows} of {written.rows} rows.",

@@ -20,6 +20,7 @@ from lance_spark.frozen.draw_rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layo
 from lance_spark.scan.fragment_reads import Scan, read_batches, read_deletions
 from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.storage.commits import check_written, commit_on, data_paths
+from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 
@@ -48,7 +49,7 @@ def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatc
             job.location.branch_uri(job.branch),
             schema=PLAN_SCHEMA,
             mode="overwrite",
-            storage_options=job.location.storage_options,
+            **for_pylance(job.location),
         )
     found = {"slice": number, "rows": drawn.num_rows, "fragments": [json.dumps(each.to_json()) for each in written]}
     yield pa.RecordBatch.from_pylist([found], schema=WRITTEN)

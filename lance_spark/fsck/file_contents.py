@@ -16,6 +16,7 @@ from lance_spark.fsck.finding_rules import Inside
 from lance_spark.scan.fragment_reads import parse_deletions
 from lance_spark.storage import files
 from lance_spark.storage.commits import commit_on
+from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 from lance_spark.storage.versions import read_transaction, version_numbers
@@ -92,7 +93,7 @@ def _data(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
     uri = f"{place.uri}/{below}" if below else place.uri
     try:
         with translated(place, "reading a footer"):
-            rows = LanceFileReader(uri, storage_options=place.storage_options).num_rows()
+            rows = LanceFileReader(uri, storage_options=options_now(place)).num_rows()
     except (NotFound, StorageFailure, CorruptData):
         raise
     except LanceSparkError as problem:  # pylance's other errors for unreadable bytes
@@ -148,7 +149,7 @@ def may_hold_nulls(location: DatasetLocation, path: str, strict: Sequence[Sequen
     place, below = _place(location, path)
     uri = f"{place.uri}/{below}" if below else place.uri
     with translated(place, "reading a footer"):
-        schema = LanceFileReader(uri, storage_options=place.storage_options).metadata().schema
+        schema = LanceFileReader(uri, storage_options=options_now(place)).metadata().schema
     return any(_is_nullable(schema, names) for names in strict)
 
 

@@ -23,6 +23,7 @@ from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellRule, Cells, F
 from lance_spark.merge.change_rules import Patch, Rows
 from lance_spark.scan.fragment_reads import ROW_ID, Scan, ScanColumns, read_batches, take_rows
 from lance_spark.scan.partition_rules import ScanPartition, batch_rows
+from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 from lance_spark.write.data_files import StableRowIds
@@ -184,7 +185,7 @@ def write_patch(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, 
             max_rows_per_file=max(1, patch.home.physical_rows),
             max_rows_per_group=max(1, min(1024, patch.home.physical_rows)),
             max_bytes_per_file=2**62,
-            storage_options=place.here.storage_options,
+            **for_pylance(place.here),
         )
     found = [entry.to_json() for entry in written]
     if len(found) != 1 or found[0]["physical_rows"] != patch.home.physical_rows:

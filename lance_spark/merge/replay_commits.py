@@ -52,6 +52,7 @@ from lance_spark.scan.fragment_reads import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from, open_newest
+from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
 
@@ -477,7 +478,7 @@ def _create(
             theirs.schema.empty_table(),
             target.uri,
             mode="create",
-            storage_options=target.storage_options,
+            storage_options=options_now(target),
             # A dataset cannot mix files of the first format with others.
             data_storage_version=theirs.data_storage_version,
             enable_stable_row_ids=snapshot.contents.has_stable_row_ids,

@@ -16,7 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
 from lance_spark.catalog.lake_rules import PUBLISHED
-from lance_spark.core.options import split_storage
+from lance_spark.catalog.lookup import open_service
+from lance_spark.core.options import PREFIX, split_storage
 from lance_spark.errors import InvalidOption
 from lance_spark.jvm import names
 from lance_spark.jvm.attached import inside
@@ -32,11 +33,12 @@ from lance_spark.sql.statement_rules import may_change_rows, opened
 
 _STATEMENT = "lance_spark_statement"
 _REFS = ("branch", "tag", PUBLISHED)
-_FORM = "root, branch, tag, published, and storage.<key> for storage options"
+_FORM = "root, branch, tag, published, storage.<key> for storage options, and impl with the properties of a service"
 
 
 def serve(room: Room, name: str, options: Mapping[str, str], paths: bool) -> NativeCatalog:
     """The catalog of a name. Raises InvalidOption, NotFound."""
+    options = options if paths else _of_service(options)
     rest, storage = split_storage(options)
     given = {key.lower(): value for key, value in rest.items()}
     root = given.pop("root", None)
@@ -55,6 +57,17 @@ def serve(room: Room, name: str, options: Mapping[str, str], paths: bool) -> Nat
     catalog.own_procedures[_STATEMENT] = partial(StatementProcedure, room)
     room.catalogs[name] = catalog
     return catalog
+
+
+def _of_service(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of a catalog; those with an implementation, in the form of a root and its storage options."""
+    impl = next((value for key, value in options.items() if key.lower() == "impl"), None)
+    if impl is None:
+        return options
+    properties = {key: value for key, value in options.items() if key.lower() not in ("impl", *_REFS)}
+    opened = open_service(impl, properties)
+    refs = {key: value for key, value in options.items() if key.lower() in _REFS}
+    return {**refs, "root": opened.uri, **{PREFIX + key: value for key, value in opened.root.options}}
 
 
 def understands(room: Room, text: str) -> bool:

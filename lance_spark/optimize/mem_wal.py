@@ -14,6 +14,7 @@ from lance_spark.errors import Refused
 from lance_spark.format.mem_wal import TOMBSTONE, SsTable, columns_to_bring
 from lance_spark.format.operations import key_columns, key_fields
 from lance_spark.storage.commits import check_writable
+from lance_spark.storage.credentials import dataset_at
 from lance_spark.storage.datasets import open_latest, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import waiting_rows
@@ -69,7 +70,6 @@ def compact_wal(location: DatasetLocation, branch: str | None) -> WalResult:
 
 
 def _compact(location: DatasetLocation, branch: str | None, table: SsTable, keys: list[str]) -> tuple[int, int]:
-    import lance
     from lance.mem_wal import CompactedSsTable
 
     done = [CompactedSsTable(table.shard, table.generation)]
@@ -78,7 +78,7 @@ def _compact(location: DatasetLocation, branch: str | None, table: SsTable, keys
         there = DatasetLocation(f"{location.branch_uri(branch)}/{table.path}", location.options)
         held = read_contents(there, pin_latest(there, None)).fields
         names = columns_to_bring(held, read_contents(location, pin_latest(location, branch)).fields)
-        rows = lance.dataset(there.uri, storage_options=location.storage_options).to_table([*names, TOMBSTONE])
+        rows = dataset_at(there, there.uri).to_table([*names, TOMBSTONE])
         deletes = rows[TOMBSTONE]
         gone = rows.filter(deletes).select(keys)
         new = rows.filter(pc.invert(deletes)).drop_columns([TOMBSTONE])

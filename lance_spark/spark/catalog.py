@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from lance_spark.catalog import lookup, migrate, removing, tables
 from lance_spark.catalog.lake import at_ref, check_whole
 from lance_spark.catalog.lake_rules import BRANCH, PUBLISHED, TAG
-from lance_spark.catalog.lookup import describe_table, find_open_table, list_tables, open_catalog, table_exists
+from lance_spark.catalog.lookup import (
+    describe_table,
+    find_open_table,
+    list_tables,
+    open_catalog,
+    open_service,
+    table_exists,
+)
 from lance_spark.catalog.migrate import Migration
 from lance_spark.catalog.name_rules import (
     Catalog,
@@ -91,8 +98,30 @@ class LanceCatalog(Shown, Hinting):
         self.catalog: Catalog = open_catalog(root, storage_options, mode)
         self._spark = spark
 
+    @classmethod
+    def connect(
+        cls,
+        impl: str,
+        properties: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> LanceCatalog:
+        """The catalog of a service: ``LanceCatalog.connect("rest", {"uri": "https://catalog.example"})``.
+
+        ``impl`` is ``rest``, ``glue``, ``hive2``, ``hive3``, ``unity``, ``polaris``, ``iceberg``, the full name of a
+        class of ``lance_namespace``, or ``dir`` for a directory with the property ``root``. All but ``rest`` and
+        ``dir`` need the extra ``catalogs``. ``storage_options`` are for the stores of its tables, besides those that
+        the service hands out, which are renewed before they expire. A service has no branches of a whole lake and no
+        publishes; what it lacks is refused. Raises InvalidOption. Sends no request.
+        """
+        opened = open_service(impl, properties, storage_options)
+        return cls(opened.uri, dict(opened.root.options), opened.mode, spark=spark)
+
     def __repr__(self) -> str:
         ref = f", {self.catalog.ref.typed}" if self.catalog.ref is not None else ""
+        if self.catalog.service is not None:
+            return f"LanceCatalog({self.catalog.uri!r})"
         return f"LanceCatalog({self.catalog.uri!r}, mode={self.catalog.mode!r}{ref})"
 
     @property
@@ -449,6 +478,7 @@ class LanceCatalog(Shown, Hinting):
         repeat the call. Raises AlreadyExists if there is something in that catalog, Refused for another store, NotFound
         for an unknown branch.
         """
+        self.catalog.check_directory()
         source = self.catalog if branch is None else self.checkout(branch=branch).catalog
         check_places(self._spark, root)
         made = LanceCatalog(root, dict(self.catalog.root.options), spark=self._spark)

@@ -29,6 +29,8 @@ def register(  # noqa: PLR0913 - all but the session by name
     branch: str | None = None,
     tag: str | None = None,
     published: bool = False,
+    impl: str | None = None,
+    properties: Mapping[str, object] | None = None,
 ) -> None:
     """Make ``format("lance")`` known to a session and, in a classic one, let Spark plan into Lance and SQL find tables.
 
@@ -38,23 +40,21 @@ def register(  # noqa: PLR0913 - all but the session by name
     branch of the whole lake, every statement happens there. With ``tag``, a tag of it, every table has the version
     that the tag pins, and nothing can be changed. With ``published``, each statement reads all tables as of the last
     publish of the lake that was complete when the statement began; nothing can be changed. Two DataFrames are two
-    statements: for many, use ``LanceCatalog.checkout(published=True)``. ``native=False`` disables native planning. On
+    statements: for many, use ``LanceCatalog.checkout(published=True)``. ``impl`` and ``properties`` are those of a
+    catalog service, as for ``LanceCatalog.connect``, in place of a root; with ``catalog`` alone, and for all catalogs
+    without one, they come from ``spark.sql.catalog.NAME.impl`` and ``spark.sql.catalog.NAME.*``, if the session has
+    them. ``native=False`` disables native planning. On
     Spark Connect, and wherever Spark lacks something for it, the plain data source gives the same answers (see
     ``capabilities``). Raises Refused for a catalog without native planning, and for the name of another catalog.
     """
     from lance_spark.datasource import datasource
 
-    if root is not None and catalog is None:
-        raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
-    known = (("branch", branch), ("tag", tag), ("published", "true" if published else None))
-    refs = [(kind, ref) for kind, ref in known if ref is not None]
-    if len(refs) > 1:
-        both = " and ".join(kind for kind, _ in refs)
-        raise InvalidOption(f"{both} exclude each other.", hint="Register two catalogs, each with one of them.")
-    if refs and root is None:
-        kind = refs[0][0]
-        what = "published" if kind == "published" else f"A {kind}"
-        raise InvalidOption(f"{what} belongs to the catalog of a root.", hint="Give root='s3://bucket/lake' as well.")
+    found = _of_service(spark, catalog, root, impl, properties)
+    if found is not None:
+        root, storage_options = _packed(*found, storage_options)
+    elif catalog is None and root is None:
+        _register_configured(spark, name, storage_options, native)
+    refs = _refs(catalog, root, branch, tag, published)
     datasource.register(spark, name)
     if is_connect(spark):
         wanted = dict(refs, name=name, catalog=catalog, root=root, storage_options=dict(storage_options or {}))
@@ -73,6 +73,84 @@ def register(  # noqa: PLR0913 - all but the session by name
         room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
     elif room is None and catalog is not None:
         raise _no_catalog(capabilities(spark).reason)
+
+
+def _refs(
+    catalog: str | None, root: str | None, branch: str | None, tag: str | None, published: bool
+) -> list[tuple[str, str]]:
+    """The kind and the name of the ref of the lake; none or one. Raises InvalidOption."""
+    if root is not None and catalog is None:
+        raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
+    known = (("branch", branch), ("tag", tag), ("published", "true" if published else None))
+    refs = [(kind, ref) for kind, ref in known if ref is not None]
+    if len(refs) > 1:
+        both = " and ".join(kind for kind, _ in refs)
+        raise InvalidOption(f"{both} exclude each other.", hint="Register two catalogs, each with one of them.")
+    if refs and root is None:
+        kind = refs[0][0]
+        what = "published" if kind == "published" else f"A {kind}"
+        raise InvalidOption(f"{what} belongs to the catalog of a root.", hint="Give root='s3://bucket/lake' as well.")
+    return refs
+
+
+_CONF = "spark.sql.catalog."
+
+
+def _of_service(
+    spark: SparkSession,
+    catalog: str | None,
+    root: str | None,
+    impl: str | None,
+    properties: Mapping[str, object] | None,
+) -> tuple[str, Mapping[str, object]] | None:
+    """The implementation and the properties of a catalog service: those given, or those of the session's settings.
+
+    Raises InvalidOption for a root as well, and for properties without an implementation.
+    """
+    if impl is None and properties is not None:
+        raise InvalidOption("Properties belong to an implementation.", hint="Give impl='rest' as well.")
+    if impl is not None and (catalog is None or root is not None):
+        hint = "register(spark, catalog='prod', impl='rest', properties={'uri': '...'})"
+        raise InvalidOption("An implementation needs the name of a catalog, and takes no root.", hint=hint)
+    if impl is not None:
+        return impl, properties or {}
+    return None if catalog is None or root is not None else configured(spark).get(catalog)
+
+
+def configured(spark: SparkSession) -> dict[str, tuple[str, dict[str, object]]]:
+    """The catalogs that a session's settings name with ``spark.sql.catalog.NAME.impl``, with their properties.
+
+    Those with a class of their own, ``spark.sql.catalog.NAME``, belong to another connector.
+    """
+    getting: Any = spark.conf.getAll
+    settings = dict(getting() if callable(getting) else getting)
+    found: dict[str, tuple[str, dict[str, object]]] = {}
+    for key, value in settings.items():
+        catalog, _, last = key.removeprefix(_CONF).partition(".")
+        if key.startswith(_CONF) and last == "impl" and f"{_CONF}{catalog}" not in settings:
+            prefix = f"{_CONF}{catalog}."
+            given = {each.removeprefix(prefix): text for each, text in settings.items() if each.startswith(prefix)}
+            found[catalog] = value, {each: text for each, text in given.items() if each != "impl"}
+    return found
+
+
+def _packed(
+    impl: str, properties: Mapping[str, object], storage_options: Mapping[str, str] | None
+) -> tuple[str, dict[str, str]]:
+    """The root and the storage options of a service's catalog."""
+    from lance_spark.catalog.lookup import open_service
+
+    opened = open_service(impl, properties, storage_options)
+    return opened.uri, dict(opened.root.options)
+
+
+def _register_configured(
+    spark: SparkSession, name: str, storage_options: Mapping[str, str] | None, native: bool
+) -> None:
+    """Register the catalogs of the session's settings, if it can have catalogs."""
+    for catalog, found in configured(spark).items() if native else ():
+        root, storage = _packed(*found, storage_options)
+        register(spark, name, catalog, root, storage)
 
 
 def _at_server(spark: SparkSession, wanted: dict[str, Any], native: bool) -> None:

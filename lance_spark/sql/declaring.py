@@ -16,6 +16,7 @@ from lance_spark.core.declared import at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import MARK, from_handle, parse_version_text
 from lance_spark.core.refs import PinnedVersion, RefSpec, branch_or_none
+from lance_spark.core.services import without_service
 from lance_spark.core.show import meant
 from lance_spark.engine.local import Engine
 from lance_spark.errors import InvalidOption, NotFound, Refused
@@ -135,7 +136,8 @@ class Context:
 
     def place(self, uri: str) -> DatasetLocation:
         """The location for a new dataset, by path or URI, in the same store or with credentials of the process."""
-        options = self.storage_options if self.catalog is None else self.catalog.root.storage_options
+        root = None if self.catalog is None else self.catalog.root
+        options = self.storage_options if root is None else without_service(root.storage_options)
         return dataset_at(uri, options)
 
     def need_catalog(self, doing: str) -> Catalog:

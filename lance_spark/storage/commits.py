@@ -31,6 +31,7 @@ from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
 from lance_spark.storage import files, refs
+from lance_spark.storage.credentials import for_pylance, options_now
 from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
@@ -149,7 +150,7 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
     check_ours(location)
     with translated(location, "creating the dataset"):
         dataset = lance.write_dataset(
-            schema.empty_table(), location.uri, mode="create", storage_options=location.storage_options, **arguments
+            schema.empty_table(), location.uri, mode="create", storage_options=options_now(location), **arguments
         )
     return int(dataset.version)
 
@@ -229,7 +230,7 @@ def commit_on(
         dataset = lance.LanceDataset.commit(
             newest,
             Transaction(read.version, operation, transaction_properties=dict(properties or {})),
-            storage_options=location.storage_options,
+            **for_pylance(location),
             max_retries=retries,
         )
     made = remember(location, read.branch, dataset)

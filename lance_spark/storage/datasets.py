@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_spark import hints
@@ -19,24 +20,26 @@ from lance_spark.core.location import DatasetLocation, canonical_uri, check_sche
 from lance_spark.core.options import PREFIX, settled_endpoint
 from lance_spark.core.refs import PinnedVersion, VersionInfo, missing_version
 from lance_spark.errors import Conflict, CorruptData, NotFound, PermissionDenied, StorageFailure
+from lance_spark.storage.credentials import again_if_refused, dataset_at
 from lance_spark.storage.failures import OPENING, translated
 from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable
+from lance_spark.storage.vended import times_refused
 
 if TYPE_CHECKING:
     import lance
 
 _MAX_OPEN = 8
-_open: OrderedDict[tuple[DatasetLocation, PinnedVersion], lance.LanceDataset] = OrderedDict()
+_Key = tuple[DatasetLocation, PinnedVersion, int]
+_open: OrderedDict[_Key, lance.LanceDataset] = OrderedDict()
+"""Handles by place, version, and how often the store has refused what opened the place: it takes none from before."""
 _lock = threading.Lock()
 
 
 def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.LanceDataset:
     """The newest version of a branch. Raises NotFound if there is no dataset."""
-    import lance
-
     try:
         with translated(location, OPENING):
-            dataset = lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
+            dataset = again_if_refused(location, lambda: dataset_at(location, location.branch_uri(branch)))
     except NotFound as missing:
         if branch is None:
             raise
@@ -60,7 +63,8 @@ def open_for_refs(location: DatasetLocation) -> lance.LanceDataset:
     NotFound if there is no dataset.
     """
     with _lock:
-        known = next((kept for (place, pin), kept in _open.items() if place == location and pin.branch is None), None)
+        wanted = location, times_refused(location)
+        known = next((kept for (at, pin, no), kept in _open.items() if (at, no) == wanted and pin.branch is None), None)
     return open_latest(location) if known is None else known.checkout_version(known.version)  # sends no request
 
 
@@ -83,9 +87,10 @@ def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDat
     Raises NotFound for a missing version, and Conflict for one that now belongs to another dataset.
     """
     with _lock:
-        if (location, pin) in _open:
-            _open.move_to_end((location, pin))
-            return _open[location, pin]
+        key = location, pin, times_refused(location)
+        if key in _open:
+            _open.move_to_end(key)
+            return _open[key]
     dataset = open_own(location, pin)
     if pin.stamp is not None:
         _keep(location, pin, dataset)
@@ -115,7 +120,7 @@ def remember(location: DatasetLocation, branch: str | None, dataset: lance.Lance
 
 def _keep(location: DatasetLocation, pin: PinnedVersion, dataset: lance.LanceDataset) -> None:
     with _lock:
-        _open[location, pin] = dataset
+        _open[location, pin, times_refused(location)] = dataset
         while len(_open) > _MAX_OPEN:
             _open.popitem(last=False)
 
@@ -136,13 +141,10 @@ def stamp_of(dataset: lance.LanceDataset) -> int:
 
 
 def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
-    import lance
-
     try:
         with translated(location, OPENING):
-            dataset = lance.dataset(
-                location.branch_uri(pin.branch), version=pin.version, storage_options=location.storage_options
-            )
+            opened = partial(dataset_at, location, location.branch_uri(pin.branch), version=pin.version)
+            dataset = again_if_refused(location, opened)
     except NotFound:
         known = list_version_numbers(location, pin.branch)
         raise missing_version(pin.version, pin.branch, known) from None

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import counted
 from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
+from lance_spark.storage.credentials import again_if_refused
 from lance_spark.storage.failures import clean, denial, from_fsspec
 from lance_spark.storage.files import THREADS, bucket_and_prefix, open_filesystem, reachable, whole_path
 
@@ -198,7 +199,9 @@ def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _
     asked = {"Objects": [{"Key": prefix + path} for path in paths], "Quiet": False}
     try:
         with reachable(location):
-            answer = open_filesystem(location).call_s3("delete_objects", Bucket=bucket, Delete=asked)
+            answer = again_if_refused(
+                location, lambda: open_filesystem(location).call_s3("delete_objects", Bucket=bucket, Delete=asked)
+            )
     except LanceSparkError as problem:
         return dict.fromkeys(paths, _fate_of(problem))
     except FileNotFoundError as problem:

@@ -16,6 +16,8 @@ from urllib.parse import quote, unquote, urlsplit
 from lance_spark import errors, hints
 from lance_spark.core.layout import VERSIONS
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.services import is_secret
+from lance_spark.storage import vended
 
 READ, LIST, WRITE, DELETE = "read", "list", "write", "delete"
 _S3 = {READ: "s3:GetObject", LIST: "s3:ListBucket", WRITE: "s3:PutObject", DELETE: "s3:DeleteObject"}
@@ -247,6 +249,8 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     text = clean(str(problem), location)
     told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"
+    if _DENIED.search(told):
+        vended.refused(location)
     if by_system := _by_system(text, where, location):
         return by_system
     if _BROKEN_FILE.search(told):
@@ -274,8 +278,14 @@ def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | N
     if by_system := _by_system(text, location.uri, location):
         return by_system
     if isinstance(problem, PermissionError) or _DENIED.search(told):
+        vended.refused(location)
         return _denied(text, location.uri, denial(text, location, path))
     return _no_answer(told, text, location.uri) or errors.StorageFailure(f"The store of {location.uri} failed: {text}")
+
+
+def is_denial(problem: BaseException) -> bool:
+    """Whether a store refused somebody's credentials or rights, as pylance or fsspec tell it."""
+    return isinstance(problem, PermissionError) or _DENIED.search(f"{problem} {problem.__cause__ or ''}") is not None
 
 
 def of_local_file(problem: OSError, path: str, what: str) -> errors.LanceSparkError:
@@ -402,7 +412,9 @@ def clean(text: str, location: DatasetLocation) -> str:
     store's XML except its code and message: S3 repeats the whole session token in an "expired token" answer.
     """
     for key, value in location.options:
-        if len(value) > 3 and re.search(r"key|secret|token|password|credential|sas", key, re.I):
+        if len(value) > 3 and is_secret(key):
             text = text.replace(value, "***")
+    for value in vended.secrets():
+        text = text.replace(value, "***")
     text = _XML_ERROR.sub(lambda error: ": ".join(said for _, said in _XML_SAID.findall(error[0])), text)
     return _SOURCE_LINE.sub("", _URL_USER.sub("***@", text)).strip().rstrip(".,")

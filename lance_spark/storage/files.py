@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import fsspec_options
 from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.storage.credentials import again_if_refused, options_now
 from lance_spark.storage.failures import from_fsspec
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ _CONNECTIONS = 32
 
 
 def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
-    """The file system of a location, with its storage options; sends no request."""
+    """The file system of a location, with its storage options; sends no request, unless these are to be renewed."""
     import fsspec
 
     if location.is_local:
         return fsspec.filesystem("file")
     parts = urlsplit(location.uri)
-    arguments = fsspec_options(parts.scheme, location.storage_options, os.environ)
+    arguments = fsspec_options(parts.scheme, options_now(location), os.environ)
     if parts.scheme != "s3":
         return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
     filesystem = fsspec.filesystem("s3", use_listings_cache=False, **_with_s3_manners(arguments, parts.netloc))
@@ -66,7 +67,7 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
     with reachable(location, directory):
         try:
             if location.uri.startswith("s3://"):
-                return list(_entries_on_s3(location, directory))
+                return again_if_refused(location, lambda: list(_entries_on_s3(location, directory)))
             if location.is_local:
                 # fsspec would request the size and time of every entry: ten times as long, with 10,000 versions.
                 with os.scandir(whole_path(location, directory)) as directory_entries:
@@ -199,7 +200,8 @@ def read(location: DatasetLocation, path: str) -> bytes | None:
             if location.is_local:
                 with open(whole_path(location, path), "rb") as file:
                     return file.read()
-            content: bytes = open_filesystem(location).cat_file(whole_path(location, path))
+            whole = whole_path(location, path)
+            content: bytes = again_if_refused(location, lambda: open_filesystem(location).cat_file(whole))
         except (FileNotFoundError, NotADirectoryError):
             return None
     return content
@@ -214,8 +216,12 @@ def read_many(location: DatasetLocation, paths: Sequence[str]) -> list[bytes | N
         return each(location, partial(read, location), paths)
     with reachable(location):
         whole = [whole_path(location, path) for path in paths]
-        answers = open_filesystem(location).cat_ranges(whole, None, None, on_error="return")
-        return [_content(answer) for answer in answers]
+
+        def ask() -> list[bytes | None]:
+            answers = open_filesystem(location).cat_ranges(whole, None, None, on_error="return")
+            return [_content(answer) for answer in answers]
+
+        return again_if_refused(location, ask)
 
 
 def _content(answer: bytes | Exception) -> bytes | None:

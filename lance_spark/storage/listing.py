@@ -18,6 +18,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.format.schema import in_batches
+from lance_spark.storage.credentials import again_if_refused
 from lance_spark.storage.failures import clean
 from lance_spark.storage.files import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path
 from lance_spark.storage.spelling import spelling_of
@@ -104,7 +105,9 @@ def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 def _page(location: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
     with reachable(location):
         try:
-            page: dict[str, Any] = open_filesystem(location).call_s3("list_objects_v2", **asked)
+            page: dict[str, Any] = again_if_refused(
+                location, lambda: open_filesystem(location).call_s3("list_objects_v2", **asked)
+            )
         except FileNotFoundError as problem:
             raise NotFound(
                 f"The bucket of {location.uri} does not exist: {clean(str(problem.__cause__ or problem), location)}",

@@ -15,6 +15,7 @@ from lance_spark.core.reflog import LOG, RefChange, decode, encode
 from lance_spark.errors import LanceSparkError
 from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
+from lance_spark.storage.credentials import dataset_at, options_now
 from lance_spark.storage.datasets import open_for_refs, open_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.others import check_ours
@@ -141,7 +142,7 @@ def create_branch(location: DatasetLocation, name: str, source: core_refs.Pinned
     check_ours(location)
     dataset = open_for_refs(location)
     with translated(location, f"creating branch '{name}'"):
-        dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
+        dataset.create_branch(name, source.reference, storage_options=options_now(location) or None)
 
 
 def is_taken(location: DatasetLocation, name: str) -> bool:
@@ -178,8 +179,7 @@ def branch_starts(location: DatasetLocation, name: str) -> list[int]:
     starts = []
     for version in versions:
         with translated(location, f"checking branch '{name}'"):
-            uri, options = location.branch_uri(name), location.storage_options
-            dataset = lance.dataset(uri, version=version, storage_options=options)
+            dataset = dataset_at(location, location.branch_uri(name), version=version)
             if isinstance(dataset.read_transaction(version).operation, lance.LanceOperation.Clone):
                 starts.append(version)
     return starts

@@ -34,6 +34,7 @@ from lance_spark.core.ref_expressions import (
     spec_of_branch,
     split_refs,
 )
+from lance_spark.core.services import service_of, without_service
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
 from lance_spark.storage.failures import of_local_file
@@ -355,11 +356,19 @@ def take_target(options: Mapping[str, str], call: str) -> Target:
     check_named(rest, call)
     table, rest = take_catalog(rest, call)
     if table is not None:
-        return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode, table.ref), rest)
+        return Target(NamedTable(locate_catalog(table.root, storage), table.name, table.mode, table.ref), rest)
     path = rest.pop("path", None)
     if path is None:
         raise nothing_named(call)
     return Target(dataset_at(path, storage), rest, path if MARK in path else "")
+
+
+def locate_catalog(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+    """The root of a catalog; what takes its place if the options are those of a service. Raises InvalidOption."""
+    service = service_of(storage_options or {})
+    if service is None:
+        return locate_typed(uri, storage_options)
+    return service.root(without_service(storage_options or {}))
 
 
 def check_target(options: Mapping[str, str]) -> None:

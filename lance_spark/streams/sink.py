@@ -89,7 +89,10 @@ def _going_on(options: Mapping[str, str], query: str) -> dict[str, str]:
     if isinstance(place, NamedTable):
         from lance_spark.catalog.tables import claim_table
 
-        place = claim_table(place, parsed).location
+        found = claim_table(place, parsed).location
+        if found is None:  # a new table of a service: it has no branches
+            return dict(options)
+        place = found
     if refs.read_branch(place, str(parsed.branch)) is not None:
         return rest
     if refs.read_tag(place, sink_tag(query)) is not None:

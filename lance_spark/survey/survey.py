@@ -37,6 +37,7 @@ from lance_spark.format.metadata import BLOB, INDEX, Beside, FileRow, beside, da
 from lance_spark.format.stream_notes import QUERY, Noted, decode_note, encode_note, joined, noted, updated
 from lance_spark.format.versions import Root
 from lance_spark.storage import files, refs, small_files, versions
+from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import locate, locate_typed, open_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.files import each, entries
@@ -564,7 +565,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
     """A new dataset that shares the source's data files. Both must be in one store; checked by the caller."""
     dataset = open_latest(source)
     with translated(target, "making a shallow clone"):
-        dataset.shallow_clone(target.uri, pin.reference, target.storage_options)
+        dataset.shallow_clone(target.uri, pin.reference, options_now(target))
 
 
 def write_record(source: DatasetLocation, name: str, target: DatasetLocation, pin: PinnedVersion | None = None) -> None:
@@ -617,7 +618,7 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
     dataset = open_latest(source)
     with translated(target, "making a deep clone"):
         try:
-            dataset.deep_clone(target.uri, pin.reference, target.storage_options)
+            dataset.deep_clone(target.uri, pin.reference, options_now(target))
         except OSError as problem:
             if "empty path segment" not in str(problem):
                 raise

@@ -52,7 +52,7 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     claim = claim_table(place, parsed)
     if claim.branch is not None:
         parsed = replace(parsed, branch=claim.branch)
-    return _plan(claim.location, parsed, frame, overwrite, claim)
+    return _plan(claim.location or place.root, parsed, frame, overwrite, claim)
 
 
 def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, WriteOptions]:
@@ -73,7 +73,7 @@ def _plan(
     location: DatasetLocation, options: WriteOptions, frame: pa.Schema, overwrite: bool, claim: Claim | None = None
 ) -> WritePlan:
     own = None if claim is None else claim.start
-    start = own or _start(location, options)
+    start = None if claim is not None and claim.location is None else own or _start(location, options)
     if start is None:
         plan_rules.check_names(frame, new=True)
         schema = data_files.storage_schema(frame, options.files.data_storage_version)
@@ -217,7 +217,10 @@ def begin(plan: WritePlan) -> WriteJob:
     if plan.claim is not None and plan.start is not None:
         return WriteJob(plan, plan.claim.begin_branch())
     if plan.claim is not None:
-        return WriteJob(plan, None, plan.claim.take())
+        taken = plan.claim.take()
+        if plan.claim.location is None and taken is not None and taken.location is not None:
+            plan = replace(plan, location=taken.location, claim=taken)
+        return WriteJob(plan, None, taken)
     if plan.start is None or not plan.creates_branch:
         return WriteJob(plan, plan.start)
     branch = str(plan.options.branch)

@@ -47,6 +47,7 @@ from lance_spark.storage.commits import (
     own_properties,
     seen_whole,
 )
+from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.write.isolation import Since, checks_rows
@@ -172,7 +173,7 @@ def _write_fragments(
         schema=plan.schema,
         mode=mode,
         data_storage_version=version,
-        storage_options=plan.location.storage_options,
+        **for_pylance(plan.location),
         max_rows_per_file=options.max_rows_per_file or ROWS_PER_FILE,
         **arguments,
     )
@@ -436,7 +437,7 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(plan.options.branch),
                 **what,
-                storage_options=plan.location.storage_options,
+                **for_pylance(plan.location),
                 enable_stable_row_ids=plan.options.enable_stable_row_ids,
                 **arguments,
             )

@@ -47,6 +47,10 @@ class Claim(Protocol):
     """
 
     @property
+    def location(self) -> DatasetLocation | None:
+        """Where the table is; None until a service has said where a new one goes."""
+
+    @property
     def start(self) -> PinnedVersion | None:
         """The version that a new branch of the table begins with; None if the write creates no branch in this way."""
 

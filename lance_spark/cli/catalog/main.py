@@ -14,7 +14,8 @@ from lance_spark.cli.catalog.verbs import GROUPS
 from lance_spark.cli.completion import with_names
 from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
-from lance_spark.core.options import storage_from
+from lance_spark.core.options import pairs_of, storage_from
+from lance_spark.errors import InvalidOption
 
 NAME = "lance-catalog"
 _PARTLY = "doctor, fsck: the catalog has problems"
@@ -46,21 +47,46 @@ _PARTLY = "doctor, fsck: the catalog has problems"
     envvar="LANCE_CATALOG_MODE",
     help="v1: directories only; v2: __manifest only; compatibility (default): both. Or $LANCE_CATALOG_MODE.",
 )
+@click.option(
+    "--impl",
+    metavar="NAME",
+    envvar="LANCE_CATALOG_IMPL",
+    help="A catalog service in place of ROOT: rest, glue, hive2, hive3, unity, polaris, or a class; or dir. "
+    "Or $LANCE_CATALOG_IMPL.",
+)
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property of the service (repeatable)."
+)
 @click.option("--storage", multiple=True, metavar="KEY=VALUE", help="A storage option; never stored (repeatable).")
 @click.option("--no-color", is_flag=True, help="Plain text even on a terminal (like NO_COLOR).")
 @click.version_option(package_name="lance-spark", prog_name=NAME)
 @click.pass_context
-def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[str, ...], no_color: bool) -> None:
+def cli(
+    context: click.Context,
+    /,
+    root: str | None,
+    mode: str,
+    impl: str | None,
+    properties: tuple[str, ...],
+    storage: tuple[str, ...],
+    no_color: bool,
+) -> None:
     """A directory of Lance tables as a catalog: namespaces, tables, their names.
 
-    ROOT is a directory or a URI such as s3://bucket/lake. Credentials come from the environment or --storage.
+    ROOT is a directory or a URI such as s3://bucket/lake. Credentials come from the environment or --storage. With
+    --impl, it is the catalog of a service.
     """
     typed = [NAME]
-    for name, words in (("root", ["-C", root or ""]), ("mode", ["--mode", mode])):
+    for name, words in (("root", ["-C", root or ""]), ("mode", ["--mode", mode]), ("impl", ["--impl", impl or ""])):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             typed += words
     output = wanted_output(context, no_color)
-    context.obj = CatalogSession(output, root, mode, shlex.join(typed), storage_from(storage))
+    service = None if impl is None else (impl, pairs_of("--property", properties, "uri=https://catalog.example"))
+    if impl is None and properties:
+        raise InvalidOption("Properties belong to an implementation.", hint="Give --impl rest as well.")
+    if impl is not None and root is not None and context.get_parameter_source("root") is ParameterSource.COMMANDLINE:
+        raise InvalidOption("--impl and --catalog exclude each other.", hint="Give one of them.")
+    context.obj = CatalogSession(output, root, mode, shlex.join(typed), storage_from(storage), service)
     if context.invoked_subcommand is None:
         put(context.get_help())
 

@@ -33,6 +33,8 @@ class CatalogSession(CommandCall):
     """How the command was called, up to the verb, for hints on what to type next."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
+    service: tuple[str, Mapping[str, str]] | None = field(default=None, repr=False)
+    """``--impl`` and ``--property``: a catalog service, in place of a directory."""
     asked: tuple[str, str] | None = None
     """``--branch`` or ``--tag``: kind and name of the ref of the whole lake."""
     on_refs: bool = False
@@ -44,7 +46,7 @@ class CatalogSession(CommandCall):
         from lance_spark.catalog.lookup import open_catalog
         from lance_spark.cli.catalog.checkout import read_checkout
 
-        found = read_checkout(os.curdir)
+        found = None if self.service is not None else read_checkout(os.curdir)
         if found is None or self.root is None:
             return found
         check_uri(self.root)
@@ -88,8 +90,10 @@ class CatalogSession(CommandCall):
     @cached_property
     def whole(self) -> Catalog:
         """The whole lake, whichever branch is checked out. Raises InvalidOption if none was named."""
-        from lance_spark.catalog.lookup import open_catalog
+        from lance_spark.catalog.lookup import open_catalog, open_service
 
+        if self.service is not None:
+            return open_service(*self.service, self.storage)
         root = self.root or (self.remembered.catalog if self.remembered is not None else None)
         if not root:
             raise InvalidOption(
@@ -174,6 +178,8 @@ def location_of(catalog: Catalog, path: str | None) -> str | None:
     """The URI of a table's directory; None if it is outside the catalog."""
     from lance_spark.catalog.name_rules import is_inside
 
+    if catalog.service is not None:
+        return path
     return catalog.at(path).uri if path is not None and is_inside(path) else None
 
 

@@ -1,0 +1,220 @@
+"""Tables and namespaces of a catalog service: what it answers, as this package's values, and what is asked of it.
+
+The service has the names, and says where a table is and with which credentials. Everything below a table's location is
+as in a directory catalog. Nothing here needs, or reads, a ``__manifest``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lance_spark import errors
+from lance_spark.catalog.entry_rules import refusal
+from lance_spark.catalog.name_rules import DELIMITER, Catalog, Identifier
+from lance_spark.core.location import DatasetLocation, is_relative
+from lance_spark.core.services import PROVIDER, Service, without_service
+from lance_spark.storage.credentials import describe, remember
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.services import ask
+
+_PAGE = 1000
+"""How many names one request asks for."""
+_PAGES = 100_000
+"""A service that still has a next page then goes round in circles."""
+
+
+@dataclass(frozen=True)
+class ServiceTable:
+    """A table as its service describes it."""
+
+    location: DatasetLocation
+    properties: dict[str, str] = field(default_factory=dict)
+    managed: bool = False
+    """Whether the service keeps its versions, and commits go through it."""
+
+    def check_versions(self, doing: str) -> None:
+        """Raise Refused if the service keeps the versions: the newest manifest of the directory may be another one."""
+        if self.managed:
+            why = "its catalog manages its versions (managed_versioning): its directory does not tell the newest one"
+            raise refusal(errors.Refused, doing, why, hint="Use lance.dataset(namespace_client=..., table_id=[...]).")
+
+
+def find(catalog: Catalog, table: Identifier, doing: str) -> ServiceTable:
+    """A table. Raises NotFound."""
+    return _table(catalog, table, describe(_service(catalog), table.parts, doing), doing)
+
+
+def _table(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> ServiceTable:
+    location = _location(catalog, table, answer, doing)
+    return ServiceTable(location, dict(answer.properties or {}), answer.managed_versioning is True)
+
+
+def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> DatasetLocation:
+    """Where a table is. What opens it is not in the location, only who hands it out."""
+    service, uri = _service(catalog), answer.location
+    if not uri or is_relative(uri):
+        raise errors.CorruptData(
+            f"Cannot {doing}: the catalog {service.uri} answered without a location that is absolute.",
+            hint="The table is damaged in the catalog. Nothing was read or written.",
+        )
+    own = {**service.storage, **without_service(dict(catalog.root.options))}
+    vended = answer.storage_options
+    if vended:
+        provider = service.provider(table.parts)
+        remember(provider, vended)
+        own[PROVIDER] = provider
+    return locate(uri, own)
+
+
+def list_tables(catalog: Catalog, within: Identifier, recursive: bool, doing: str) -> list[Identifier]:
+    """The tables of a namespace, or also of those below it. Raises NotFound."""
+    return sorted(_listed(catalog, "list_tables", "ListTablesRequest", within, recursive, doing))
+
+
+def list_namespaces(catalog: Catalog, within: Identifier, recursive: bool, doing: str) -> list[Identifier]:
+    """The namespaces of a namespace, or also nested ones. Raises NotFound."""
+    found = sorted(_names(catalog, "list_namespaces", "ListNamespacesRequest", within, doing))
+    if recursive:
+        below = [list_namespaces(catalog, child, True, doing) for child in found]
+        found = sorted([*found, *(each for several in below for each in several)])
+    return found
+
+
+def _listed(
+    catalog: Catalog, operation: str, request: str, within: Identifier, recursive: bool, doing: str
+) -> Iterator[Identifier]:
+    yield from _names(catalog, operation, request, within, doing)
+    for child in list_namespaces(catalog, within, True, doing) if recursive else ():
+        yield from _names(catalog, operation, request, child, doing)
+
+
+def _names(catalog: Catalog, operation: str, request: str, within: Identifier, doing: str) -> list[Identifier]:
+    """All pages of one list. A service may answer a missing namespace with an empty list."""
+    service, found, token = _service(catalog), dict[Identifier, None](), None
+    for _ in range(_PAGES):
+        answer = ask(service, operation, request, doing, id=list(within.parts), limit=_PAGE, page_token=token)
+        names = answer.tables if operation == "list_tables" else answer.namespaces
+        found |= dict.fromkeys(within.child(name) for name in names if _can_have(service, name))
+        last, token = token, answer.page_token or None
+        if token is None:
+            break
+        if token == last:
+            raise errors.CorruptData(f"Cannot {doing}: the catalog {service.uri} answers with the same page again.")
+    else:
+        raise errors.CorruptData(f"Cannot {doing}: the pages of the catalog {service.uri} never end.")
+    if not found and not within.is_root:
+        namespace_properties(catalog, within, doing)
+    return list(found)
+
+
+def _can_have(service: Service, name: str) -> bool:
+    if name and DELIMITER not in name:
+        return True
+    text = f"The catalog {service.uri} has a name that cannot be read here, and is left out: {name!r}."
+    warnings.warn(text, errors.LanceSparkWarning, stacklevel=2)
+    return False
+
+
+def namespace_properties(catalog: Catalog, namespace: Identifier, doing: str) -> dict[str, str]:
+    """The properties of a namespace, or of the root. Raises NotFound."""
+    try:
+        answer = _ask(catalog, "describe_namespace", "DescribeNamespaceRequest", namespace, doing)
+    except errors.LanceSparkError:
+        if namespace.is_root:  # which is always there, described or not
+            return {}
+        raise
+    return dict(answer.properties or {})
+
+
+def create_namespace(catalog: Catalog, namespace: Identifier, properties: Mapping[str, str], doing: str) -> None:
+    """Create a namespace. Raises AlreadyExists, NotFound for a missing parent."""
+    given = {"properties": dict(properties)} if properties else {}
+    _ask(catalog, "create_namespace", "CreateNamespaceRequest", namespace, doing, mode="Create", **given)
+
+
+def drop_namespace(catalog: Catalog, namespace: Identifier, doing: str) -> None:
+    """Drop an empty namespace. Raises NotFound, Refused."""
+    _ask(catalog, "drop_namespace", "DropNamespaceRequest", namespace, doing, behavior="Restrict")
+
+
+def declare(
+    catalog: Catalog, table: Identifier, properties: Mapping[str, str], doing: str, location: str | None = None
+) -> ServiceTable:
+    """Take a name; the service says where the data goes. Raises AlreadyExists, NotFound."""
+    given: dict[str, Any] = {"properties": dict(properties)} if properties else {}
+    if location is not None:
+        given["location"] = location
+    _check_parent(catalog, table, doing)
+    answer = _ask(catalog, "declare_table", "DeclareTableRequest", table, doing, vend_credentials=True, **given)
+    if not answer.location:
+        return _kept(catalog, table, properties, find(catalog, table, doing))
+    return _kept(catalog, table, properties, _table(catalog, table, answer, doing))
+
+
+def _kept(catalog: Catalog, table: Identifier, properties: Mapping[str, str], told: ServiceTable) -> ServiceTable:
+    """The table, with a warning if the service left out properties that it was given."""
+    if not properties.items() <= told.properties.items():
+        text = f"The catalog {catalog.uri} did not keep the properties of table '{table}'."
+        warnings.warn(text, errors.LanceSparkWarning, stacklevel=2)
+    return told
+
+
+def _check_parent(catalog: Catalog, table: Identifier, doing: str) -> None:
+    """Raise NotFound for a missing namespace: a service may create a table that no list shows."""
+    if not table.in_root:
+        try:
+            namespace_properties(catalog, table.parent, doing)
+        except (errors.Refused, errors.InvalidOption):
+            return  # it cannot describe them
+
+
+def register(
+    catalog: Catalog, table: Identifier, location: str, properties: Mapping[str, str], doing: str
+) -> ServiceTable:
+    """Give a dataset a name. Raises AlreadyExists, NotFound."""
+    given = {"properties": dict(properties)} if properties else {}
+    _check_parent(catalog, table, doing)
+    try:
+        _ask(catalog, "register_table", "RegisterTableRequest", table, doing, location=location, mode="Create", **given)
+    except errors.Refused as lacking:
+        if "register_table" not in lacking.message:
+            raise
+        return declare(catalog, table, properties, doing, location)  # of a place that it did not choose
+    return _kept(catalog, table, properties, find(catalog, table, doing))
+
+
+def deregister(catalog: Catalog, table: Identifier, doing: str) -> None:
+    """Take a table out of the catalog; its data stays. Raises NotFound."""
+    _ask(catalog, "deregister_table", "DeregisterTableRequest", table, doing)
+
+
+def drop(catalog: Catalog, table: Identifier, doing: str) -> None:
+    """Drop a table with its data. Raises NotFound, Refused."""
+    _ask(catalog, "drop_table", "DropTableRequest", table, doing)
+
+
+def rename(catalog: Catalog, table: Identifier, new: Identifier, doing: str) -> None:
+    """Give a table another name, possibly in another namespace. Raises NotFound, AlreadyExists."""
+    given: dict[str, Any] = {"new_table_name": new.name}
+    if new.parent != table.parent:
+        given["new_namespace_id"] = list(new.parent.parts)
+    _ask(catalog, "rename_table", "RenameTableRequest", table, doing, **given)
+
+
+def lacks(catalog: Catalog, operation: str, doing: str) -> errors.Refused:
+    """The error for what the interface of catalog services has no operation for."""
+    why = f"the interface of catalog services has no operation {operation}"
+    return errors.Refused(f"Cannot {doing}: {why}.", hint=f"Use the tool that manages the catalog {catalog.uri}.")
+
+
+def _ask(catalog: Catalog, operation: str, request: str, identifier: Identifier, doing: str, **given: Any) -> Any:
+    return ask(_service(catalog), operation, request, doing, id=list(identifier.parts), **given)
+
+
+def _service(catalog: Catalog) -> Service:
+    service = catalog.service
+    assert service is not None
+    return service

@@ -1,0 +1,174 @@
+"""Catalog services as values: which one, its settings, and how both travel as storage options."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.stored_json import decode_json
+from lance_spark.errors import InvalidOption
+
+OWN = "dir"
+"""The directory catalog: this package's own, with or without that word."""
+IMPL, PROPERTIES = "catalog_impl", "catalog_properties_secret"
+"""Storage options of a service's catalog. Spark and this package hide values whose keys say that they are secret."""
+PROVIDER = "token_provider"
+"""Storage option that says who hands out the others, and renews them."""
+_SERVICE = "service:"
+"""Begins the provider of a table that a service has."""
+_IMPL = re.compile(r"[A-Za-z][\w.+-]*")
+_SHOWN = ("uri", "endpoint", "root", "region", "catalog_id")
+"""Properties that say where a service is; everything else may be a secret."""
+_HEADERS = ("headers.", "header.")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A catalog service. Can be pickled, holds no connection, and never shows a property's value."""
+
+    impl: str
+    """The alias, or the full name of a class, that ``lance_namespace.connect`` knows."""
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(impl: str, properties: Mapping[str, object] | None = None) -> Service:
+        """A service by what people type. Raises InvalidOption for what cannot be one."""
+        if not _IMPL.fullmatch(impl):
+            raise InvalidOption(
+                "The implementation of a catalog has no such name.",
+                hint="Give 'rest', 'glue', 'hive2', 'hive3', 'unity', 'polaris', 'dir', or the full name of a class.",
+            )
+        return Service(impl, tuple(sorted((str(key), _text(value)) for key, value in (properties or {}).items())))
+
+    @property
+    def uri(self) -> str:
+        """What people see of it: ``rest://catalog.example:8080/v1``."""
+        given = dict(self.properties)
+        where = next((given[key] for key in _SHOWN if given.get(key)), "")
+        if "://" in where:
+            parts = urlsplit(where)
+            where = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return f"{self.impl}://{where}".rstrip("/") if where else f"{self.impl}://"
+
+    @property
+    def storage(self) -> dict[str, str]:
+        """The storage options among its properties, for tables whose answer has none."""
+        return {key.removeprefix("storage."): value for key, value in self.properties if key.startswith("storage.")}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that go with each request."""
+        found = {}
+        for key, value in self.properties:
+            prefix = next((each for each in _HEADERS if key.startswith(each)), None)
+            if prefix is not None:
+                found[key[len(prefix) :]] = value
+        return found
+
+    def root(self, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+        """What takes the place of a directory catalog's root: it says where, and its options say how."""
+        packed = {IMPL: self.impl, PROPERTIES: json.dumps(dict(self.properties))}
+        return DatasetLocation.at(self.uri, {**(storage_options or {}), **packed})
+
+    def provider(self, table: Sequence[str]) -> str:
+        """The provider of storage options of one of its tables, as a storage option's value."""
+        return _SERVICE + json.dumps([self.impl, dict(self.properties), list(table)])
+
+    def clean(self, text: str) -> str:
+        """A text without the values of its properties that may be secrets."""
+        for key, value in self.properties:
+            if key not in _SHOWN and len(value) > 3:
+                text = text.replace(value, "***")
+        return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a storage option may be a secret, by its key."""
+    return re.search(r"key|secret|token|password|credential|sas", key, re.I) is not None
+
+
+def service_of(options: Mapping[str, str]) -> Service | None:
+    """The service in the options of a catalog's root; None for a directory."""
+    if IMPL not in options:
+        return None
+    properties = _decoded(options.get(PROPERTIES, "{}"))
+    if not isinstance(properties, dict):
+        raise _unreadable()
+    return Service.of(options[IMPL], properties)
+
+
+def without_service(options: Mapping[str, str]) -> dict[str, str]:
+    """The storage options of a catalog's root that are for its tables."""
+    return {key: value for key, value in options.items() if key not in (IMPL, PROPERTIES)}
+
+
+def table_of(provider: str) -> tuple[Service, list[str]] | None:
+    """The service and the table of a provider; None for one that people wrote themselves."""
+    if not provider.startswith(_SERVICE):
+        return None
+    found = _decoded(provider[len(_SERVICE) :])
+    if not isinstance(found, list) or len(found) != 3 or not isinstance(found[1], dict):
+        raise _unreadable()
+    return Service.of(str(found[0]), found[1]), [str(part) for part in found[2]]
+
+
+def _decoded(text: str) -> object:
+    try:
+        return decode_json(text)
+    except ValueError:
+        raise _unreadable() from None
+
+
+def _unreadable() -> InvalidOption:
+    return InvalidOption(
+        "The properties of a catalog service cannot be read.",
+        hint="Give them as properties={...}, or as --property KEY=VALUE.",
+    )
+
+
+EXPIRES = "expires_at_millis"
+"""Storage option with the moment, in milliseconds since 1970, after which the others are refused."""
+
+
+@dataclass(frozen=True)
+class Vended:
+    """Storage options that a provider handed out."""
+
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+    fetched: float
+    """When, in seconds of a clock that only goes forward."""
+    lifetime: float | None = None
+    """Seconds from then on; None if they do not expire."""
+
+    @staticmethod
+    def of(options: Mapping[str, object], wall: float, fetched: float) -> Vended:
+        """What a provider answered; ``wall`` is the time of day in seconds. Raises InvalidOption."""
+        given = {str(key): str(value) for key, value in options.items() if value is not None}
+        text = given.get(EXPIRES)
+        if text is None:
+            return Vended(tuple(sorted(given.items())), fetched)
+        if not text.strip().isdigit():
+            raise InvalidOption(f"'{EXPIRES}' of the storage options is not a number of milliseconds since 1970.")
+        return Vended(tuple(sorted(given.items())), fetched, int(text) / 1000 - wall)
+
+    def is_due(self, now: float) -> bool:
+        """Whether they should be renewed: after four fifths of their lifetime, or 5 minutes before its end.
+
+        Someone whose clock is off may find them expired already: then they are used once, and the store decides.
+        """
+        if self.lifetime is None:
+            return False
+        margin = min(300.0, self.lifetime / 5)
+        return now - self.fetched >= max(self.lifetime - margin, 1.0)
+
+    def is_over(self, now: float) -> bool:
+        """Whether they have expired."""
+        return self.lifetime is not None and now - self.fetched >= self.lifetime

@@ -1,0 +1,206 @@
+"""Storage options that expire: fetched from a catalog or from people's own code, and renewed in the middle of a job.
+
+A location carries the name of its provider, never what it handed out: so plans, logs and pickled tasks have no keys,
+and each process, on a driver or on an executor, gets its own. One renewal at a time: all other threads wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import settled_endpoint
+from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, table_of
+from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
+from lance_spark.storage import services, vended
+from lance_spark.storage.failures import is_denial
+from lance_spark.storage.services import ServiceSilent, ask, patiently
+
+if TYPE_CHECKING:
+    import lance
+
+MARK = "provides_storage_options"
+"""Attribute of what may be called for storage options: an option must not call just any function."""
+METHOD = "storage_options"
+_Provider = TypeVar("_Provider")
+_Answer = TypeVar("_Answer")
+
+_renewing: dict[str, threading.Lock] = {}
+_lock = threading.Lock()
+
+
+def storage_options_provider(provider: _Provider) -> _Provider:
+    """Mark a function, or a class or object with the method ``storage_options()``, as a provider of storage options."""
+    setattr(provider, MARK, True)
+    return provider
+
+
+def options_now(location: DatasetLocation) -> dict[str, str]:
+    """The storage options that open a location now; renewed if they are about to expire.
+
+    Raises StorageFailure if the provider does not answer for a minute and they have expired meanwhile.
+    """
+    own = location.storage_options
+    provider = own.pop(PROVIDER, None)
+    if provider is None:
+        return own
+    whole = {**own, **dict(current(provider).options)}
+    return settled_endpoint(whole) if location.uri.startswith("s3://") else whole
+
+
+def for_pylance(location: DatasetLocation) -> dict[str, Any]:
+    """Arguments for what pylance keeps open for long: it asks for new storage options before they expire."""
+    now = options_now(location)
+    if EXPIRES not in now:
+        return {"storage_options": now}
+    return {"storage_options": now, "namespace_client": _renewer(location), "table_id": ["table"]}
+
+
+def dataset_at(location: DatasetLocation, uri: str, **given: Any) -> lance.LanceDataset:
+    """Pylance's handle on a dataset below a location, which renews its storage options by itself."""
+    import lance
+
+    arguments = for_pylance(location)
+    if "namespace_client" not in arguments:
+        return lance.dataset(uri, **arguments, **given)
+    return lance.LanceDataset(uri, **arguments, **given)
+
+
+def again_if_refused(location: DatasetLocation, attempt: Callable[[], _Answer]) -> _Answer:
+    """An attempt that changes nothing, and a second one if the store refused what a provider handed out before.
+
+    Keys may be revoked before their time, and the clock by which they expire may be off.
+    """
+    if PROVIDER not in dict(location.options):
+        return attempt()
+    try:
+        return attempt()
+    except Exception as problem:
+        if not is_denial(problem) or not vended.refused(location):
+            raise
+    return attempt()
+
+
+def current(provider: str) -> Vended:
+    """What a provider handed out, renewed if due."""
+    known = vended.known(provider)
+    if known is not None and not known.is_due(time.monotonic()):
+        return known
+    with _lock:
+        one_at_a_time = _renewing.setdefault(provider, threading.Lock())
+    with one_at_a_time:
+        known, now = vended.known(provider), time.monotonic()
+        if known is not None and not known.is_due(now):
+            return known
+        # As long as the old ones are good, a catalog that is away for a moment stops nobody.
+        usable = known is not None and not known.is_over(now)
+        try:
+            found = fetch(provider, 0.0 if usable else services.PATIENCE)
+        except ServiceSilent:
+            if known is None or not usable:
+                raise
+            return known
+        return remember(provider, found)
+
+
+def remember(provider: str, options: Mapping[str, object]) -> Vended:
+    """Keep what a provider handed out."""
+    found = Vended.of(options, time.time(), time.monotonic())
+    vended.keep(provider, found)
+    return found
+
+
+def fetch(provider: str, patience: float) -> Mapping[str, object]:
+    """Ask a provider. Raises ServiceSilent if it gives no answer for so many seconds."""
+    of_service = table_of(provider)
+    if of_service is not None:
+        service, table = of_service
+        described = describe(service, table, f"renew the credentials of table '{'.'.join(table)}'", patience)
+        return described.storage_options or {}
+    call = _callable(provider)
+
+    def once() -> Mapping[str, object]:
+        try:
+            answer = call()
+        except LanceSparkError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - people's own code; its text may hold keys
+            raise ServiceSilent(
+                f"The provider of storage options '{provider}' failed: {type(problem).__name__}.",
+                hint="Its own text is not shown, since it may hold keys. Call it by hand to see it.",
+            ) from None
+        if not isinstance(answer, Mapping):
+            raise InvalidOption(
+                f"The provider of storage options '{provider}' returned {type(answer).__name__}, not a dictionary."
+            )
+        return answer
+
+    return patiently(once, patience)
+
+
+def describe(service: Service, table: Sequence[str], doing: str, patience: float | None = None) -> Any:
+    """A table as its service describes it, with credentials."""
+    return ask(
+        service,
+        "describe_table",
+        "DescribeTableRequest",
+        doing,
+        patience=patience,
+        id=list(table),
+        vend_credentials=True,
+    )
+
+
+def _callable(provider: str) -> Callable[[], Any]:
+    """The function or the method that ``module:name`` names. Raises InvalidOption, NotInstalled."""
+    module_name, colon, path = provider.partition(":")
+    if not colon or not path or not module_name.replace(".", "").replace("_", "").isalnum():
+        raise InvalidOption(
+            f"Option '{PROVIDER}' must be the name of a function, as in 'mycompany.vending:lake_keys'.",
+            hint="Write it into a module that driver and executors can import.",
+        )
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as problem:
+        raise NotInstalled(
+            f"The provider of storage options '{provider}' cannot be imported: {problem}.",
+            hint="Executors need the module, too: spark.addArtifact, --py-files, or install it there.",
+        ) from None
+    if not getattr(found, MARK, False):
+        raise InvalidOption(
+            f"'{provider}' is not marked as a provider of storage options, and was not called.",
+            hint="Write @lance_spark.storage_options_provider above it.",
+        )
+    if isinstance(found, type):
+        found = found()
+    method = getattr(found, METHOD, None)
+    if callable(method):
+        return method  # type: ignore[no-any-return]
+    if callable(found):
+        return found  # type: ignore[no-any-return]
+    raise InvalidOption(f"'{provider}' is neither a function nor has it a method '{METHOD}'.")
+
+
+def _renewer(location: DatasetLocation) -> Any:
+    """What pylance asks for new storage options: a catalog of one table, whose answer is what this process has."""
+    from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNamespace
+
+    class Renewer(LanceNamespace):  # type: ignore[misc]
+        """Answers one question."""
+
+        def namespace_id(self) -> str:
+            return f"lance_spark {location.uri}"
+
+        def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
+            try:
+                return DescribeTableResponse(location=location.uri, storage_options=options_now(location))
+            except LanceSparkError as problem:
+                raise StorageFailure(f"The credentials could not be renewed: {problem.message}") from None
+
+    return Renewer()

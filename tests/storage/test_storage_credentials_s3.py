@@ -1,0 +1,144 @@
+"""Storage options that expire in the middle of things, against a store that refuses them then."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+from support import vending
+from support.vending import Gate
+
+from lance_spark import CleanupPolicy
+from lance_spark.core.location import DatasetLocation
+from lance_spark.errors import InvalidOption, NotInstalled, PermissionDenied, StorageFailure
+from lance_spark.spark.table import LanceTable
+from lance_spark.storage import files, services, vended
+from lance_spark.storage.credentials import options_now
+from lance_spark.storage.datasets import locate, open_latest, open_pinned, pin_latest
+from lance_spark.storage.deleting import delete_batch
+from lance_spark.storage.small_files import write_file
+from lance_spark.tables.local_write import write_arrow
+
+pytestmark = [pytest.mark.s3, pytest.mark.when(spark="newest")]
+ROWS = pa.table({"id": list(range(100)), "text": [f"row {number}" for number in range(100)]})
+
+
+@pytest.fixture
+def gate(faulty):
+    vending.GATE.append(Gate(faulty))
+    vended._known.clear()
+    yield vending.GATE[-1]
+    vending.GATE.pop()
+    vended._known.clear()
+
+
+def at(table, provider=vending.PROVIDER):
+    return {"uri": table, "storage_options": {"token_provider": provider}}
+
+
+def write(table, rows, provider=vending.PROVIDER, **options):
+    return write_arrow({"path": table, "storage.token_provider": provider, **options}, rows, False, None)
+
+
+def opened(table, provider=vending.PROVIDER):
+    return LanceTable.for_path(table, {"token_provider": provider})
+
+
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("provider", [vending.PROVIDER, vending.OBJECT, vending.CLASS])
+def test_keys_of_seconds_do_for_everything(gate, table, provider):
+    gate.seconds = 6.0
+    write(table, ROWS, provider)
+    handle = opened(table, provider)
+    held = open_pinned(handle.location, pin_latest(handle.location, None))
+    for number in range(2):
+        time.sleep(5.0)
+        handle.branches.create(f"b{number}")
+        write(table, ROWS.slice(0, 10 * number + 1), provider)
+        assert held.to_table().num_rows == 100
+    assert handle.count_rows() == 100 + 1 + 11
+    time.sleep(5.0)
+    handle.optimize(run_on="local")
+    handle.branches.merge("b1", into="main")
+    policy = CleanupPolicy(older_than="0s", commit_window="0s", keep_fork_versions=True)
+    assert handle.cleanup(policy, run_on="local").apply().exit_code == 0
+    assert gate.handed_out > 3
+
+
+@pytest.mark.when(day=0)
+def test_what_is_revoked_in_the_middle_is_renewed_before_its_time(gate, table):
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    pin = pin_latest(location, None)
+    held = open_pinned(location, pin)
+    gate.revoke()
+    assert files.list_names(location, "_versions") != []
+    gate.revoke()
+    assert open_latest(location).count_rows() == 100
+    gate.revoke()
+    with pytest.raises(PermissionDenied):  # of a PUT nobody knows what came of it: it is not repeated here
+        write_file(location, "note", b"x")
+    assert open_pinned(location, pin) is not held
+    assert opened(table).count_rows() == 100
+
+
+@pytest.mark.when(day=0)
+def test_a_clock_that_is_behind_is_noticed_when_the_store_refuses(gate, table):
+    gate.seconds, gate.ahead = 1.0, 3600.0  # whoever reads the moment of expiry believes in another hour
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    for _ in range(2):
+        time.sleep(1.1)
+        assert files.list_names(location, "_versions") != []
+        time.sleep(1.1)
+        assert open_latest(location).count_rows() == 100
+    assert gate.refused > 0
+
+
+@pytest.mark.when(day=0)
+def test_a_cleanup_of_many_files_outlives_many_keys(gate, table):
+    gate.seconds = 1.0
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    for number in range(3):
+        write_file(location, f"data/{number:04}.lance", b"x")
+    paths = [f"data/{number:04}.lance" for number in range(3)]
+    for path in paths:
+        time.sleep(0.6)
+        assert delete_batch(location, [path]).deleted == (path,)
+    gate.revoke()
+    assert delete_batch(location, paths).failed == ()
+    assert gate.handed_out > 2
+
+
+def test_a_provider_that_is_away_for_a_moment_stops_nobody(gate, table, monkeypatch):
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    monkeypatch.setattr(services, "PATIENCE", 0.0)
+    monkeypatch.setattr(gate, "seconds", 1.5)
+    first = options_now(location)
+    monkeypatch.setattr(Gate, "key", lambda _: 1 / 0)
+    time.sleep(1.3)  # due, and still good
+    assert options_now(location) == first
+    time.sleep(0.3)
+    with pytest.raises(StorageFailure, match="failed: ZeroDivisionError"):
+        options_now(location)
+
+
+@pytest.mark.parametrize("provider", ["os:abort", "os.path", "nowhere.to:be", "support.vending:GATE", "a b:c", ":"])
+def test_what_is_no_provider_is_not_called(provider):
+    with pytest.raises((InvalidOption, NotInstalled)):
+        options_now(DatasetLocation.at("s3://bucket/t", {"token_provider": provider}))
+
+
+def test_many_threads_ask_once(gate, table):
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(options_now(location))) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gate.handed_out == 1
+    assert len({options["aws_access_key_id"] for options in seen}) == 1

@@ -1,0 +1,73 @@
+"""Keys that expire, a store that refuses them then, and those who hand them out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+import lance_spark
+from support.faulty_store import FaultyStore, Request
+
+
+class Gate:
+    """Keys for a store behind a proxy, each good for some seconds."""
+
+    def __init__(self, store: FaultyStore, seconds: float = 3600.0) -> None:
+        self.store, self.seconds = store, seconds
+        self.good: dict[str, float] = {}
+        self.handed_out = 0
+        self.refused = 0
+        self.ahead = 0.0
+        """By how many seconds the clock of those who get keys is behind."""
+        self._lock = threading.Lock()
+        store.rule = self._rule
+
+    def key(self) -> dict[str, str]:
+        """A new key, as storage options."""
+        with self._lock:
+            self.handed_out += 1
+            name = f"AKIAVENDED{self.handed_out:06}"
+            until = time.time() + self.seconds
+            self.good[name] = until
+        return {
+            "aws_access_key_id": name,
+            "aws_secret_access_key": f"very-secret-{name}",
+            "aws_session_token": f"token-of-{name}",
+            "aws_endpoint": self.store.endpoint,
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+            "expires_at_millis": str(int((until + self.ahead) * 1000)),
+        }
+
+    def revoke(self) -> None:
+        """All keys handed out so far are refused from now on."""
+        self.good.clear()
+
+    def _rule(self, request: Request) -> str | None:
+        if self.good.get(request.access_key, 0.0) > time.time():
+            return None
+        self.refused += 1
+        return "400 ExpiredToken"
+
+
+GATE: list[Gate] = []
+"""That of the test that runs."""
+PROVIDER = f"{__name__}:hand_out"
+OBJECT, CLASS = f"{__name__}:VENDOR", f"{__name__}:Vendor"
+
+
+@lance_spark.storage_options_provider
+def hand_out() -> Mapping[str, str]:
+    return GATE[-1].key()
+
+
+@lance_spark.storage_options_provider
+class Vendor:
+    """The same, as an object with one method."""
+
+    def storage_options(self) -> Mapping[str, str]:
+        return GATE[-1].key()
+
+
+VENDOR = Vendor()
