@@ -504,6 +504,8 @@ class Sides:
     """Below this, a stable row id means the same row on both sides: both chains were forked with it."""
     their_same_below: int = 0
     """Below this, a stable row id means the same row in theirs and in ``base_theirs``, for the same reason."""
+    keeps_ids: bool = True
+    """Whether rows that ours has keep their stable ids in new fragments."""
     by_cells: bool = False
     """Whether rows that both sides changed combine where they changed different columns."""
     settling: bool = False

@@ -400,6 +400,7 @@ def _sides(request: Request) -> change_rules.Sides:
         our_numbering=_row_numbering(request, base_ours),
         same_below=_next_row_id(request, request.location, request.fork, ours),
         their_same_below=_next_row_id(request, there, request.their_fork, ours),
+        keeps_ids=request.keeps_ids,
         by_cells=request.by_cells,
     )
 
@@ -676,7 +677,8 @@ def _left(request: Request, plan: ReplayPlan) -> str:
 def check_plan(plan: ReplayPlan, request: Request) -> None:
     """Raise Conflict, which names what clashes."""
     if plan.conflicts:
-        listed = "".join("\n      ".join([f"\n  - {head}", *rows]) for head, *rows in map(_lines, plan.conflicts[:10]))
+        told = (each.lines() for each in plan.conflicts[:10])
+        listed = "".join("\n      ".join([f"\n  - {head}", *rows]) for head, *rows in told)
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
         problem = Conflict(
             f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
@@ -684,10 +686,6 @@ def check_plan(plan: ReplayPlan, request: Request) -> None:
         )
         problem.conflicts = plan.conflicts
         raise problem
-
-
-def _lines(conflict: change_rules.MergeConflict) -> list[str]:
-    return [*conflict.lines()]
 
 
 def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeResult:

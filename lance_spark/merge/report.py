@@ -364,6 +364,8 @@ def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) 
 
 def row_ids(sides: Sides, change: MergeChange) -> RowIds:
     """How ours identifies the rows that theirs moved out of fragments."""
+    if not sides.keeps_ids:
+        return RowIds()
     pairs = [(each.theirs, each.ours) for each in change.replaced if each.deletion]
     if sides.numbering is None:
         pairs += change.removed

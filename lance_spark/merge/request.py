@@ -76,6 +76,8 @@ class Request:
     """The version that both chains were forked from: rows have the ids of that version in both."""
     their_fork: PinnedVersion | None = None
     """The same of theirs and its base, if that is another dataset's."""
+    keeps_ids: bool = True
+    """Whether rows that ours has keep their stable ids in new fragments."""
     unshared: Unshared | None = None
     """Tells whether what ours got since the base certainly never left the dataset; None if it may have."""
     earlier_path: tuple[VersionSpan, ...] | None = ()

@@ -156,15 +156,33 @@ def _push_on_top(
 def _bring(
     local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
 ) -> MergeResult:
-    """Push everything as one version; if pylance cannot commit that, add a version for each column change."""
+    """Push everything as one version; if pylance cannot commit that, add a version for each column change.
+
+    If it cannot commit that either, rows that the remote had rewritten get new stable ids: a push that is refused for
+    ever would be worse.
+    """
     ends, pin = _Ends(local, remote, branch), pin_latest(local, branch)
     bring = _would_bring_steps if options.dry_run else _bring_steps
-    try:
+    with suppress(NotCommittable):
         return _replay(ends, pin, options, engine)
-    except NotCommittable:
+    for kinds in ({"Rewrite"}, {"Rewrite", "Update"}):
         with suppress(NotCommittable):
-            return bring(ends, pin, options, engine, {"Rewrite"})
-    return bring(ends, pin, options, engine, {"Rewrite", "Update"})
+            return bring(ends, pin, options, engine, kinds)
+    try:
+        result = _replay(replace(ends, keeps_ids=False), pin, options, engine)
+    except NotCommittable as problem:
+        problem.hint = hints.of(
+            "Compact the branch: ",
+            hints.optimize(own_only=False),
+            ", then push again. To take the remote's state, and keep your own rows on a branch: ",
+            hints.pull(remote.name, branch or MAIN, reset=True),
+            ".",
+        )
+        raise
+    return replace(result, notes=(*result.notes, _NEW_IDS))
+
+
+_NEW_IDS = "rows that this branch rewrote have new stable row ids at the remote, since pylance cannot keep them here"
 
 
 def _would_bring_steps(
@@ -211,6 +229,8 @@ class _Ends:
     local: DatasetLocation
     remote: Remote
     branch: str | None
+    keeps_ids: bool = True
+    """Whether rows keep their stable ids."""
 
 
 def _replay(
@@ -245,6 +265,7 @@ def _replay(
             their_path=graph.path(pin, node, base),
             numbering=graph.numbering(pin, node, base) or base,
             their_fork=graph.fork_of(pin, base),
+            keeps_ids=ends.keeps_ids,
             remote=local,
             reader=graph.reader,
             alone=True,

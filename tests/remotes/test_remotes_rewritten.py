@@ -1,12 +1,14 @@
 """A remote rewrites rows that its clones have: pulls and pushes go on, in any order, and double nothing."""
 
 import lance
+import pyarrow as pa
 import pytest
 from support.merge_datasets import add, assert_sound, head, ids, row_ids, table
 from support.merge_datasets import rows as rows_of
 from support.remote_datasets import made_clone, pulled, pushed
 
 from lance_spark.engine.local import LocalRunner
+from lance_spark.errors import NotCommittable
 from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
 from lance_spark.storage.datasets import locate
@@ -127,3 +129,46 @@ def test_rows_that_the_source_sorted_and_the_clone_updated_keep_their_stable_ids
     assert row_ids(head(source)) == row_ids(head(one)) == known
     assert rows_of(head(source)) == rows_of(head(one))
     assert_sound(head(source))
+
+
+def hint_of_push(local, source):
+    """How a push that is refused leads out; None if it works."""
+    try:
+        pushed(local, source)
+    except NotCommittable as problem:
+        return problem.hint
+    return None
+
+
+@pytest.mark.when(day=0.3)
+@pytest.mark.parametrize("stable", [False, True], ids=["", "stable"])
+@pytest.mark.parametrize("rewrite", [compacted, sorted_by_id])
+@pytest.mark.parametrize("order", ["column, rows", "rows, column", "column"])
+def test_a_clone_that_changed_columns_and_rows_that_the_source_rewrote_is_pushed(tmp_path, stable, rewrite, order):
+    """pylance commits such rows only with new ids, or once the clone is compacted: that is said, and no dead end."""
+    source, one, other = (str(tmp_path / f"{name}.lance") for name in ("source", "one", "other"))
+    for start in (0, 3):
+        mode = "append" if start else "create"
+        rows = table(start, start + 3).take([2, 1, 0])
+        lance.write_dataset(rows, source, mode=mode, enable_stable_row_ids=stable)
+    for clone in (one, other):
+        made_clone(source, clone)
+    for change in order.split(", "):
+        if change == "rows":
+            head(one).update({"v": "70"}, where="id in (1, 4)")
+        else:
+            head(one).add_columns(pa.field("w", pa.int64()))
+    rewrite(source)
+    pulled(one, source)
+    hint = hint_of_push(one, source)
+    if hint:
+        assert "t.optimize(own_only=False), then push again" in hint
+        optimize(locate(one), None, OptimizeOptions(own_only=False), LocalRunner())
+        pushed(one, source)
+    for uri in (source, one):
+        found = {row["id"]: row["v"] for row in head(uri).to_table().to_pylist()}
+        assert (sorted(found), "w" in head(uri).schema.names) == ([*range(6)], True)
+        assert "rows" not in order or (found[1], found[4]) == (70, 70)
+        assert_sound(head(uri))
+    pulled(other, source)
+    assert rows_of(head(other)) == rows_of(head(source))
