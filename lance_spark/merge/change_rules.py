@@ -316,8 +316,12 @@ def _nullability(ours: Tree, theirs: Tree) -> tuple[tuple[str, bool], ...]:
 
 
 def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
-    """Columns that kept their names but got new ids: their values were rewritten in another type."""
-    before = {tree[0].name: key for key, tree in trees(base).items()}
+    """Columns that kept their names but got new ids: their values were rewritten in another type.
+
+    Not those that were renamed, so that another one could get their name.
+    """
+    known = {entry.id for entry in side}
+    before = {tree[0].name: key for key, tree in trees(base).items() if key not in known}
     after = {tree[0].name: key for key, tree in trees(side).items()}
     return [name for name, key in before.items() if after.get(name, key) != key]
 
@@ -496,6 +500,8 @@ class Sides:
     """Field ids in this comparison, by those in the files and the schema of theirs; empty if they are the same."""
     spare_ids: frozenset[int] = frozenset()
     """Those that ours does not use."""
+    certain_ids: bool = False
+    """Whether a field id certainly means the same column in all versions."""
     agreed: frozenset[int] = frozenset()
     """Columns that both sides added, with the same values in rows that both have."""
     our_numbering: Snapshot | None = None

@@ -92,8 +92,9 @@ _OTHER_ID = "was given another id by an earlier merge"
 def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChange:
     """The columns of theirs that ours takes, and what prevents it."""
     before, ours, theirs = sides.fields
-    conflicts = _uncommittable(sides) if sides.is_fast_forward else _unreadable(sides, our_rows, their_rows)
+    conflicts: list[MergeConflict] = []
     if not sides.is_fast_forward:
+        conflicts += _unreadable(sides, our_rows, their_rows)
         conflicts += _without_fields(sides, our_rows.added, ours, theirs)
         conflicts += _without_fields(sides, their_rows.added, theirs, ours)
     if theirs in (ours, before):
@@ -105,22 +106,10 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
     return MergeChange(columns=merged.changes, conflicts=tuple(conflicts))
 
 
-def _uncommittable(sides: Sides) -> list[MergeConflict]:
-    """Columns with another id in theirs, where some rows have no values: pylance refuses to commit them."""
-    before, _, theirs = sides.fields
-    names = renumbered(before, theirs)
-    if not names:
-        return []
-    ids = {entry.id: entry.name for entry in theirs if entry.name in names and entry.parent_id < 0}
-    written = [{key for file in entry.files for key in file.fields} for entry in sides.theirs.contents.fragments()]
-    lacking = {name for key, name in ids.items() if any(key not in fields for fields in written)}
-    return [sides.conflict(f"column '{name}' {_OTHER_ID}") for name in sorted(lacking)]
-
-
 def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeConflict]:
     """Columns whose values on the other side would read as null or as another column's."""
     before, ours, theirs = sides.fields
-    moved = {*renumbered(before, ours), *renumbered(before, theirs)}
+    moved = set() if sides.certain_ids else {*renumbered(before, ours), *renumbered(before, theirs)}
     cast = {*(cast_columns(before, theirs) if our_rows else ())} | {*(cast_columns(before, ours) if their_rows else ())}
     mine = trees(ours)
     cast -= {tree[0].name for key, tree in trees(theirs).items() if mine.get(key) == tree}  # alike on both sides

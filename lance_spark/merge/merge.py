@@ -47,7 +47,7 @@ from lance_spark.merge.numbering_rules import Numbering, is_known, matched, numb
 from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
-from lance_spark.merge.request import Request, merge_again, open_root, pick_again
+from lance_spark.merge.request import Request, merge_again, open_root, pick_again, stamped
 from lance_spark.merge.resolving import resolved
 from lance_spark.merge.result_rows import ResultRows
 from lance_spark.merge.result_rules import NullChange
@@ -66,7 +66,7 @@ from lance_spark.storage.commits import (
     overtaken,
     unchanged,
 )
-from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
+from lance_spark.storage.datasets import check_may_commit, pin_latest
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.resolving import check_branch
 
@@ -155,6 +155,7 @@ def merge_requests(
             their_path=graph.path(source, base, ours),
             numbering=graph.numbering(source, base, ours),
             our_numbering=graph.numbering(ours, base, source),
+            certain_ids=True,
             gains=graph.gains(source, ours),
             reference=InPlacePolicy(everything=options.reference, outside=location.uri),
             reader=graph.reader,
@@ -304,6 +305,7 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         merges_columns = change_rules.operation_for(rest, sides.ours, emptied) == "Merge"
         if merges_columns:
             change_rules.check_names(sides, rest)
+            result_rules.check_taken(sides, rest)
         Assembly.of(sides, change, placed, {}).check_row_ids(rest, sides.their_steps)
     plan = ReplayPlan(
         sides=sides,
@@ -377,7 +379,7 @@ def _sides(request: Request) -> change_rules.Sides:
     except NotFound as missing:
         what = f"is the last common version of {request.ours} and {request.theirs}"
         raise _gone(f"{request.base_ours} {what}, and it no longer exists", missing) from None
-    ids = _field_ids(request, ours, base_theirs, theirs)
+    ids, certain = _field_ids(request, ours, base_theirs, theirs)
     kinship = _kinship(request)
     steps = since(
         steps_between((request.reader, there), request.theirs, request.base_theirs, request.their_path),
@@ -385,9 +387,9 @@ def _sides(request: Request) -> change_rules.Sides:
     )
     return change_rules.Sides(
         base_ours=base_ours if request.our_numbering is None else renumbered(base_ours, ids.base),
-        ours=replace(ours, pin=_stamped(request.location, request.ours)),
+        ours=replace(ours, pin=stamped(request.location, request.ours)),
         base_theirs=renumbered(base_theirs, ids.base),
-        theirs=replace(renumbered(theirs, ids.theirs), pin=_stamped(there, request.theirs)),
+        theirs=replace(renumbered(theirs, ids.theirs), pin=stamped(there, request.theirs)),
         our_steps=since(
             steps_between((request.reader, request.location), request.ours, request.base_ours, request.our_path),
             request.our_numbering,
@@ -397,6 +399,7 @@ def _sides(request: Request) -> change_rules.Sides:
         numbering=_numbering(request, ours),
         their_ids=ids.theirs,
         spare_ids=ids.spare,
+        certain_ids=certain,
         our_numbering=_row_numbering(request, base_ours),
         same_below=_next_row_id(request, request.location, request.fork, ours),
         their_same_below=_next_row_id(request, there, request.their_fork, ours),
@@ -407,9 +410,9 @@ def _sides(request: Request) -> change_rules.Sides:
 
 def _field_ids(
     request: Request, ours: format_versions.Snapshot, base: format_versions.Snapshot, theirs: format_versions.Snapshot
-) -> Numbering:
-    """The field ids by which both sides are compared."""
-    fields = base.contents.fields
+) -> tuple[Numbering, bool]:
+    """The field ids by which both sides are compared, and whether they are certain."""
+    fields, lost = base.contents.fields, list[PinnedVersion]()
 
     def ids(
         side: format_versions.Snapshot, location: DatasetLocation, taken: PinnedVersion | None
@@ -419,19 +422,19 @@ def _field_ids(
         try:
             return matched(fields, request.reader.contents(location, taken).fields)
         except NotFound:
-            return None  # a cleanup removed it: by their ids, columns are found to be others
+            lost.append(taken)  # a cleanup removed it: by their ids, columns are found to be others
+            return None
 
     in_ours = ids(ours, request.location, request.our_numbering)
     in_theirs = ids(theirs, request.their_location, request.numbering)
-    return number(ours, fields, theirs.contents.fields, (in_ours, in_theirs))
+    return number(ours, fields, theirs.contents.fields, (in_ours, in_theirs)), request.certain_ids and not lost
 
 
 def _kinship(request: Request) -> change_rules.Kinship:
     path, there = request.earlier_path, (request.reader, request.their_location)
     earlier = steps_between(there, request.theirs, request.base_theirs, path or ())
-    return change_rules.Kinship(
-        request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete)
-    )
+    earlier = replace(earlier, complete=path is not None and earlier.complete)
+    return change_rules.Kinship(request.shares, path == (), earlier)
 
 
 def _numbering(request: Request, ours: format_versions.Snapshot) -> format_versions.Snapshot | None:
@@ -473,10 +476,6 @@ def _gone(what: str, missing: NotFound) -> NotCommittable:
         f"{what}: {missing.message}",
         hint="Write the rows to the branch instead. This package's cleanup() keeps such versions.",
     )
-
-
-def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
-    return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
 
 
 # --- Settling contests from deletion files
@@ -765,6 +764,7 @@ def pick_requests(
             trace=replace(trace_of(graph, action, pin), publish=publish),
             message=options.message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
+            certain_ids=into == pin.branch,
             reader=graph.reader,
             by_cells=options.conflicts == CELLS and action == format_versions.CHERRY_PICK,
             settles_cells=options.conflicts == CELLS,

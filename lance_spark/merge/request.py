@@ -20,6 +20,7 @@ from lance_spark.merge.placement_rules import InPlacePolicy
 from lance_spark.merge.resolve_rules import Resolve
 from lance_spark.merge.unshared import Unshared
 from lance_spark.storage import versions
+from lance_spark.storage.datasets import pin_version
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Request:
     """A version of theirs with the rows of the base, if the base itself numbers rows differently."""
     our_numbering: PinnedVersion | None = None
     """The version of ours that took the base in, if ours did not begin with it."""
+    certain_ids: bool = False
+    """Whether these two tell each version from which a side may have other field ids."""
     gains: tuple[PinnedVersion, ...] = ()
     """What theirs holds of other branches and ours lacks."""
     remote: DatasetLocation | None = None
@@ -94,6 +97,11 @@ def open_root(request: Request, uri: str) -> DatasetLocation:
     there = request.their_location
     location = DatasetLocation(uri, there.options)
     return location if location.store == there.store else DatasetLocation(uri, request.location.options)
+
+
+def stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    """A version with its commit time."""
+    return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
 
 
 # --- The verb as it is typed again, for hints

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Field
 from lance_spark.format.operations import key_fields
 from lance_spark.format.row_values import Hashes, hash_rows
@@ -104,6 +105,31 @@ def paths(fields: Sequence[Field]) -> dict[int, tuple[str, ...]]:
     for entry in fields:
         found[entry.id] = (*found.get(entry.parent_id, ()), entry.name)
     return found
+
+
+def check_taken(sides: Sides, change: MergeChange) -> None:
+    """Raise NotCommittable for a new column, or field inside one, under the name of another one in ours.
+
+    That one goes or gets another name in theirs. A Merge of pylance 14 takes both at once only if each fragment has the
+    new values in a file.
+    """
+    mine = set(paths(sides.ours.contents.fields).values())
+    new = [entry for entry in result_fields(sides, change) if entry.ours is None and entry.path in mine]
+    ids = {entry.field.id: entry for entry in new if entry.field.type != "struct"}
+    if not ids:
+        return
+    kept = {each.ours.id: each for each in change.replaced if each.files}
+    gone = {ours.id for _, ours in change.removed}
+    written = [set[int]() for entry in sides.ours.contents.fragments() if entry.id not in gone and entry.id not in kept]
+    for fragment in (*change.added, *(each.theirs for each in kept.values())):
+        written.append({key for file in fragment.files for key in file.fields})
+    for key, entry in ids.items():
+        if any(key not in fields for fields in written):
+            raise NotCommittable(
+                f"Column '{entry.name}' of {sides.ours.pin} is dropped or renamed, and another one is added under its "
+                "name; pylance cannot commit both at once.",
+                hint=f"Merge in two steps: first a version in which '{entry.name}' is free, then the branch.",
+            )
 
 
 # --- Nulls

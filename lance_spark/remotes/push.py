@@ -265,6 +265,7 @@ def _replay(
             their_path=graph.path(pin, node, base),
             numbering=graph.numbering(pin, node, base) or base,
             their_fork=graph.fork_of(pin, base),
+            certain_ids=True,
             keeps_ids=ends.keeps_ids,
             remote=local,
             reader=graph.reader,
