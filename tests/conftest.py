@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -80,22 +79,21 @@ def spark():
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    _started.append(session)
     yield session
     session.stop()
 
 
+_started = []
+"""The session, once there is one. To ask for the fixture would start a JVM in a process that has no Spark tests."""
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _each_file_begins_plain(request):
+def _each_file_begins_plain():
     """Handles and catalogs let a session read natively from then on: no file of tests is to depend on another one."""
     yield
-    if request.path in _files_with_spark(request.session):
-        _unregister(request.getfixturevalue("spark"))
-
-
-@lru_cache(1)
-def _files_with_spark(session):
-    """Looked for once: there are 300 files, and 12,000 tests."""
-    return {item.path for item in session.items if "spark" in item.fixturenames}
+    for session in _started:
+        _unregister(session)
 
 
 @pytest.fixture(autouse=True)

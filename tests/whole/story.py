@@ -1,5 +1,7 @@
 """One story for every kind of session: python story.py URI classic|connect MASTER CHAPTERS.
 
+MASTER can be the address of a server of Spark Connect.
+
 CHAPTERS are names of CHAPTERS below with commas between them. Prints its findings as one line of JSON.
 """
 
@@ -38,6 +40,10 @@ FROZEN: dict[str, Any] = {
 
 
 def session(kind: str, master: str) -> SparkSession:
+    if master.startswith("sc://"):
+        spark: SparkSession = SparkSession.builder.remote(master).getOrCreate()
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        return spark
     builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC").config("spark.api.mode", kind)
     return builder.config("spark.sql.shuffle.partitions", "4").master(master).getOrCreate()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from support.connect_clients import connect_server
 from support.spark_cluster import HOME, environment, standalone_cluster
 from whole.story import FROZEN
 
@@ -144,11 +145,17 @@ def test_spark_connect_on_a_cluster_with_two_workers(uri, tmp_path):
     assert story["workers"] == 2
 
 
-@pytest.mark.when(day={"chapters": [()]})
-@pytest.mark.parametrize("chapters", [(), tuple(CHAPTERS)], ids=["by day", "all"])
-def test_spark_connect_in_one_process(chapters, uri, tmp_path):
+@pytest.mark.when(day=0)
+def test_spark_connect_in_one_process(uri, tmp_path):
     """Its tasks are tried again as on a cluster. At night the clusters show what executors of their own change."""
+    chapters = tuple(CHAPTERS)
     check(tell(uri, "connect", "local[2,4]", tmp_path, chapters), uri, chapters)
+
+
+def test_a_client_of_spark_connect(spark, uri, tmp_path):
+    """The story without its chapters, in a process of its own; the server is in the JVM that runs anyway."""
+    with connect_server(spark) as address:
+        check(tell(uri, "connect", address, tmp_path, ()), uri, ())
 
 
 @pytest.mark.when(day=0)
