@@ -1,4 +1,4 @@
-"""The console script in real processes, one command after the other: text, JSON, exit codes."""
+"""The console script, one command after the other: text, JSON, exit codes; at night in processes of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from textwrap import dedent
 
 import pytest
-from support.command_line import append, config, ids, run
+from support.command_line import append, call, config, ids, run
 
 from lance_spark.errors import LanceSparkError
 
@@ -21,38 +21,40 @@ def text(expected: str) -> str:
     return dedent(expected).lstrip("\n")
 
 
-def test_a_day_with_lance_git(place):
+@pytest.mark.when(day={"told": [call]}, night={"told": [run]})
+@pytest.mark.parametrize("told", [call, run], ids=["in this process", "in processes"])
+def test_a_day_with_lance_git(place, told):
     (place / "columns.csv").write_text("id\n1\n")
     table = place / "flights.lance"
 
-    done = run(place, "init", "flights.lance", "--from", "columns.csv")
+    done = told(place, "init", "flights.lance", "--from", "columns.csv")
     assert (done.code, done.err) == (0, "")
     assert done.out == f"Dataset {table} created with the columns id; workspace in {table}.\n"
     append(table, None, 10)
 
     below = table / "data"  # a workspace is found from any directory inside of it
-    assert run(below, "branch", "exp").out == "Branch 'exp' created at main@2.\n"
-    assert run(below, "checkout", "exp").out == "Switched to branch 'exp'.\n"
+    assert told(below, "branch", "exp").out == "Branch 'exp' created at main@2.\n"
+    assert told(below, "checkout", "exp").out == "Switched to branch 'exp'.\n"
     assert 'branch = "exp"' in config(table)
     append(table, "exp", 20)
 
-    assert run(table, "tag", "audited").out == "Tag 'audited' was put on exp@3.\n"
-    assert run(table, "branch").out == "  main\n* exp\n"
-    assert re.sub(r"[\d,.]+ (B|KiB)", "SIZE", run(table, "branch", "-v").out) == text(
+    assert told(table, "tag", "audited").out == "Tag 'audited' was put on exp@3.\n"
+    assert told(table, "branch").out == "  main\n* exp\n"
+    assert re.sub(r"[\d,.]+ (B|KiB)", "SIZE", told(table, "branch", "-v").out) == text(
         """
            branch  newest  made from  made      versions  own size
            main         2                              2
         *  exp          3  main@2     just now         2   SIZE
         """
     )
-    assert run(table, "tag").out == text(
+    assert told(table, "tag").out == text(
         """
         tag      version  made
         audited  exp@3    just now
         """
     )
 
-    refused = run(table, "restore", "audited~1")
+    refused = told(table, "restore", "audited~1")
     assert (refused.code, refused.out) == (3, "")
     assert refused.err.splitlines() == [
         "error: Nothing was done, as nobody could be asked: Version exp@2 will be made the newest of 'exp' again; "
@@ -60,21 +62,21 @@ def test_a_day_with_lance_git(place):
         "hint: Add --yes to do it, or --dry-run to see more.",
     ]
     assert ids(table, "exp") == [10, 20]
-    done = run(table, "restore", "audited~1", "--yes")
+    done = told(table, "restore", "audited~1", "--yes")
     assert done.out == "Version exp@2 restored as exp@4; what 1 later version changed is undone.\n"
     assert ids(table, "exp") == [10]
     assert ids(table) == [10]
 
-    remote = run(table, "remote", "add", "origin", "s3a://bucket/flights.lance/")
+    remote = told(table, "remote", "add", "origin", "s3a://bucket/flights.lance/")
     assert remote.out == "Remote 'origin' is s3://bucket/flights.lance.\n"
-    assert run(place, "-C", "flights.lance", "remote", "-v").out == text(
+    assert told(place, "-C", "flights.lance", "remote", "-v").out == text(
         """
         remote  uri
         origin  s3://bucket/flights.lance
         """
     )
 
-    gone = run(table, "--json", "switch", "expp")
+    gone = told(table, "--json", "switch", "expp")
     assert (gone.code, gone.out) == (10, "")
     assert json.loads(gone.err) == {
         "error": "There is no branch or tag 'expp'.",

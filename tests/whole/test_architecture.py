@@ -40,9 +40,6 @@ def parsed(path):
     return ast.parse(path.read_text())
 
 
-each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-
-
 def test_the_import_contracts_hold():
     command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     if command is None:
@@ -64,16 +61,16 @@ def test_a_class_name_means_one_class():
     assert [name for name, times in names.items() if times > 1] == []
 
 
-@each_source
-def test_files_and_functions_stay_small(path):
-    text = path.read_text()
-    assert text.count("\n") <= MAX_FILE
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION, node.name
+def test_files_and_functions_stay_small():
+    assert [str(path) for path in SOURCES if path.read_text().count("\n") > MAX_FILE] == []
+    functions = [
+        (path, node)
+        for path in SOURCES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [(str(path), it.name) for path, it in functions if (it.end_lineno or 0) - it.lineno >= MAX_FUNCTION] == []
 
-
-each_file = pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
 
 IMPURE = {"pyspark", "py4j", "lance", "fsspec", "s3fs", "click", "torch", "flask", "jinja2", "waitress", "werkzeug"}
 IMPURE |= {"os", "pathlib", "time", "socket", "tempfile", "threading", "subprocess"}
@@ -126,14 +123,14 @@ def is_pure(path):
     return room_of(path) in {*PURE_ROOMS, "errors", "hints"} or last in {"rules", "report"}
 
 
-@each_file
-def test_a_file_imports_what_its_name_says(path):
-    roots = {name.split(".")[0] for name in imported(path)}
-    for library, (rooms, word) in MAY_IMPORT.items():
-        allowed = room_of(path) in rooms or path.stem.rpartition("_")[2] == word
-        assert library not in roots or allowed or (library == "lance" and _in_package(path) in CALL_PYLANCE), library
-    if is_pure(path):
-        assert not roots & IMPURE
+def test_a_file_imports_what_its_name_says():
+    for path in PACKAGE:
+        roots = {name.split(".")[0] for name in imported(path)}
+        for library, (rooms, word) in MAY_IMPORT.items():
+            allowed = room_of(path) in rooms or path.stem.rpartition("_")[2] == word
+            allowed |= library == "lance" and _in_package(path) in CALL_PYLANCE
+            assert library not in roots or allowed, (path, library)
+        assert not is_pure(path) or not roots & IMPURE, path
 
 
 def test_only_files_that_call_pylance_are_listed_as_such():
@@ -146,27 +143,22 @@ def test_a_file_is_named_by_what_it_does():
     assert not [str(path) for path in PACKAGE if path.stem == "rules" or "pylance" in path.stem]
 
 
-@each_file
-def test_decisions_need_only_decisions(path):
-    if not is_pure(path):
-        return
-    for name in imported(path):
-        if name.startswith("lance_spark."):
-            file = ROOT / f"{name.replace('.', '/')}.py"
-            assert is_pure(file if file.exists() else file.with_suffix("") / "__init__.py"), name
+def test_decisions_need_only_decisions():
+    for path in filter(is_pure, PACKAGE):
+        for name in imported(path):
+            if name.startswith("lance_spark."):
+                file = ROOT / f"{name.replace('.', '/')}.py"
+                assert is_pure(file if file.exists() else file.with_suffix("") / "__init__.py"), (path, name)
 
 
-@each_file
-def test_one_room_reaches_for_the_jvm(path):
+def test_one_room_reaches_for_the_jvm():
     """In every other file the code works on Spark Connect. What has another way there too is in ``native``."""
-    names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
-    names |= {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
-    found = names & JVM
-    found |= {name for name in imported(path) if name.split(".")[0] == "py4j" or "java_gateway" in name}
-    if room_of(path) in {"jvm", "native"}:
-        assert not found & {"rdd", "_jdf", "_jsc"}
-    else:
-        assert not found
+    for path in PACKAGE:
+        names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
+        names |= {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
+        found = names & JVM
+        found |= {name for name in imported(path) if name.split(".")[0] == "py4j" or "java_gateway" in name}
+        assert not found & {"rdd", "_jdf", "_jsc"} if room_of(path) in {"jvm", "native"} else not found, path
 
 
 def test_the_tests_of_a_room_lie_in_the_directory_of_its_name():
@@ -183,7 +175,12 @@ def test_pure_tests_need_no_session_and_no_server():
         assert "pure" not in marks or len(marks) == 1, path
 
 
+@functools.cache
 def imported(path):
+    return tuple(_imported(path))
+
+
+def _imported(path):
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -204,13 +201,13 @@ def test_names_of_sparks_classes_stand_in_one_file():
             assert not [text for text in texts if isinstance(text, str) and text.startswith("org.apache.spark")], path
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_lance_is_never_imported_with_a_module(path):
+def test_lance_is_never_imported_with_a_module():
     """Spark forks its Python workers from a process that imported the source, and Lance does not survive a fork."""
-    outside = [node for node in _module_level(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    modules = {alias.name for node in outside if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module or "" for node in outside if isinstance(node, ast.ImportFrom)}
-    assert not {name for name in modules if name.split(".")[0] in {"lance", "s3fs", "fsspec"}}
+    for path in PACKAGE:
+        outside = [node for node in _module_level(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        modules = {alias.name for node in outside if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {node.module or "" for node in outside if isinstance(node, ast.ImportFrom)}
+        assert not {name for name in modules if name.split(".")[0] in {"lance", "s3fs", "fsspec"}}, path
 
 
 def _module_level(tree):
