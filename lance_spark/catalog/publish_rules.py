@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar
 
 from lance_spark.catalog.entry_rules import Entry
 from lance_spark.catalog.name_rules import MANIFEST, Mode, from_object_id
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData
 
 _DIGITS = 20
@@ -116,9 +116,8 @@ class Journal:
         return {table.location: table.name for table in self.tables}
 
     def encode(self) -> bytes:
-        rows = [[None if row is None else asdict(row) for row in change] for change in self.rows]
         given = {name: value for name, value in asdict(self).items() if name != "prefer" or value}
-        return _encoded({**given, "rows": rows})  # without a preference, earlier releases read it, too
+        return _encoded(given)  # without a preference, earlier releases read it, too
 
 
 @dataclass(frozen=True)
@@ -189,51 +188,28 @@ def _encoded(values: Mapping[str, Any]) -> bytes:
 
 def decode_journal(content: bytes, name: str) -> Journal:
     """The journal in a file. Raises CorruptData."""
-
-    def build(given: dict[str, Any]) -> Journal:
-        tables = tuple(JournalTable(**table) for table in given.pop("tables"))
-        rows = tuple(
-            EntryChange(*(None if row is None else Entry(**row) for row in change)) for change in given.pop("rows")
-        )
-        journal = Journal(tables=tables, rows=rows, **given)
-        if journal.mode not in get_args(Mode):
-            raise ValueError("an unknown mode")
-        return journal
-
-    return _decoded(content, name, build)
+    return _decoded(Journal, content, name)
 
 
 def decode_outcome(content: bytes, name: str) -> PublishOutcome:
     """The outcome in a file. Raises CorruptData."""
-
-    def build(given: dict[str, Any]) -> PublishOutcome:
-        tables, manifest = tuple(TableOutcome(**table) for table in given.pop("tables")), given.pop("manifest")
-        conflicts = _conflicts(given)
-        return PublishOutcome(
-            tables=tables, manifest=None if manifest is None else TableOutcome(**manifest), conflicts=conflicts, **given
-        )
-
-    return _decoded(content, name, build)
+    return _decoded(PublishOutcome, content, name)
 
 
 def decode_verdict(content: bytes, name: str) -> PublishVerdict:
     """The verdict in a file. Raises CorruptData."""
-    return _decoded(content, name, lambda given: PublishVerdict(conflicts=_conflicts(given), **given))
-
-
-def _conflicts(given: dict[str, Any]) -> tuple[LakeConflict, ...]:
-    return tuple(LakeConflict(*conflict) for conflict in given.pop("conflicts"))
+    return _decoded(PublishVerdict, content, name)
 
 
 _File = TypeVar("_File", Journal, PublishOutcome, PublishVerdict)
 
 
-def _decoded(content: bytes, name: str, build: Callable[[dict[str, Any]], _File]) -> _File:
+def _decoded(kind: type[_File], content: bytes, name: str) -> _File:
     try:
-        found = build(decode_json(content))
+        found = read_as(kind, decode_json(content))
         if getattr(found, "outcome", PUBLISHED) not in (PUBLISHED, TAKEN_BACK):
             raise ValueError("an unknown outcome")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         raise CorruptData(
             f"The file {name} of a publish of the lake cannot be read: {content[:100]!r}.",
             hint="Restore it. Until then nothing is published: what it decided is unknown.",

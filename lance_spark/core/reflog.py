@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from lance_spark import hints
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, Tag, parse_branch
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 
 LOG = "_refs/lance_spark/log"
@@ -104,21 +104,16 @@ class RefChange:
 
 
 def encode(change: RefChange) -> bytes:
-    return json.dumps(
-        {
-            "format": _FORMAT,
-            "at": change.at.isoformat(),
-            "kind": change.kind,
-            "name": change.name,
-            "action": change.action,
-            "before": _tag_document(change.before),
-            "after": _tag_document(change.after),
-            "head": _pin_document(change.head),
-            "ref_file": change.ref_file,
-            "state": change.state,
-        },
-        indent=2,
-    ).encode()
+    document = {"format": _FORMAT, **asdict(change), "at": change.at.isoformat(), "head": _listed(change.head)}
+    for name in ("before", "after"):
+        state: TagState | None = getattr(change, name)
+        document[name] = state and {"target": _listed(state.target), "metadata": dict(state.metadata)}
+    del document["id"]  # its name
+    return json.dumps(document, indent=2).encode()
+
+
+def _listed(pin: PinnedVersion | None) -> list[Any] | None:
+    return None if pin is None else [pin.branch, pin.version, pin.stamp]
 
 
 def decode(name: str, content: bytes) -> RefChange:
@@ -127,19 +122,8 @@ def decode(name: str, content: bytes) -> RefChange:
         entry = decode_json(content)
         if entry["format"] != _FORMAT:
             raise ValueError(f"it has format {entry['format']}, not {_FORMAT}")
-        return RefChange(
-            id=name,
-            at=datetime.fromisoformat(entry["at"]).astimezone(timezone.utc),
-            kind=str(entry["kind"]),
-            name=str(entry["name"]),
-            action=str(entry["action"]),
-            before=_read_tag(entry["before"]),
-            after=_read_tag(entry["after"]),
-            head=_read_pin(entry["head"]),
-            ref_file=str(entry["ref_file"]),
-            state=str(entry["state"]),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        return read_as(RefChange, {**entry, "id": name}, lenient=True)
+    except UNREADABLE as problem:
         raise CorruptData(
             f"The record {LOG}/{name}.json of a changed ref cannot be understood: {problem}.",
             hint="Restore the file, or delete it if that change never needs to be undone.",
@@ -259,23 +243,3 @@ def said(change: RefChange) -> str:
 
 def _at(state: TagState | None) -> str:
     return "" if state is None else str(state.target)
-
-
-def _tag_document(state: TagState | None) -> dict[str, Any] | None:
-    return None if state is None else {"target": _pin_document(state.target), "metadata": dict(state.metadata)}
-
-
-def _pin_document(pin: PinnedVersion | None) -> list[Any] | None:
-    return None if pin is None else [pin.branch, pin.version, pin.stamp]
-
-
-def _read_tag(entry: Any) -> TagState | None:
-    target = None if entry is None else _read_pin(entry["target"])
-    return None if target is None else TagState(target, dict(entry["metadata"]))
-
-
-def _read_pin(entry: Any) -> PinnedVersion | None:
-    if entry is None:
-        return None
-    branch, version, stamp = entry
-    return PinnedVersion(branch, int(version), None if stamp is None else int(stamp))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from lance_spark.core import finding_codes
 from lance_spark.core.layout import QUARANTINE
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData
 
 PREFIX = "repair/"
@@ -211,27 +211,9 @@ def read_record(content: bytes) -> RepairRecord:
                 f"The record of a repair has the unknown format {said['format']}.",
                 hint="Use the newer version that wrote it.",
             )
-        steps = tuple(_step(step) for step in said["steps"])
-        return RepairRecord(said["id"], said["dataset"], said["made"], said["software"], steps)
-    except (ValueError, KeyError, TypeError) as problem:
+        steps = [{**step, "says": ""} for step in said["steps"]]  # there it is the sentence of the step
+        return read_as(RepairRecord, {**said, "steps": steps}, lenient=True)
+    except UNREADABLE as problem:
         raise CorruptData(
             f"The record of a repair cannot be understood: {problem}.", hint="The files beside it are untouched."
         ) from None
-
-
-def _step(said: dict[str, Any]) -> Step:
-    kind = said["kind"]
-    if kind == RestoreRef.kind:
-        before = None if said["before"] is None else Digest(**said["before"])
-        return RestoreRef(said["path"], said["content"], "", before, said["why"])
-    if kind == Quarantine.kind:
-        files = tuple(Digest(**file) for file in said["files"])
-        return Quarantine(files, "", said["why"], said["branch"], said["newest"])
-    if kind == MendIndexes.kind:
-        moved = tuple((uuid, base) for uuid, base in said["moved"])
-        return MendIndexes(said["branch"], said["version"], moved, tuple(said["dropped"]), tuple(said["names"]))
-    if kind != LeaveOut.kind:
-        raise ValueError(f"there is no step '{kind}'")
-    files_left = tuple(SuspectFile(**file) for file in said["files"])
-    fragments = tuple(said["fragments"])
-    return LeaveOut(said["branch"], said["version"], said["onto"], fragments, files_left, said["rows"], said["why"])

@@ -22,7 +22,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.refs import PinnedVersion, check_new_branch_name, check_new_tag_name, plan_branch, plan_tag
 from lance_spark.core.show import Card, Grid, Shown
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused
 
 LINEAGE = "lance_spark.frozen"
@@ -185,17 +185,8 @@ class Lineage(Shown):
     def from_json(text: str) -> Lineage:
         """From the stored text. Raises CorruptData."""
         try:
-            known: dict[str, Any] = decode_json(text)
-            spec = known.pop("spec")
-            splits = tuple((name, share) for name, share in spec.pop("splits"))
-            sizes = tuple(SplitSize(**size) for size in known.pop("sizes"))
-            return Lineage(
-                spec=FreezeSpec(splits=splits, by=tuple(spec.pop("by")), **spec),
-                source=PinnedVersion(**known.pop("source")),
-                sizes=sizes,
-                **known,
-            )
-        except (ValueError, TypeError, KeyError, AttributeError) as problem:
+            return read_as(Lineage, decode_json(text))
+        except UNREADABLE as problem:
             raise CorruptData(f"The lineage of a frozen set cannot be read: {problem}.") from None
 
     def differences(self, spec: FreezeSpec, source: PinnedVersion, identity: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData
 from lance_spark.storage import files
 from lance_spark.storage.small_files import write_below
@@ -42,10 +42,8 @@ def read_identity(location: DatasetLocation) -> CloneIdentity | None:
     content = files.read(location, CLONE_FILE)
     if content is None:
         return None
-    with suppress(ValueError, KeyError, TypeError):
-        found = decode_json(content)
-        places = [tuple(str(uri) for uri in found[key]) for key in ("sources", "former")]
-        return CloneIdentity(str(found["name"]), str(found["uri"]), str(found["before"]), *places)
+    with suppress(*UNREADABLE):
+        return read_as(CloneIdentity, decode_json(content), lenient=True)
     raise CorruptData(
         f"{CLONE_FILE} of {location.uri} cannot be read: {content[:100]!r}.",
         hint="Remove it: the next fetch protects again what this dataset reads elsewhere.",
