@@ -52,7 +52,7 @@ def take(page: Any, address: str, file: Path, height: int) -> None:
     page.set_viewport_size({"width": WIDTH, "height": height})
     page.goto(address)
     page.wait_for_load_state("networkidle")
-    page.wait_for_function("!document.querySelector('.waiting')")
+    page.locator(".waiting").first.wait_for(state="detached")
     # The directory is another one each time.
     page.evaluate(
         "for (const e of document.querySelectorAll('h1 bdi, p code, .command code')) "

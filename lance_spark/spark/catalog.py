@@ -38,7 +38,7 @@ from lance_spark.catalog.name_rules import (
 from lance_spark.catalog.overview import look_at_catalog
 from lance_spark.catalog.publish_rules import Journal
 from lance_spark.catalog.removing import Renamed
-from lance_spark.core.options import OWN_NAME, PREFIX, is_frame
+from lance_spark.core.options import OWN_NAME, PREFIX, is_frame, names_of
 from lance_spark.core.refs import MAIN, RefSpec, branch_or_none
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.words import OF_CATALOGS, Hinting
@@ -163,18 +163,29 @@ class LanceCatalog(Shown, Hinting):
         self,
         *,
         allow_merge: bool = False,
+        audit: Callable[[LanceCatalog], bool] | None = None,
         reports: Sequence[str] | str = (),
         port: int = 0,
         open_browser: bool = True,
     ) -> Browsing:
-        """Pages about the lake and its tables: see :meth:`LanceTable.browse`, also for the arguments.
+        """Pages about the lake and its tables: see :meth:`LanceTable.browse`, also for the other arguments.
 
-        Raises NotInstalled, and Refused for a ``port`` that is taken.
+        ``audit`` is that of ``lake.branches.merge``, for the button that ``allow_merge`` adds: it gets the lake as
+        it will be, and nothing is merged if it returns False. Raises NotInstalled, and Refused for a ``port`` that is
+        taken.
         """
         from lance_spark.ui.server import browse
 
-        whole, named = replace(self.catalog, ref=None), (reports,) if isinstance(reports, str) else tuple(reports)
-        return browse(whole, allow_merge=allow_merge, reports=named, port=port, open_browser=open_browser)
+        check = None if audit is None else lambda merged: audit(self._on(merged))
+        whole = replace(self.catalog, ref=None)
+        return browse(
+            whole,
+            allow_merge=allow_merge,
+            audit=check,
+            reports=names_of(reports),
+            port=port,
+            open_browser=open_browser,
+        )
 
     def _card(self) -> Card:
         return look_at_catalog(type(self).__name__, self.catalog)

@@ -85,9 +85,17 @@ class Subject:
             raise NotFound("This page is about a whole lake, and one dataset is shown here.")
         return self.catalog
 
-    def table(self, name: str) -> DatasetLocation:
-        """Where a table is. Raises NotFound."""
-        return self.location if self.location is not None else describe_table(self.lake, name).location
+    def table(self, name: str, at: str = "") -> DatasetLocation:
+        """Where a table is, by its name on main or at a branch or tag of the lake. Raises NotFound."""
+        if self.location is not None:
+            return self.location
+        return describe_table(at_typed(self.lake, at), name).location
+
+    def pin(self, name: str, at: str = "") -> PinnedVersion:
+        """The version of a table that a reader sees: main's newest one, or that of a branch or tag of the lake."""
+        if self.location is not None or not at:
+            return pin_latest(self.table(name), None)
+        return open_table(at_typed(self.lake, at), name, RefSpec())[1]
 
     def stored_reports(self) -> tuple[StoredReport, ...]:
         """The reports that were named, read now: a job may have written them again."""
@@ -234,10 +242,10 @@ def _table_line(catalog: Catalog, item: Item, reports: Sequence[StoredReport]) -
 # --- A table
 
 
-def look_at_table(subject: Subject, name: str, ref: str = "") -> page_rules.TablePage:
+def look_at_table(subject: Subject, name: str, ref: str = "", at: str = "") -> page_rules.TablePage:
     """A table at its newest version, or at a ref. Raises NotFound, CorruptData, StorageFailure."""
-    location = subject.table(name)
-    pin = resolve_expression(location, ref, None) if ref else pin_latest(location, None)
+    location = subject.table(name, at)
+    pin = resolve_expression(location, ref, None) if ref else subject.pin(name, at)
     detail, refs = show(location, pin), read_refs(location)
     schema = schema_of(location, pin)
     key = key_columns(read_contents(location, pin).fields)
@@ -475,12 +483,19 @@ def review_lake(subject: Subject, name: str, prefer: str) -> tuple[Publish, Bran
     return report_plan(plan.journal, plan.conflicts, plan.dropped), rows
 
 
-def carry_out_lake(subject: Subject, name: str, prefer: str, seen: str) -> Publish:
-    """Merge a branch of the lake as it was reviewed. Raises Refused if it has changed since, and as a merge does."""
+def carry_out_lake(
+    subject: Subject, asked: tuple[str, str], seen: str, audit: Callable[[Catalog], bool] | None = None
+) -> Publish:
+    """Merge a branch of the lake as it was reviewed; ``asked`` are its name and the preference.
+
+    Raises Refused if it has changed since, or if the ``audit`` fails; and as a merge does.
+    """
+    name, prefer = asked
     rows = publishing.read_branch(subject.lake, name)
     if seen != f"{rows.id}@{rows.version}":
         raise Refused(
             f"Nothing was merged: branch '{name}' of the lake was changed since it was reviewed.",
             hint="Look at the review again.",
         )
-    return merge_branch(subject.lake, name, LocalRunner(), PublishOptions(prefer=Prefer.of(prefer or None))).report
+    options = PublishOptions(prefer=Prefer.of(prefer or None))
+    return merge_branch(subject.lake, name, LocalRunner(), options, audit).report

@@ -179,7 +179,7 @@ class RowOnBranch:
         if self.own or self.state in ("absent", "unknown"):
             return ""
         if self.fork is None:
-            return "not changed in the versions that are left"
+            return "not changed in the versions that were looked at"
         return f"not changed here since the branch was made from {self.fork}"
 
 

@@ -63,6 +63,8 @@ class Serving:
 
     subject: Subject
     allow_merge: bool = False
+    audit: Callable[[Catalog], bool] | None = None
+    """Gets the whole lake as it will be, before a branch of it is merged; False prevents that."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     port: int = 0
     """0 for any that is free."""
@@ -207,13 +209,25 @@ class _Views:
         return min(int(text), most)
 
     @property
+    def _place(self) -> Callable[[], DatasetLocation]:
+        """Finds the table that the page is about; to be called where the store is waited for."""
+        name, at = self._name, self._given("at")
+        return lambda: self._subject.table(name, at)
+
+    def _address(self, page: str = "", **given: object) -> str:
+        """The address of another page, at the same branch or tag of the lake."""
+        shared = {} if page.startswith("static/") else {"at": self._given("at")}
+        return self._url(page, **{**shared, **given})
+
+    @property
     def _name(self) -> str:
         """The table that the page is about; "" if all pages are about one dataset."""
         return "" if self._subject.location is not None else self._given("t")
 
     def _values(self, **values: Any) -> dict[str, Any]:
         shared = {
-            "url": self._url,
+            "url": self._address,
+            "at": self._given("at"),
             "table": self._name,
             "lake": None if self._subject.catalog is None else masked(self._subject.catalog.uri),
             "allow_merge": self._serving.allow_merge,
@@ -230,8 +244,8 @@ class _Views:
 
     def _part_of(self, name: str, look: Callable[[DatasetLocation], page_rules.UpkeepPart]) -> Callable[[], str]:
         def view() -> str:
-            table = self._name
-            part = self._waiting.of(lambda: look(self._subject.table(table)))
+            place = self._place
+            part = self._waiting.of(lambda: look(place()))
             return self._page("part.html", part=part, title=name.capitalize())
 
         return view
@@ -252,59 +266,64 @@ class _Views:
         """Some tables of the lake."""
         at, query, start = self._given("at"), self._given("q"), self._number("start", 0, 10**9)
         part = self._waiting.of(lambda: looking.look_at_tables(self._subject, at, query, start))
-        return self._page("tables.html", part=part, at=at)
+        return self._page("tables.html", part=part)
 
     def table(self) -> str:
         """A table; its parts come after it."""
-        name, ref = self._name, self._given("ref")
-        page = self._waiting.of(lambda: looking.look_at_table(self._subject, name, ref))
+        name, ref, at = self._name, self._given("ref"), self._given("at")
+        page = self._waiting.of(lambda: looking.look_at_table(self._subject, name, ref, at))
         return self._page("table.html", page=page)
 
     def graph(self) -> str:
         """The graph of its versions."""
-        name, count = self._name, max(1, self._number("count", 200, 10_000))
-        page = self._waiting.of(lambda: looking.look_at_graph(self._subject.table(name), count))
+        place, count = self._place, max(1, self._number("count", 200, 10_000))
+        page = self._waiting.of(lambda: looking.look_at_graph(place(), count))
         return self._page("graph.html", page=page)
 
     def version(self) -> str:
         """One version."""
-        name, ref = self._name, self._given("ref", MAIN)
-        page = self._waiting.of(lambda: looking.look_at_version(self._subject.table(name), ref))
+        place, ref = self._place, self._given("ref", MAIN)
+        page = self._waiting.of(lambda: looking.look_at_version(place(), ref))
         return self._page("version.html", page=page)
 
     def rows(self) -> str:
         """The first rows of a version."""
-        name, ref, everything = self._name, self._given("ref", MAIN), self._given("all") == "1"
-        grid = self._waiting.of(lambda: looking.look_at_rows(self._subject.table(name), ref, everything))
+        place, ref, everything = self._place, self._given("ref", MAIN), self._given("all") == "1"
+        grid = self._waiting.of(lambda: looking.look_at_rows(place(), ref, everything))
         return self._page("rows.html", grid=grid, ref=ref)
 
     def diff(self) -> str:
         """The difference of two refs."""
-        name, a, b = self._name, self._given("a", MAIN), self._given("b")
+        place, a, b = self._place, self._given("a", MAIN), self._given("b")
         if not b:
             raise InvalidOption("Name two refs to compare.", hint="The page of a table has a form for it.")
-        page = self._waiting.of(lambda: looking.look_at_diff(self._subject.table(name), a, b))
+        page = self._waiting.of(lambda: looking.look_at_diff(place(), a, b))
         return self._page("diff.html", page=page, a=a, b=b)
 
     def diff_rows(self) -> str:
         """Some rows of a difference."""
-        name, a, b, on = self._name, self._given("a", MAIN), self._given("b", MAIN), self._given("on")
+        place, a, b, on = self._place, self._given("a", MAIN), self._given("b", MAIN), self._given("on")
         start = self._number("start", 0, 10**9)
-        part = self._waiting.of(lambda: looking.look_at_diff_rows(self._subject.table(name), a, b, start, on))
+        part = self._waiting.of(lambda: looking.look_at_diff_rows(place(), a, b, start, on))
         return self._page("diff_rows.html", part=part, a=a, b=b, column=part.names[0] if part.names else "")
 
     def row(self) -> str:
         """One row on all branches."""
-        name, column, value = self._name, self._given("column"), self._given("value")
-        page = self._waiting.of(lambda: row_history.find_row(self._subject.table(name), column, value))
+        place, column, value = self._place, self._given("column"), self._given("value")
+        page = self._waiting.of(lambda: row_history.find_row(place(), column, value))
         return self._page("row.html", page=page)
 
     def story(self) -> str:
         """Every version of a branch that changed a row."""
-        name, column, value, ref = self._name, self._given("column"), self._given("value"), self._given("branch", MAIN)
+        place, column, value, ref = (
+            self._place,
+            self._given("column"),
+            self._given("value"),
+            self._given("branch", MAIN),
+        )
 
         def look() -> row_history.RowStory:
-            return row_history.tell_row(self._subject.table(name), ref, column, value)
+            return row_history.tell_row(place(), ref, column, value)
 
         return self._page("story.html", story=self._waiting.of(look), column=column, value=value)
 
@@ -315,8 +334,8 @@ class _Views:
 
     def indexes(self) -> str:
         """The indexes of a version and what they cover."""
-        name, ref = self._name, self._given("ref", MAIN)
-        part = self._waiting.of(lambda: looking.look_at_indexes(self._subject.table(name), ref))
+        place, ref = self._place, self._given("ref", MAIN)
+        part = self._waiting.of(lambda: looking.look_at_indexes(place(), ref))
         return self._page("part.html", part=part, title="Indexes")
 
     def costs(self) -> str:
@@ -328,13 +347,10 @@ class _Views:
 
     def review(self) -> str:
         """The dry run of a merge."""
-        name, asked = self._name, looking.AskedMerge.of(self._request.args)
-        page = self._waiting.of(lambda: self._review(name, asked))
+        place, asked = self._place, looking.AskedMerge.of(self._request.args)
+        lake = None if self._subject.catalog is None else (self._subject.catalog.uri, self._name)
+        page = self._waiting.of(lambda: looking.review(place(), asked, lake))
         return self._page("review.html", page=page, asked=asked)
-
-    def _review(self, name: str, asked: looking.AskedMerge) -> page_rules.ReviewPage:
-        lake = None if self._subject.catalog is None else (self._subject.catalog.uri, name)
-        return looking.review(self._subject.table(name), asked, lake)
 
     def merge(self) -> str:
         """Merges what was reviewed."""
@@ -342,7 +358,7 @@ class _Views:
         name = "" if self._subject.location is not None else form.get("t", "")
         asked = looking.AskedMerge.of(form)
         seen = looking.Reviewed(form.get("seen_source", ""), form.get("seen_into", ""))
-        result = looking.carry_out(self._subject.table(name), asked, seen)
+        result = looking.carry_out(self._subject.table(name, form.get("at", "")), asked, seen)
         lines = str(result.said("shell")).splitlines()
         return self._page("merged.html", lines=lines, table=name, compare=(seen.into, result.into))
 
@@ -357,13 +373,13 @@ class _Views:
         branch, prefer = self._given("branch"), self._given("prefer")
         found, rows = self._waiting.of(lambda: looking.review_lake(self._subject, branch, prefer))
         typed = page_rules.lake_commands(self._subject.lake.uri, branch, prefer)
-        seen = f"{rows.id}@{rows.version}"
-        return self._page("lake_review.html", found=found, commands=typed, prefer=prefer, seen=seen)
+        seen, audited = f"{rows.id}@{rows.version}", self._serving.audit is not None
+        return self._page("lake_review.html", found=found, commands=typed, prefer=prefer, seen=seen, audited=audited)
 
     def lake_merge(self) -> str:
         """Merges a branch of the lake as it was reviewed."""
         branch, prefer, seen = (self._request.form.get(name, "") for name in ("branch", "prefer", "seen"))
-        done = looking.carry_out_lake(self._subject, branch, prefer, seen)
+        done = looking.carry_out_lake(self._subject, (branch, prefer), seen, self._serving.audit)
         tables = [f"{each.name}: main {each.before} -> {each.after}" for each in done.tables]
         lines = [f"Branch '{done.branch}': {done.state}.", *tables, *done.others, *done.conflicts]
         return self._page("merged.html", lines=lines, table="", compare=None)
@@ -439,6 +455,7 @@ def browse(
     about: Catalog | DatasetLocation,
     *,
     allow_merge: bool = False,
+    audit: Callable[[Catalog], bool] | None = None,
     reports: tuple[str, ...] = (),
     port: int = 0,
     open_browser: bool = True,
@@ -453,7 +470,7 @@ def browse(
         subject = Subject(catalog=about, reports=reports, storage=dict(about.root.options))
     else:
         subject = Subject(location=about, reports=reports, storage=dict(about.options))
-    running = start(Serving(subject, allow_merge, port=port))
+    running = start(Serving(subject, allow_merge, audit, port=port))
     if open_browser:
         import webbrowser
 

@@ -3,21 +3,19 @@
 import hashlib
 import json
 import re
-from functools import partial
-from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import lance
 import pytest
 from support.shown_lakes import SCRIPT, shown_lake, shown_table
+from support.shown_pages import HOST, Tags, client_of, opened, text_of
 
 from lance_spark.storage.datasets import locate
 from lance_spark.ui import server
 from lance_spark.ui.looking import Subject
-from lance_spark.ui.server import Serving, make_app
+from lance_spark.ui.server import Serving
 
-HOST, TABLE = "127.0.0.1:8000", "t=shop.products&"
+TABLE = "t=shop.products&"
 PAGES = [
     "",
     "?at=branch:etl/nightly",
@@ -55,50 +53,14 @@ def lake(tmp_path_factory):
     return shown_lake(tmp_path_factory.mktemp("pages"), tables=1)
 
 
-def opened(allow_merge=False, **subject):
-    return client_of(Serving(Subject(**subject), allow_merge, token="token"))
-
-
-def client_of(serving):
-    client = make_app(serving, 8000).test_client()
-    return SimpleNamespace(
-        **{name: partial(getattr(client, name), base_url=f"http://{HOST}") for name in ("get", "post")}
-    )
-
-
 @pytest.fixture(scope="module")
 def pages(lake):
     return opened(catalog=lake.catalog)
 
 
-def text_of(client, page, status=200, **headers):
-    answer = client.get(f"/token/{page}", headers=headers)
-    assert answer.status_code == status, answer.get_data(as_text=True)
-    return answer.get_data(as_text=True)
-
-
 def contents(root):
     files = [path for path in sorted(Path(root).rglob("*")) if path.is_file()]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-class Tags(HTMLParser):
-    """What a browser would see of scripts, handlers and addresses."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.scripts, self.handlers, self.addresses, self.words = [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        if tag == "script":
-            self.scripts.append(dict(attrs).get("src"))
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
-        self.handlers += [name for name, _ in attrs if name == "style"]
-        self.addresses += [value for name, value in attrs if name in ("src", "href", "action", "data-load") and value]
-
-    def handle_data(self, data):
-        self.words.append(data)
 
 
 def test_all_pages_can_be_looked_at_and_change_nothing(lake, pages):
@@ -186,8 +148,12 @@ def test_the_lake_has_its_tables_branches_and_health(lake, tmp_path):
     upkeep = text_of(client, "upkeep")
     assert "data/x.lance" in upkeep
     assert "there is no such file" in upkeep
-    on_branch = "".join(Tags(text_of(client, "tables?at=branch:etl/nightly&q=events")).words)
-    assert "lake-etl" in on_branch or "@2" in on_branch
+    on_branch = text_of(client, "tables?at=branch:etl/nightly&q=events")
+    assert '<td class="number" data-label="rows">5</td>' in on_branch  # 3 on main
+    assert "at=branch%3Aetl%2Fnightly" in on_branch
+    table = "".join(Tags(text_of(client, "table?t=raw.events_00&at=branch:etl/nightly")).words)
+    assert "5 rows" in table
+    assert "lake/etl/nightly-" in table
 
 
 # --- Who gets an answer
@@ -267,6 +233,28 @@ def test_the_button_merges_what_was_reviewed(tmp_path):
     assert answer.status_code == 200
     assert lance.dataset(uri).to_table(filter="id = 2")["price"].to_pylist() == [2.5]
     assert client.post("/token/do-merge", data=form, headers={"Origin": f"http://{HOST}"}).status_code == 409
+
+
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_branch_of_the_lake_is_merged_if_the_audit_passes(tmp_path, passes):
+    lake, seen = shown_lake(tmp_path, tables=1), []
+
+    def audit(merged):
+        seen.append(merged)
+        return passes
+
+    client = client_of(Serving(Subject(catalog=lake.catalog), True, audit, token="token"))
+    review = text_of(client, "lake-merge?branch=etl/nightly")
+    assert "Audit and merge" in review
+    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', review))
+    answer = client.post("/token/do-lake-merge", data=form, headers={"Origin": f"http://{HOST}"})
+    assert answer.status_code == (200 if passes else 409)
+    assert ("The audit failed; nothing was published" in answer.get_data(as_text=True)) is not passes
+    assert len(seen) == 1
+    assert lake.table("raw.events_00").count_rows() == (5 if passes else 3)
+    again = client.post("/token/do-lake-merge", data={**form, "seen": "x@1"}, headers={"Origin": f"http://{HOST}"})
+    assert again.status_code == 409
 
 
 # --- What cannot be read
