@@ -19,12 +19,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from pyspark import errors
 from pyspark.errors import PySparkException
 
 from lance_spark.connect import messages
 from lance_spark.connect.server_source import NAME, ServerSource
+from lance_spark.engine.errors_spark import as_spark, recovered
 from lance_spark.engine.lengths_spark import parsed_json
-from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import LanceSparkError, Refused
 from lance_spark.jvm.server.compiling import digest
 from lance_spark.jvm.switches import SWITCH, switched_off
@@ -61,13 +62,13 @@ class Connection:
         try:
             rows = spark.sql(f"SHOW NAMESPACES IN {messages.CATALOG}.`{setting}`").collect()
         except PySparkException as problem:
-            raise own_error(str(problem)) or problem from None
+            raise recovered(problem) from None
         text = base64.b64decode(str(rows[0][0]).strip("`")).decode()
         value, error = messages.opened_answer(text)
         if isinstance(error, LanceSparkError):
-            raise error
+            raise as_spark(error)
         if error is not None:
-            raise PySparkException(error)
+            raise _of_spark(error)
         return value
 
     def statement(self, text: str, args: Any) -> DataFrame | None:
@@ -76,6 +77,14 @@ class Connection:
         if value is None:
             return None
         return self.spark.createDataFrame(messages.unpacked_rows(value["rows"]), parsed_json(value["schema"]))
+
+    def merge(self, command: bytes) -> bool:
+        """Execute a ``mergeInto``; False if it is not for the process."""
+        return bool(self.ask(messages.MERGE, command=messages.packed(command)))
+
+    def save(self, relation: bytes, to: Mapping[str, Any], options: Mapping[str, str]) -> None:
+        """Write what a relation has: ``to`` is format, mode, path and partitions."""
+        self.ask(messages.SAVE, relation=messages.packed(relation), to=dict(to), options=dict(options))
 
     def load(self, options: Mapping[str, str], schema: str | None) -> str:
         """The name of a table that has what a load reads."""
@@ -102,6 +111,11 @@ def connect(spark: SparkSession) -> Connection | None:
 def current(spark: SparkSession) -> Connection | None:
     """The connection of a session; None if it has none."""
     return _connections.get(spark)
+
+
+def of_client(client: Any) -> Connection | None:
+    """The connection of the session that has one of PySpark's clients; None if it has none."""
+    return next((found for spark, found in [*_connections.items()] if spark.client is client), None)
 
 
 def disconnect(spark: SparkSession, why: str | None = None) -> None:
@@ -161,6 +175,12 @@ def _send(spark: SparkSession, jar: bytes) -> None:
         with open(path, "wb") as file:
             file.write(jar)
         spark.addArtifact(path)
+
+
+def _of_spark(failure: messages.Failure) -> PySparkException:
+    """As the error's users catch it."""
+    kind = getattr(errors, failure.kind, PySparkException)
+    return kind(failure.text, errorClass=failure.condition, messageParameters={})
 
 
 def _id_of(spark: Any) -> str:

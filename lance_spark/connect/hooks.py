@@ -1,20 +1,27 @@
 """Patches of Spark Connect's PySpark, in effect while a session is connected to the process beside its server.
 
 ``SparkSession.sql`` hands over what Spark does not execute itself for a Lance table: UPDATE, DELETE, MERGE, OPTIMIZE
-and similar statements. ``DataFrameReader.load`` of this package's formats reads natively. All else is as before.
+and similar statements; so does ``MergeIntoWriter.merge``. ``DataFrameReader.load`` and ``DataFrameWriter.save`` of this
+package's formats are native. Spark's errors that are this package's come as those. All else is as before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql.connect.readwriter import DataFrameReader
+from pyspark.sql.connect.client import core
+from pyspark.sql.connect.merge import MergeIntoWriter
+from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.sql_formatter import SQLStringFormatter
 
-from lance_spark.connect.client import current
+from lance_spark.connect.client import Connection, current, of_client
 from lance_spark.core.options import OWN_NAME
+from lance_spark.engine.errors_spark import as_spark, recovered
+from lance_spark.engine.session_spark import check_places
+from lance_spark.errors import LanceSparkError
 from lance_spark.session.patches import Patches
 from lance_spark.sql.statement_rules import may_change_rows, opened
 
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PATCHES = Patches()
+_PLACES = ("path", "catalog")
+"""Options that are paths or URIs."""
 _names: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 """This package's format names, in lower case, by session."""
 
@@ -50,8 +59,7 @@ def _sent_load(
     original: Any, /, self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
 ) -> Any:
     found = current(self._client)
-    name = format or self._format or ""
-    ours = name.lower() in {OWN_NAME, *_names.get(self._client, ())}
+    ours = _is_ours(self._client, format or self._format or "")
     if found is None or not ours or isinstance(path, list | tuple):
         return original(self, path, format, schema, **options)
     if schema is not None:
@@ -60,7 +68,77 @@ def _sent_load(
     given = {key: value for key, value in self._options.items() if value is not None}
     if path is not None:
         given["path"] = str(path)
+    _check(self._client, given)
     return found.spark.table(found.load(given, self._schema or None))
+
+
+class _Merging:
+    """PySpark's client while a ``mergeInto`` is executed: the process gets the command, or else the server."""
+
+    def __init__(self, client: Any, connection: Connection) -> None:
+        self._client, self._connection = client, connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def execute_command(self, command: Any, *rest: Any) -> Any:
+        """In place of the client's."""
+        if self._connection.merge(command.merge_into_table_command.SerializeToString()):
+            return None, None, None
+        return self._client.execute_command(command, *rest)
+
+
+@_PATCHES.of(MergeIntoWriter, "merge")
+def _sent_merge(original: Any, /, self: Any) -> None:
+    client, found = self._client, of_client(self._client)
+    if found is not None:
+        self._client = _Merging(client, found)
+    try:
+        original(self)
+    finally:
+        self._client = client
+
+
+@_PATCHES.of(DataFrameWriter, "save")
+def _sent_save(
+    original: Any,
+    /,
+    self: Any,
+    path: str | None = None,
+    format: str | None = None,
+    mode: str | None = None,
+    partitionBy: Any = None,  # noqa: N803
+    **options: Any,
+) -> None:
+    found, write = current(self._spark), self._write
+    name = format or write.source or ""
+    if found is None or not _is_ours(self._spark, name) or write.num_buckets > 0 or write.sort_cols:
+        original(self, path, format, mode, partitionBy, **options)
+        return
+    self.mode(mode).options(**options)
+    if partitionBy is not None:
+        self.partitionBy(partitionBy)
+    to = {"format": name, "mode": write.mode, "path": path, "partitions": [*write.partitioning_cols]}
+    given = {key: value for key, value in write.options.items() if value is not None}
+    _check(self._spark, given if path is None else {**given, "path": path})
+    found.save(write._child.plan(self._spark.client).SerializeToString(), to, given)
+
+
+def _check(spark: Any, options: Mapping[str, str]) -> None:
+    """Raise InvalidOption for a relative path: the process on the server is in another directory."""
+    try:
+        check_places(spark, *(value for key, value in options.items() if key.lower() in _PLACES))
+    except LanceSparkError as error:
+        raise as_spark(error) from None
+
+
+@_PATCHES.of(core, "convert_exception")
+def _recovering(original: Any, /, *args: Any, **kwargs: Any) -> Exception:
+    return recovered(original(*args, **kwargs))
+
+
+def _is_ours(spark: Any, name: str) -> bool:
+    return name.lower() in {OWN_NAME, *_names.get(spark, ())}
 
 
 def install(spark: Any, name: str) -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 import pickle
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ SETTING = "spark.lance.secret."
 """Settings that hold a request until it is taken. Spark hides the values of settings with such names."""
 
 REGISTER, UNREGISTER, STATEMENT, LOAD = "register", "unregister", "statement", "load"
+MERGE, SAVE = "merge", "save"
 SERVE, UNDERSTANDS = "serve", "understands"
 """What the classes of a jar on ``spark.jars`` ask."""
 OWN = "jvm:"
@@ -47,21 +49,32 @@ def refused(error: LanceSparkError) -> str:
     return json.dumps({"error": type(error).__name__, "message": error.message, "hint": error.hint})
 
 
-def failed(text: str) -> str:
+@dataclass(frozen=True)
+class Failure:
+    """An error of Spark's, or of Python's."""
+
+    text: str
+    kind: str = ""
+    """The name of PySpark's class."""
+    condition: str | None = None
+    """Spark's name for the error."""
+
+
+def failed(failure: Failure) -> str:
     """An answer that is another error."""
-    return json.dumps({"failed": text})
+    return json.dumps({"failed": asdict(failure)})
 
 
-def opened_answer(text: str) -> tuple[Any, LanceSparkError | str | None]:
-    """The value of an answer, or the error that it is: this package's, or the text of another one."""
+def opened_answer(text: str) -> tuple[Any, LanceSparkError | Failure | None]:
+    """The value of an answer, or the error that it is."""
     found: Mapping[str, Any] = json.loads(text)
     if "failed" in found:
-        return None, str(found["failed"])
+        return None, Failure(**found["failed"])
     if "error" not in found:
         return found["value"], None
     kind = getattr(errors, found["error"], None)
     if not (isinstance(kind, type) and issubclass(kind, LanceSparkError)):
-        return None, str(found["message"])  # of another version of this package
+        return None, Failure(found["message"])  # of another version of this package
     return None, kind(found["message"], found["hint"])
 
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark.jvm import names
 from lance_spark.jvm.server.compiling import compiled_jar, digest
@@ -110,6 +110,45 @@ class Server:
         found = [(str(key), kept[key][0].get(), [str(each) for each in kept[key][1]]) for key in [*kept]]
         return [each for each in found if each[1] is not None]
 
+    def frame(self, key: str, spark: SparkSession, relation: bytes) -> DataFrame:
+        """What a client of Spark Connect has as a relation. Raises Spark's errors."""
+        given = self._find(names.MAYBE_RELATION).parseFrom(relation)
+        return DataFrame(self._dataset(spark, self._planner(key), given), spark)
+
+    def merge(self, key: str, spark: SparkSession, command: bytes) -> Any:
+        """Spark's plan of a client's ``mergeInto``. Raises Spark's errors."""
+        given, planner = self._find(names.MAYBE_MERGE).parseFrom(command), self._planner(key)
+        parser = spark._jsparkSession.sessionState().sqlParser()
+        text = f"MERGE INTO {given.getTargetTableName()} USING s ON true WHEN MATCHED THEN DELETE"
+
+        def actions(found: Any) -> Any:
+            made = [planner.transformExpression(each) for each in found]
+            return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toSeq()
+
+        return self._find(names.CHANGES_MERGE)(
+            parser.parsePlan(text).targetTable(),
+            self._dataset(spark, planner, given.getSourceTablePlan()).logicalPlan(),
+            planner.transformExpression(given.getMergeCondition()),
+            actions(given.getMatchActionsList()),
+            actions(given.getNotMatchedActionsList()),
+            actions(given.getNotMatchedBySourceActionsList()),
+            given.getWithSchemaEvolution(),
+        )
+
+    def _dataset(self, spark: SparkSession, planner: Any, relation: Any) -> Any:
+        return self._find(names.DATASET).ofRows(spark._jsparkSession, planner.transformRelation(relation))
+
+    def _planner(self, key: str) -> Any:
+        """Of a client's session. Raises Py4JError, StopIteration if the server has none."""
+        manager = self._manager()
+        infos = self._items(manager.listActiveSessions())
+        user = next(str(each.userId()) for each in infos if str(each.sessionId()) == key)
+        holder = manager.getIsolatedSessionIfPresent(self._find(names.MAYBE_CONNECT_KEY)(user, key)).get()
+        return self._find(names.MAYBE_CONNECT_PLANNER)(holder, self._jvm.scala.Option.apply(None))
+
+    def _manager(self) -> Any:
+        return getattr(self._find(f"{names.MAYBE_CONNECT_SERVICE}$"), "MODULE$").sessionManager()
+
     @staticmethod
     def has_ended(spark: SparkSession) -> bool:
         """Whether the server has let go of a session."""
@@ -118,9 +157,7 @@ class Server:
     def living(self) -> set[str] | None:
         """The ids of the sessions that the server has; None if it does not tell."""
         with suppress(Py4JError, TypeError, AttributeError):
-            service = getattr(self._find(f"{names.MAYBE_CONNECT_SERVICE}$"), "MODULE$")
-            infos = service.sessionManager().listActiveSessions()
-            return {str(each.sessionId()) for each in self._items(infos)}
+            return {str(each.sessionId()) for each in self._items(self._manager().listActiveSessions())}
         return None
 
     def _find(self, name: str) -> Any:

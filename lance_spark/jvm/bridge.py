@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from lance_spark.engine.errors_spark import PYTHON, Spoken
 from lance_spark.engine.lengths_spark import parsed_json
-from lance_spark.engine.workers_spark import own_error
 from lance_spark.errors import LanceSparkError
-from lance_spark.hints import Language, said
 from lance_spark.jvm import names
 from lance_spark.pushdown.aggregates import Aggregate
 from lance_spark.pushdown.filters import Call, Cast, Column, Expression, Literal
@@ -248,19 +246,6 @@ def from_java(schema: Any) -> StructType:
 
 # --- Python errors as Java errors, on their way through Spark's planner to the user
 
-_PREFIX = f"{LanceSparkError.__module__}."
-
-
-class Spoken(NamedTuple):
-    """The user's input language and names, for hints in the same language."""
-
-    language: Language
-    catalog: str | None = None
-    table: str | None = None
-
-
-PYTHON = Spoken("python")
-
 
 def java_error(exception: Any) -> Py4JJavaError:
     """The error to raise in a callback so that Java throws the exception."""
@@ -286,33 +271,6 @@ def spark_error(
     """Spark's exception for this package's error: unchecked, because the methods of a scan declare none."""
     text = f"{type(error).__module__}.{type(error).__qualname__}: {error.told(*spoken)}"
     return bridge.new(kind, text)
-
-
-def as_spark(error: LanceSparkError, spoken: Spoken = PYTHON) -> LanceSparkError:
-    """The error as one that is also Spark's, so handlers for the plain data source's errors also catch it."""
-    return _both(type(error))(error.message, said(error.hint, *spoken) if error.hint else None)
-
-
-def recovered(converted: Exception) -> Exception:
-    """The user's view of a Spark exception: this package's error if it passed through Java."""
-    text = str(converted)
-    ours = own_error(text) if text.startswith(_PREFIX) else None
-    return converted if ours is None else as_spark(ours)
-
-
-_made: dict[type[LanceSparkError], type[LanceSparkError]] = {}
-
-
-def _both(kind: type[LanceSparkError]) -> type[LanceSparkError]:
-    if kind not in _made:
-
-        def initialise(self: Any, message: str, hint: str | None = None) -> None:
-            AnalysisException.__init__(self, message)
-            kind.__init__(self, message, hint)
-
-        names = {"__init__": initialise, "__module__": kind.__module__, "__str__": kind.__str__}
-        _made[kind] = type(kind.__name__, (kind, AnalysisException), names)
-    return _made[kind]
 
 
 # --- Values from Spark's planner as plain values: lists and texts that fit into JSON

@@ -126,6 +126,10 @@ MAYBE_IMPORTED = (
     "scala.Tuple2",
 )
 MAYBE_CONTEXT = "org.apache.spark.api.java.JavaSparkContext"
+MAYBE_CONNECT_PLANNER = f"{_SQL}.connect.planner.SparkConnectPlanner"
+MAYBE_CONNECT_KEY = f"{_SQL}.connect.service.SessionKey"
+MAYBE_RELATION = "org.apache.spark.connect.proto.Relation"
+MAYBE_MERGE = "org.apache.spark.connect.proto.MergeIntoTableCommand"
 MAYBE_CONNECT_SERVICE = f"{_SQL}.connect.service.SparkConnectService"
 
 MAYBE_CREATES = tuple(

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, ClassVar
 
+from lance_spark.engine.errors_spark import PYTHON, Spoken
 from lance_spark.jvm import names
 from lance_spark.jvm.answers import Answer, for_java, in_java
-from lance_spark.jvm.bridge import PYTHON, Bridge, Spoken, java_error, plain, thrown
+from lance_spark.jvm.bridge import Bridge, java_error, plain, thrown
 
 _numbers = itertools.count()
 _kinds: dict[type, str] = {}

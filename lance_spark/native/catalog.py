@@ -18,6 +18,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import DEFAULT, TypedRef, parse_moment, parse_version_text
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.errors_spark import Spoken
 from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.engine.types_spark import to_arrow
@@ -26,7 +27,7 @@ from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, D
 from lance_spark.format.kept_types import kept_of
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
-from lance_spark.jvm.bridge import Bridge, Spoken, java_error, plain, spark_error
+from lance_spark.jvm.bridge import Bridge, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import declare, look
 from lance_spark.native.creating import Creating, shown_properties

@@ -31,8 +31,9 @@ from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import local_moment, refuse_travel
 from lance_spark.datasource import datasource
+from lance_spark.engine.errors_spark import PYTHON, Spoken, as_spark, recovered
 from lance_spark.errors import InvalidName, LanceSparkError, NotFound, Refused
-from lance_spark.jvm.bridge import PYTHON, Spoken, as_spark, from_java, recovered
+from lance_spark.jvm.bridge import from_java
 from lance_spark.jvm.names import CHANGES_MODE, MAYBE_CREATES
 from lance_spark.native.creating import FORMAT, other_format
 from lance_spark.native.reading import told
@@ -168,6 +169,11 @@ def own_result(room: Room, text: str, args: Any) -> tuple[DataFrame | None, RowS
         statement = RowStatement(room.bridge, text, args)
         found = _executed(statement)
     return found, statement
+
+
+def merged(room: Room, plan: Any) -> DataFrame | None:
+    """The result of a MERGE, given as Spark's plan; None if Spark handles it."""
+    return None if room.bridge.no_row_changes is not None else _executed(RowStatement(room.bridge, "", plan=plan))
 
 
 @_PATCHES.of(MergeIntoWriter, "merge")

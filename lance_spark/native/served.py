@@ -18,10 +18,11 @@ from pyspark.errors.exceptions.captured import CapturedException
 from lance_spark.catalog.lake_rules import PUBLISHED
 from lance_spark.catalog.lookup import open_service
 from lance_spark.core.options import PREFIX, split_storage
+from lance_spark.engine.errors_spark import Spoken
 from lance_spark.errors import InvalidOption
 from lance_spark.jvm import names
 from lance_spark.jvm.attached import inside
-from lance_spark.jvm.bridge import Bridge, Spoken, java_error
+from lance_spark.jvm.bridge import Bridge, java_error
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.native.catalog import NativeCatalog
 from lance_spark.native.hooks import catalog_of

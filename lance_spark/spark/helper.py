@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from lance_spark.connect import messages
+from lance_spark.connect.messages import Failure
 from lance_spark.core.options import OWN_NAME
 from lance_spark.datasource import datasource
 from lance_spark.errors import LanceSparkError, Refused
@@ -50,6 +51,8 @@ class Helper:
             verb, key, given = messages.opened_request(text)
             if verb == messages.SERVE:
                 given["made"] = made
+            elif verb in (messages.MERGE, messages.SAVE):
+                given["key"] = key
             answer = messages.answered(getattr(self, f"_{verb}")(self._session(key, java_session), **given))
             if verb in (messages.REGISTER, messages.LOAD):
                 self._server.keep(key, java_session, text)
@@ -59,9 +62,9 @@ class Helper:
         except LanceSparkError as error:
             return messages.refused(error)
         except PySparkException as problem:
-            return messages.failed(str(problem))
+            return messages.failed(Failure(str(problem), type(problem).__name__, problem.getCondition()))
         except Exception as problem:  # noqa: BLE001 - the client has to see whatever it is
-            return messages.failed(f"{type(problem).__name__}: {problem}")
+            return messages.failed(Failure(f"{type(problem).__name__}: {problem}"))
 
     def restore(self) -> None:
         """Do again what living sessions have asked of a process before this one."""
@@ -117,6 +120,15 @@ class Helper:
             "no_batches": told.no_batches,
             "no_columns": told.no_columns,
         }
+
+    def _merge(self, spark: SparkSession, key: str, command: str) -> bool:
+        room = session.current(spark)
+        plan = self._server.merge(key, spark, messages.unpacked(command))
+        return room is not None and hooks.merged(room, plan) is not None
+
+    def _save(self, spark: SparkSession, key: str, relation: str, to: dict[str, Any], options: dict[str, str]) -> None:
+        writer = self._server.frame(key, spark, messages.unpacked(relation)).write.format(to["format"])
+        writer.options(**options).mode(to["mode"]).partitionBy(to["partitions"]).save(to["path"])
 
     def _serve(self, spark: SparkSession, made: Any, build: str, version: str, **given: Any) -> None:
         self.let_go()

@@ -5,12 +5,13 @@ import time
 import lance
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql.connect import functions as F  # noqa: N812 - the usual name for it
 from support.connect_clients import client, connect_server, eventually, helper_process
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
 from lance_spark.connect import messages
-from lance_spark.errors import NotFound, Refused
+from lance_spark.errors import InvalidName, InvalidOption, NotFound, Refused
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
@@ -38,6 +39,15 @@ def lake(remote, root):
     remote.sql("CREATE NAMESPACE lake.ns")
     remote.sql("CREATE TABLE lake.ns.t AS SELECT id, id % 7 AS k FROM range(100)")
     return remote
+
+
+ERRORS = [
+    ("SELECT * FROM lake.ns.`t@nope`", NotFound, "no branch or tag 'nope'"),
+    ("SELECT * FROM lake.ns.t VERSION AS OF 99", NotFound, "no version 99"),
+    ("UPDATE lake.ns.`t@nope` SET k = 1", NotFound, "no branch or tag 'nope'"),
+    ("CALL lake.system.create_branch(table => 'ns.t', name => '..')", InvalidName, "not a valid branch name"),
+    ("OPTIMIZE lake.ns.nope", NotFound, "there is no such table"),
+]
 
 
 def values(frame):
@@ -96,9 +106,45 @@ def test_errors_are_those_of_this_package(lake, tmp_path):
         register(lake, catalog="other", root=f"{tmp_path}/lake")
     with pytest.raises(PySparkException, match="UNRESOLVED_COLUMN"):
         lake.sql("UPDATE lake.ns.t SET nope = 1")
-    source = lake.range(3)
-    with pytest.raises(PySparkException, match=r"spark\.sql"):
-        source.mergeInto("lake.ns.t", source.id == 1).whenNotMatched().insertAll().merge()
+    for statement, kind, said in ERRORS:
+        with pytest.raises(kind, match=said) as raised:
+            lake.sql(statement).collect()
+        assert isinstance(raised.value, AnalysisException)
+
+
+@pytest.mark.when(day=0)
+def test_a_merge_of_a_data_frame_runs_on_the_server(lake, root):
+    source = lake.createDataFrame([(11, 5), (200, 6)], "id bigint, k bigint").alias("s")
+    same = F.expr("lake.ns.t.id = s.id")
+    source.mergeInto("lake.ns.t", same).whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    by_source = source.mergeInto("lake.ns.t", same).whenMatched(F.expr("s.k > 5")).delete()
+    by_source.whenNotMatchedBySource(F.expr("id = 3")).update({"k": F.lit(77)}).merge()
+    changed = {3: 77, 11: 5}
+    assert stored(root) == [{"id": each, "k": changed.get(each, each % 7)} for each in range(100)]
+    twice = lake.createDataFrame([(11, 5), (11, 6)], "id bigint, k bigint").alias("s")
+    with pytest.raises(Refused, match="match the row with id = 11"):
+        twice.mergeInto("lake.ns.t", same).whenMatched().updateAll().merge()
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        source.mergeInto("lake.ns.t", F.expr("lake.ns.t.nope = s.id")).whenMatched().delete().merge()
+
+
+@pytest.mark.when(day=0)
+def test_a_save_goes_through_the_process(lake, tmp_path):
+    path = f"{tmp_path}/w.lance"
+    frame = lake.range(10).withColumn("s", F.col("id").cast("string"))
+    frame.write.format("lance").mode("append").save(path)
+    frame.write.format("lance").mode("append").option("commit_message", "again").save(path)
+    assert lance.dataset(path).count_rows() == 20
+    frame.write.mode("overwrite").save(path, format="lance")
+    rows = [{"id": each, "s": str(each)} for each in range(10)]
+    assert lance.dataset(path).to_table().sort_by("id").to_pylist() == rows
+    told = LanceTable.for_path(path, spark=lake).history().collect()
+    assert [row.message for row in told] == [None, "again", None]
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        frame.write.format("lance").save(path)
+    for act in (frame.write.format("lance").mode("append").save, lake.read.format("lance").load):
+        with pytest.raises(InvalidOption, match="is a relative path"):
+            act("relative.lance")
 
 
 @pytest.mark.when(day=0)

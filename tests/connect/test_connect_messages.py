@@ -8,7 +8,7 @@ import pytest
 
 from lance_spark import errors
 from lance_spark.connect import messages
-from lance_spark.connect.messages import answered, failed, opened_answer, refused
+from lance_spark.connect.messages import Failure, answered, failed, opened_answer, refused
 
 pytestmark = pytest.mark.pure
 
@@ -36,11 +36,12 @@ def test_an_error_of_this_package_stays_one():
 @pytest.mark.parametrize("name", ["FromTheFuture", "PREFIX", "annotations"])
 def test_an_error_of_another_version_is_its_text(name):
     text = refused(errors.NotFound("gone")).replace("NotFound", name)
-    assert opened_answer(text) == (None, "gone")
+    assert opened_answer(text) == (None, Failure("gone"))
 
 
 def test_another_error_is_its_text():
-    assert opened_answer(failed("division by zero")) == (None, "division by zero")
+    failure = Failure("division by zero", "ArithmeticException", "DIVIDE_BY_ZERO")
+    assert opened_answer(failed(failure)) == (None, failure)
 
 
 def test_parameters_and_rows_come_as_they_went():

@@ -1,4 +1,4 @@
-"""Spark's own programs with the jar of ``lance-catalog jar``: spark-sql, and the Thrift server with beeline."""
+"""Spark's own programs with the jar of ``lance-catalog jar``: spark-sql, spark-pipelines, Thrift server, beeline."""
 
 import os
 import signal
@@ -70,9 +70,9 @@ def script(tmp_path, text):
     return path
 
 
-def run(tmp_path, program, *arguments):
+def run(tmp_path, program, *arguments, **added):
     command = [str(HOME / "bin" / program), *map(str, arguments)]
-    env = {**environment(), "SPARK_HOME": str(HOME)}
+    env = {**environment(), "SPARK_HOME": str(HOME), **added}
     return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
 
 
@@ -100,6 +100,51 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(tmp_path, settings):
     done = run(tmp_path, "spark-sql", "--properties-file", settings, *on, "-f", script(tmp_path, text))
     assert [said for said in REFUSED.values() if said.lower() not in (done.stdout + done.stderr).lower()] == []
     assert stored(tmp_path) == [{"id": 0, "k": 0}, {"id": 1, "k": 1}]
+
+
+SPEC = """
+name: nightly
+storage: file://{tmp_path}/storage
+catalog: lake
+database: ns
+libraries:
+  - glob:
+      include: transformations/**
+"""
+VIEWS = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession, functions as F
+
+@dp.materialized_view
+def base():
+    return SparkSession.active().range(100).withColumn("k", F.col("id") % 7)
+
+@dp.table
+def streamed():
+    return SparkSession.active().readStream.table("base")
+"""
+
+
+@pytest.mark.when(spark="newest")
+def test_a_declarative_pipeline_fills_a_branch_of_the_lake(tmp_path, settings):
+    lake = LanceCatalog(f"{tmp_path}/lake")
+    lake.create_namespace("ns")
+    lake.branches.create("nightly")
+    kept = [line for line in settings.read_text().splitlines() if not line.startswith("spark.master")]
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join([*kept, "spark.sql.catalog.lake.branch nightly"]))
+    (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(tmp_path=tmp_path))
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "views.py").write_text(VIEWS)
+    view = "CREATE MATERIALIZED VIEW counts AS SELECT k, count(*) AS n FROM base GROUP BY k"
+    (tmp_path / "transformations" / "counts.sql").write_text(view)
+    done = run(tmp_path, "spark-pipelines", "run", SPARK_CONF_DIR=f"{tmp_path}/conf")
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    nightly, tables = lake.checkout(branch="nightly"), {"ns.base": 100, "ns.counts": 7, "ns.streamed": 100}
+    assert {name: nightly.table(name).count_rows() for name in tables} == tables
+    assert lake.list_tables("ns") == []
+    assert lake.branches.merge("nightly").state == "published"
+    assert {name: lake.table(name).count_rows() for name in tables} == tables
 
 
 @contextmanager

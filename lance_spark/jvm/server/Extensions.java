@@ -77,6 +77,7 @@ public class Extensions extends AbstractFunction1 {
         String told = Base64.getEncoder().encodeToString(whole.getBytes("UTF-8"));
         return "CALL `" + catalog.replace("`", "``") + "`.system.lance_spark_statement('" + told + "')";
       } catch (Exception problem) {
+        System.err.println("lance_spark: a statement goes to Spark, as the process beside it did not answer: " + problem);
         return null; // what is wrong shows when Spark looks the table up
       }
     }

@@ -65,7 +65,7 @@ public abstract class Served {
       String answer = Helper.ask(start(session), session, mapper.writeValueAsString(request), made);
       JsonNode found = mapper.readTree(answer);
       if (found.has("value")) return found.get("value");
-      if (found.has("failed")) throw new IllegalStateException(found.get("failed").asText());
+      if (found.has("failed")) throw new IllegalStateException(found.get("failed").get("text").asText());
       String hint = found.get("hint").isNull() ? "" : "\n  hint: " + found.get("hint").asText();
       throw new IllegalArgumentException(
           "lance_spark.errors." + found.get("error").asText() + ": " + found.get("message").asText() + hint);
