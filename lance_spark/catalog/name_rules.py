@@ -440,5 +440,5 @@ def view_names(tables: Iterable[Identifier], prefix: str = "") -> dict[Identifie
 
 
 def quoted_view(name: str) -> str:
-    """The name as SQL takes it, whatever characters it has."""
+    """The name, quoted for SQL if necessary."""
     return "`{}`".format(name.replace("`", "``"))

@@ -286,7 +286,7 @@ def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] 
 
 
 def quoted(name: str, side: str | None = None) -> Column:
-    """A column by its name, whatever characters it has; ``side`` is the alias of its DataFrame."""
+    """A column by its name, quoted if necessary; ``side`` is the alias of its DataFrame."""
     return F.col(quoted_name(name) if side is None else f"{side}.{quoted_name(name)}")
 
 

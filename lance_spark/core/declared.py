@@ -40,13 +40,13 @@ class Spelling:
     aliases: Sequence[str] = ()
     """Other names for the data source."""
     parse: Callable[[str, str], object] | None = None
-    """What makes a value of the key and the text that was given, if the field's type does not say it."""
+    """Parses the key and the given text into the value, if the field's type does not say how."""
     choices: Mapping[str, object] | None = None
     """Words, and the values that they stand for."""
     switch_off: str | None = None
     """The help of a flag that sets a field to false which is true by default."""
     metavar: str | None = None
-    """What stands for the value in a command's help; by default a word for its type."""
+    """Placeholder for the value in a command's help; by default a word for its type."""
     places: Sequence[Place] = PLACES
 
 
@@ -93,7 +93,7 @@ class Declared:
 
     @property
     def metavar(self) -> str | None:
-        """What stands for the value in a command's help."""
+        """The placeholder for the value in a command's help."""
         kinds = {"span": "SPAN", "number": "N", "numbers": "N", "texts": "NAME", "text": "TEXT"}
         return self.spelling.metavar or kinds.get(self.kind)
 

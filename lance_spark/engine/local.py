@@ -238,7 +238,7 @@ class LocalRunner:
         frame: pa.Table,
         function: Callable[[Iterator[bytes]], Batches],
         schema: pa.Schema,
-        parts: int,  # noqa: ARG002 - those that there are
+        parts: int,  # noqa: ARG002 - runs all parts
     ) -> pa.Table:
         """The function's batches, part by part."""
         numbers = frame["part"].to_numpy()

@@ -107,7 +107,7 @@ class JobSession:
 
     def __enter__(self) -> JobSession:
         if "CONTAINER_ID" in os.environ:
-            self()  # YARN takes a driver in its own container for a failed one if it never created a session
+            self()  # YARN marks a driver in its own container as failed if it never created a session
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -145,7 +145,7 @@ _BUCKET_ROWS = 100_000
 """Maximum rows that one task holds at once: some 50 MB."""
 _FEW_ITEMS = 16
 _TASKS_PER_CORE = 8
-"""Enough that a slow task is not waited for. One for each item, a thousand small files took half a minute on two cores:
+"""Enough to balance slow tasks. One for each item, a thousand small files took half a minute on two cores:
 starting a task takes longer than casting a file."""
 
 

@@ -148,7 +148,7 @@ _LONGEST = 50
 
 @dataclass(frozen=True, repr=False)
 class History(show.Shown):
-    """The versions of a branch, newest first, with those that merges took in. Iterating yields the entries."""
+    """The versions of a branch, newest first, including versions that merges brought in. Iterating yields entries."""
 
     uri: str
     start: core_refs.PinnedVersion

@@ -17,8 +17,8 @@ from lance_spark.storage import copying
 from lance_spark.storage.commits import check_written
 
 LITTLE_COPY = 8 * 1024**2
-"""Bytes that are copied without looking first whether the commit afterwards can succeed: it looks itself. Nor does it
-look whether the copies are still there: no cleanup deletes files that are seconds old."""
+"""Below this size, no check before the copy that the commit can succeed, as the commit checks it itself; nor afterwards
+that the copies are still there, as no cleanup deletes files that are seconds old."""
 
 CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
 """Where a file is, the file, and the place to copy it to."""

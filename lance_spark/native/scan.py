@@ -349,7 +349,7 @@ class NativeScanBuilder(Implementation):
         """Take what Lance can filter by; the rest, and what Spark must apply again, is left to Spark.
 
         Spark prints what it is told was taken, and Spark 4.0 fails to print a NULL of bytes (SPARK-58782): the query
-        ended with an internal error. A predicate with one is taken without telling.
+        ended with an internal error. A predicate with one is applied but not reported to Spark.
         """
         if not self._source.takes_more:
             return ChosenPredicates((), tuple(range(len(predicates))))

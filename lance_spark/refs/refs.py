@@ -273,11 +273,13 @@ def cloned_by(location: DatasetLocation, tag: str) -> str | None:
     return next((uri for record, uri in recorded_clones(location).items() if tag.startswith(record)), None)
 
 
-def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> None:
+def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> core_refs.Tag:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
     core_refs.check_new_tag_name(name)
     ref_rules.check_create_tag(core_refs.RefTable({}, refs.read_tags(location, [name])), name)
-    create_tag_at(location, name, resolve(location, target))
+    pin = resolve(location, target)
+    create_tag_at(location, name, pin)
+    return core_refs.Tag(name, pin.branch, pin.version)
 
 
 def create_tag_at(location: DatasetLocation, name: str, pin: core_refs.PinnedVersion) -> None:

@@ -81,7 +81,7 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
     except (errors.AlreadyExists, errors.Conflict):
         if not _is_at(refs.read_tag(remote.location, name), pin):
             tags.move(name, pin)  # the branch was deleted and created again
-    # Always asks the store anew, once the tag is there: only from then on every cleanup keeps the version.
+    # Re-list after tagging: only from then on does every cleanup keep the version.
     if pin.version not in stored_versions.version_numbers(remote.location, pin.branch):
         # A cleanup just removed the version; the next cleanup would stop at a tag that points nowhere.
         with suppress(errors.NotFound):
@@ -140,7 +140,7 @@ def prune(
         if needed:
             safe |= _files_of(reader, remote, pin)
         elif _is_at(refs.read_tag(remote.location, name), pin):
-            # Read right before it goes: only for the version in its name it was found that nothing needs the tag.
+            # Re-read just before deleting: nothing needs the tag for the version in its name, but it may have moved.
             with suppress(errors.NotFound):  # another fetch deleted it first
                 tags.delete(name)
             gone.append(name)

@@ -513,7 +513,7 @@ class LanceCatalog(Shown, Hinting):
     def maintain(
         self, policy: Policy | None = None, limit: str | timedelta | None = None, run_on: RunOn = "auto"
     ) -> MaintenancePlan:
-        """What upkeep of all tables has to do; ``apply()`` does it, side by side, and the catalog last.
+        """The maintenance plan for all tables; ``apply()`` does it, side by side, and the catalog last.
 
         Its steps are check, compaction, indexes, expiry of refs and cleanup. ``policy`` is a
         :class:`MaintenancePolicy`, or the contents of a policy file as a dictionary. No step begins after ``limit``,

@@ -254,7 +254,15 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
         return indexes.index_stats(self.location, self._pin(), name)
 
     def create(
-        self, column: str, kind: str = "btree", name: str | None = None, replace: bool = False, **settings: Any
+        self,
+        column: str,
+        kind: str = "btree",
+        name: str | None = None,
+        replace: bool = False,
+        *,
+        message: str | None = None,
+        run_on: RunOn = "auto",
+        **settings: Any,
     ) -> IndexResult:
         """Create an index on a column, built by the executors and committed as one version.
 
@@ -264,17 +272,16 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
 
         ``settings`` depend on the kind. Vectors: metric (l2, cosine or dot), num_partitions, sample_rate (rows for each
         centroid), max_iters; num_sub_vectors and num_bits; m and ef_construction. Text: with_position, base_tokenizer,
-        language, stem and the like. All: num_segments, the number of segments to build; message, for the log; run_on
-        ("auto": threads of this process if they are as fast as Spark; "spark" or "local").
+        language, stem and the like. All: num_segments, the number of segments to build. ``message`` is for the log;
+        ``run_on`` "auto" takes threads of this process if they are as fast as Spark; or "spark", "local".
 
         Raises NotFound for an unknown column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column
         that the kind does not fit, AlreadyExists for a name that is taken (unless ``replace``), Refused for a handle at
         a tag or version, for no rows or too few to train on, and Conflict.
         """
-        message, engine = settings.pop("message", None), engine_of(self.spark, settings.pop("run_on", "auto"))
         branch = self._moving_branch("create an index on")
         request = IndexRequest(column, kind, name, replace, settings, message)
-        return indexes.create_index(self.location, branch, request, engine)
+        return indexes.create_index(self.location, branch, request, engine_of(self.spark, run_on))
 
     def optimize(
         self, name: str | None = None, message: str | None = None, run_on: RunOn = "auto"

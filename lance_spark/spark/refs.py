@@ -216,16 +216,19 @@ class Tags(Shown, Collection[Tag]):
 
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
-    ) -> None:
+    ) -> Tag:
         """Tag a version; by default that of the handle, or the newest of the ``branch``.
 
         A ``version`` without a branch is one of the handle's branch. ``settings`` are those of :meth:`alter`. Raises
         InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
         """
         check_settings(settings, tag=True)
-        ref_actions.create_tag(self.location, name, start_of(self.location, self.ref, branch=branch, version=version))
-        if settings:
-            alter_tag(self.location, name, settings)
+        spec = start_of(self.location, self.ref, branch=branch, version=version)
+        made = ref_actions.create_tag(self.location, name, spec)
+        if not settings:
+            return made
+        alter_tag(self.location, name, settings)
+        return ref_actions.find_tag(self.location, name) or made
 
     def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[TagSettings]) -> Lifetime:
         """Change a tag's lifetime and owner; returns the resulting settings.

@@ -341,7 +341,7 @@ def _is_gone(root: DatasetLocation, path: str) -> bool:
     try:
         return not files.exists(root, path)
     except StorageFailure:
-        return False  # no evidence; to give up the work of hours for one denied or throttled request would be worse
+        return False  # inconclusive: don't discard hours of work for one denied or throttled request
 
 
 def data_paths(fragments: Iterable[str]) -> list[str]:

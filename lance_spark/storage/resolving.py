@@ -437,12 +437,6 @@ def check_branch(location: DatasetLocation, branch: str | None) -> None:
         _raise_missing(location, branch)
 
 
-def check_listed(location: DatasetLocation, table: core_refs.RefTable, branch: str | None) -> None:
-    """Like check_branch, for branches that were already read."""
-    if branch is not None and branch not in table.branches:
-        _raise_missing(location, branch)
-
-
 def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
     datasets.open_latest(location)
     if branch in refs.list_ref_names(location, core_refs.TAGS):
