@@ -31,6 +31,7 @@ NAMES = [
     "capabilities",
     "register",
     "register_search",
+    "storage_options_provider",
     "unregister",
 ]
 WITH_TORCH = ["Batching", "FrozenBatches", "FrozenRows"]
@@ -41,6 +42,7 @@ HANDLE = [
     "alter_columns",
     "branch",
     "branches",
+    "browse",
     "changes",
     "checkout",
     "cherry_pick",
@@ -60,6 +62,7 @@ HANDLE = [
     "head",
     "history",
     "indexes",
+    "layout",
     "log",
     "maintain",
     "merge",
