@@ -166,6 +166,17 @@ class Steps:
         """Whether one of them might have given the table a new column."""
         return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.all)
 
+    @property
+    def tell_columns(self) -> bool:
+        """Whether the columns after each of them are known."""
+        return self.complete and all(step.fields is not None or step.operation in KEEPS_COLUMNS for step in self.all)
+
+    def last_name(self, column: str) -> str:
+        """The last name of a column that they renamed, as far as they tell."""
+        for step in self.all:
+            column = dict(step.renames or ()).get(column) or column
+        return column
+
     def dropped(self, fields: Collection[int]) -> frozenset[int]:
         """Which columns, by id, were missing after one of them."""
         after = [step.fields for step in self.all if step.fields is not None]

@@ -7,7 +7,7 @@ a conflict. A change that both sides made counts for neither. docs/reference/mer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -191,7 +191,16 @@ Trees = Mapping[int, Tree]
 """The columns of a version, by id."""
 
 
-def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence[Field]) -> ColumnMerge:
+LastName = Callable[[str], str]
+"""The last name of a column of the base that a side renamed."""
+
+
+def merge_columns(
+    base: Sequence[Field],
+    ours: Sequence[Field],
+    theirs: Sequence[Field],
+    last: tuple[LastName, LastName] = (str, str),
+) -> ColumnMerge:
     """Compare the columns of three versions by field id: a renamed column stays the same, a cast one does not."""
     before, mine, other = trees(base), trees(ours), trees(theirs)
     merged = [_merge_column(tree, mine.get(key), other.get(key)) for key, tree in before.items()]
@@ -205,18 +214,19 @@ def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence
         inner=tuple(entry for column in merged for entry in column.changes.inner),
     )
     conflicts = [reason for column in merged for reason in column.conflicts]
-    conflicts += [_ALTERED.reason.format(name) for name in _dropped_and_cast(before, mine, other)]
+    conflicts += [_ALTERED.reason.format(name) for name in _dropped_and_cast(before, (mine, other), last)]
     kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
     names = [*changes.add, *(name for _, name in changes.rename)]
     conflicts += [f"{BOTH_NEW} '{name}'" for name in names if name in kept]
     return ColumnMerge(changes, tuple(conflicts))
 
 
-def _dropped_and_cast(before: Trees, ours: Trees, theirs: Trees) -> Iterator[str]:
+def _dropped_and_cast(before: Trees, sides: tuple[Trees, Trees], last: tuple[LastName, LastName]) -> Iterator[str]:
     """Columns that one side dropped and the other cast, or added again under the same name: they have another id."""
-    new = [{tree[0].name for key, tree in side.items() if key not in before} for side in (ours, theirs)]
+    new = [{tree[0].name for key, tree in side.items() if key not in before} for side in sides]
     for key, tree in before.items():
-        if key not in ours and key not in theirs and (tree[0].name in new[0]) != (tree[0].name in new[1]):
+        cast = [name(tree[0].name) in names for names, name in zip(new, last, strict=True)]
+        if key not in sides[0] and key not in sides[1] and cast[0] != cast[1]:
             yield tree[0].name
 
 

@@ -47,17 +47,18 @@ def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
     """Columns of the base that a side dropped and whose ids now mean other columns: pylance reuses field ids.
 
     Unnoticed, rows of the other side would have their values in the wrong column, or bytes of one type would be read as
-    another type. A renamed column also has a new name under its id, but its values stay in their files. A cast column
-    gets a new id. A column that is added again under its old name may get its old id.
+    another type. A renamed column also has a new name under its id, but its values stay in their files, or it was never
+    gone. A cast column gets a new id. A column that is added again under its old name may get its old id.
     """
     now = {entry.id: entry for entry in side.contents.fields}
     both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
     other_type = [before.name for before, after in both if before.type != after.type]
     gone = steps.dropped([before.id for before, _ in both])
+    may_be_new = steps.may_add_columns and not steps.tell_columns
     suspects = {
         before.id: before.name
         for before, after in both
-        if before.type == after.type and (before.id in gone or (before.name != after.name and steps.may_add_columns))
+        if before.type == after.type and (before.id in gone or (before.name != after.name and may_be_new))
     }
     return other_type + (_not_renamed(base, side, suspects) if suspects else [])
 
@@ -101,7 +102,7 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
         return MergeChange(conflicts=tuple(conflicts))
     if ours == before and not sides.their_ids and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
         return MergeChange(columns_of_theirs=True, conflicts=tuple(conflicts))
-    merged = merge_columns(before, ours, theirs)
+    merged = merge_columns(before, ours, theirs, (sides.our_steps.last_name, sides.their_steps.last_name))
     conflicts += [sides.conflict(reason) for reason in merged.conflicts]
     return MergeChange(columns=merged.changes, conflicts=tuple(conflicts))
 

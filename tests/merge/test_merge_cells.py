@@ -475,6 +475,18 @@ def test_a_computed_column_keeps_its_values_although_columns_were_renamed(uri, l
     assert {key: found["z"] for key, found in content(uri).items()} == {number: 10 * number + 1 for number in IDS}
 
 
+def test_a_column_that_was_renamed_before_a_compaction_is_no_new_one(uri):
+    apply(uri, "exp", "compute z of x")
+    head(uri, "exp").alter_columns({"path": "x", "name": "ex"})
+    head(uri, "exp").optimize.compact_files()
+    update((1, 5), "y", "'new'", None)[0](uri, None)
+    assert run(uri, dry_run=True).summary == run(uri).summary
+    found = content(uri)
+    assert {key: (each["ex"], each["z"]) for key, each in found.items()} == {n: (10 * n, 10 * n + 1) for n in IDS}
+    assert (found[1]["y"], found[2]["y"]) == ("new", "y2")
+    assert_sound(head(uri))
+
+
 def test_a_killed_merge_leaves_only_files_that_no_version_names(uri, monkeypatch):
     from lance_spark.merge import replay_commits
 

@@ -3,6 +3,7 @@
 import pytest
 
 from lance_spark.format.contents import Field
+from lance_spark.format.operations import Step, Steps
 from lance_spark.merge.change_rules import (
     ColumnChanges,
     ColumnMerge,
@@ -164,6 +165,18 @@ def test_a_cast_column_has_its_name_and_another_id():
     assert cast_columns(BASE, (ID, VALUE._replace(id=4))) == ["v"]
     assert cast_columns(BASE, (ID, VALUE._replace(name="value"), NEW)) == []
     assert cast_columns(BASE, (ID,)) == []
+
+
+def test_a_column_that_one_side_dropped_and_the_other_renamed_and_cast_is_a_conflict():
+    """By its id and its name, the cast one is a new column: only the versions tell where its name comes from."""
+    cast, known = (ID, NEW), Steps("exp", (Step(2, "Project", renames=(("v", "w"),)), Step(3, "Merge"))).last_name
+    assert merge_columns(BASE, (ID,), cast, (str, known)).conflicts
+    assert merge_columns(BASE, cast, (ID,), (known, str)).conflicts
+    assert merge_columns(BASE, (ID,), cast).changes == ColumnChanges(add=("w",))
+
+
+def test_a_column_that_was_renamed_so_that_another_gets_its_name_is_not_cast():
+    assert cast_columns(BASE, (ID, VALUE._replace(name="old"), NEW._replace(name="v"))) == []
 
 
 def test_an_id_that_means_another_column_now():

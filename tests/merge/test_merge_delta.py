@@ -57,6 +57,7 @@ def test_ids_are_free_above_everything_that_files_have():
 
 V = ID._replace(id=1, name="v", nullable=True)
 DROPPED = Step(2, "Project", fields=frozenset({0}))
+KEPT, MORE = Step(2, "Project", fields=frozenset({0, 1})), Step(3, "Merge", fields=frozenset({0, 1, 2}))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,8 @@ DROPPED = Step(2, "Project", fields=frozenset({0}))
         (V._replace(name="w"), "a.lance", ["Project"], []),
         (V._replace(name="w"), "a.lance", ["Merge"], []),
         (V._replace(name="w"), "b.lance", ["Merge"], ["v"]),
+        (V._replace(name="w"), "b.lance", [KEPT, MORE, "Rewrite"], []),
+        (V._replace(name="w"), "b.lance", [KEPT, DROPPED, MORE], ["v"]),
         (V, "b.lance", ["Merge"], []),
         (V, "b.lance", [DROPPED, "Merge"], ["v"]),
         (V, "a.lance", [DROPPED, "Restore"], []),
@@ -77,6 +80,8 @@ DROPPED = Step(2, "Project", fields=frozenset({0}))
         "renamed",
         "renamed, and something was added",
         "another column",
+        "renamed, something was added, and compacted",
+        "another column, as is known",
         "other values",
         "added again",
         "back by a restore",
