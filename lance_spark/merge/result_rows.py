@@ -322,8 +322,10 @@ class ResultRows:
         rewritten += back if any(each.only is None or len(each.only) for each in gone) else []
         if not rewritten:
             return [], ()
-        names = [*dict.fromkeys([entry.path[0], *self._key_of(base, now)])]
-        old = _FieldValues(entry, names, _rows(location, base, gone, names))
+        key = self._key_of(base, now)
+        names, known_as = [*dict.fromkeys([entry.path[0], *key])], entry.in_version(base.contents.fields)
+        old_names = [*dict.fromkeys([known_as.path[0], *key])]
+        old = _FieldValues(known_as, old_names, _rows(location, base, gone, old_names))
         new = _FieldValues(entry, names, _rows(location, now, rewritten, names))
         wrong = np.flatnonzero(new.beyond(old))
         if not len(wrong):

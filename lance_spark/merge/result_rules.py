@@ -309,6 +309,12 @@ class LostField(NamedTuple):
         """Its path, with dots."""
         return ".".join(self.path)
 
+    def in_version(self, fields: Sequence[Field]) -> LostField:
+        """The same field under its names in another version, in which it may have others."""
+        known = paths(fields)
+        there = (known[entry.id] for entry in fields if entry.id in self.ids and entry.parent_id not in self.ids)
+        return self._replace(path=next(there, self.path))
+
 
 def lost_fields(sides: Sides, fields: Sequence[ResultField], side: Side) -> list[LostField]:
     """What a side has and the result does not: only the outermost field, and none that was cast."""

@@ -9,7 +9,7 @@ from support.remote_datasets import made_clone, pulled, pushed
 from lance_spark import LanceTable
 from lance_spark.columns.columns import alter_columns
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import NotCommittable
+from lance_spark.errors import Conflict, NotCommittable
 from lance_spark.format.evolution import AddColumn
 from lance_spark.storage.datasets import locate
 
@@ -102,3 +102,18 @@ def test_a_column_that_was_renamed_beside_a_new_one_of_its_name_takes_updates(ur
     run(uri)
     assert [(row["old"], row["v"]) for row in read(uri)] == [(0, None), (70, None), (2, None), (3, None)]
     assert_sound(head(uri))
+
+
+@pytest.mark.parametrize("path", ["v", "s.a", "s"])
+def test_a_column_that_one_side_dropped_and_the_other_renamed_beside_updates_is_a_conflict(uri, path):
+    """Its values before the updates are looked for under the name that it had then."""
+    head(uri).create_branch("exp")
+    head(uri, "exp").drop_columns([path])
+    head(uri).update({"id": "id + 100"}, where="id = 1")
+    head(uri).alter_columns({"path": path, "name": "other"})
+    before = read(uri)
+    for source, into in (("exp", None), (None, "exp")):
+        planned, done = run(uri, source, into, dry_run=True).conflicts, error_of(uri, source, into)
+        assert isinstance(done, Conflict)
+        assert all(str(each) in str(done) for each in planned)
+    assert read(uri) == before
