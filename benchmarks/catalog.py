@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.cataloging.places import Measured, local, object_store
+from benchmarks.cataloging.places import Measured, local, object_store, rest
 from benchmarks.cataloging.report import local_table, missed, problems, store_table
 from benchmarks.data import HOME
 from benchmarks.measure import Result
 
-PLACES = ("local", "s3")
+PLACES = ("local", "s3", "rest")
 
 
 def main() -> None:
@@ -26,6 +26,10 @@ def main() -> None:
         there = list(object_store(arguments.tables, arguments.rounds))
         tables.append(store_table(there))
         measured += there
+    if "rest" in arguments.only:
+        served = list(rest(arguments.tables, arguments.rounds))
+        tables.append(store_table(served, "REST"))
+        measured += served
     print(f"\n{report.machine_line(facts)}; median of {arguments.rounds}\n")
     print("\n\n".join([*tables, *missed(measured), *problems(measured)]) + "\n")
     requests = [{"operation": each.operation, "tables": each.tables, **each.requests} for each in measured]

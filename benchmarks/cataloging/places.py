@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import lance
+from lance.namespace import RestAdapter, RestNamespace
 
 from benchmarks import measure
 from benchmarks.cataloging import data, work
 from benchmarks.cataloging.work import FIVE_TIMES, IN_A_ROW, LEVEL, LOOKS
 from benchmarks.cleanup_s3 import Store, slow_store, storage_options
+from benchmarks.forwarding import ForwardingHandler
 from benchmarks.measure import Case, Result, Target
+from lance_spark.catalog.lookup import open_service
 from lance_spark.catalog.migrate import migrate
 
 ONE_COMMIT = Target("one commit", seconds=float("inf"))
@@ -128,6 +134,55 @@ def _v2_there(store: Store, root: Path, tables: int, rounds: int) -> Iterator[Me
         peers = {"pylance": data.theirs(another, data.V2, storage)}
         yield _counted(store, tables, "create", work.create(both[0], peers, 1), rounds)
         yield _counted(store, tables, "rename", work.rename(both[0], 1), rounds)
+
+
+def rest(sizes: Sequence[int], rounds: int) -> Iterator[Measured]:
+    """Both as clients of pylance's server over a directory; each request is counted on its way."""
+    for tables in sizes:
+        with data.scratch() as root:
+            local_copy = data.fill_v2(root / f"v2-{tables}", tables)
+            with RestAdapter("dir", {"root": str(local_copy), **data.V2}, port=0) as adapter, Way(adapter.port) as way:
+                both: tuple[Any, Any] = (open_service("rest", {"uri": way.uri}), RestNamespace(uri=way.uri))
+                cases = (
+                    ("list", work.listing(*both, LEVEL)),
+                    ("look-up", work.look_up(*both, tables, 1)),
+                )
+                for name, case in cases:
+                    print(f"measuring: REST, {tables:,} tables, {name}", flush=True)
+                    measured = Measured("REST", tables, name, measure.run(name, Case(case.work, ()), rounds))
+                    for who, once in case.work.items():
+                        way.requests.clear()
+                        once()
+                        measured.requests[who] = dict(way.requests)
+                    yield measured
+
+
+class Way:
+    """A proxy on the way to a server, which counts requests by their method."""
+
+    def __init__(self, port: int) -> None:
+        requests: Counter[str] = Counter()
+
+        class Handler(ForwardingHandler):
+            def address(self) -> str:
+                return f"127.0.0.1:{port}"
+
+            def answer(self, body: bytes) -> None:
+                requests[self.command] += 1
+                self.reply(*self.ask(self.path, body))
+
+        self.requests = requests
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.uri = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Way:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def _counted(store: Store, tables: int, name: str, case: Case, rounds: int) -> Measured:

@@ -19,9 +19,11 @@ def local_table(measured: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
-def store_table(measured: Sequence[Measured]) -> str:
-    """Milliseconds and requests of one operation on an object store."""
-    lines = ["| operation on S3 | tables | ours, ms | requests | pylance, ms | requests | pylance by ours | goal |"]
+def store_table(measured: Sequence[Measured], place: str = "S3") -> str:
+    """Milliseconds and requests of one operation on an object store, or of a catalog service."""
+    lines = [
+        f"| operation on {place} | tables | ours, ms | requests | pylance, ms | requests | pylance by ours | goal |"
+    ]
     lines.append("|---|---:|---:|---|---:|---|---:|---|")
     for each in measured:
         cells = [text for who in ("ours", "pylance") for text in (_milliseconds(each, who), _requests(each, who))]

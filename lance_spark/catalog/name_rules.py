@@ -16,7 +16,7 @@ from urllib.parse import quote
 from lance_spark.catalog.lake_rules import LakePublished, LakeRef, ManifestAtPublish, ManifestAtRef, why_frozen
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import LAKE_TABLE
-from lance_spark.core.services import Service, service_of
+from lance_spark.core.services import Service, check_directory, service_of
 from lance_spark.core.show import Card, Grid, Shown, counted
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
@@ -219,17 +219,17 @@ class Catalog:
 
     def check_directory(self) -> None:
         """Raise Refused for a service's catalog."""
-        if self.service is not None:
-            raise Refused(
-                f"The catalog {self.uri} is a service, which has no {MANIFEST}: branches and tags of the whole lake, "
-                "publishes, clones, migration and verbs over all tables need one. Nothing was changed.",
-                hint="Tables of it have branches and tags, and are merged, cleaned up and maintained one by one.",
-            )
+        check_directory(self.root)
 
     @property
     def reads_manifest(self) -> bool:
         """Whether tables are looked up in ``__manifest``."""
         return self.mode != "v1"
+
+    @property
+    def has_manifest(self) -> bool:
+        """Whether ``__manifest`` has more than names: refs of the lake, publishes, and itself to be kept small."""
+        return self.reads_manifest and self.service is None
 
     @property
     def reads_directories(self) -> bool:

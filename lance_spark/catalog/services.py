@@ -20,8 +20,8 @@ from lance_spark.storage.credentials import describe, remember
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.services import ask
 
-_PAGE = 1000
-"""How many names one request asks for."""
+_PAGE: int | None = None
+"""How many names one request asks for: as many as the service likes to answer."""
 _PAGES = 100_000
 """A service that still has a next page then goes round in circles."""
 

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.directories import list_root
-from lance_spark.catalog.name_rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside
+from lance_spark.catalog.lookup import list_tables, locate_table
+from lance_spark.catalog.name_rules import MANIFEST, TABLE, Catalog, Identifier, Name, identify_namespace, is_inside
 from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
@@ -27,7 +28,8 @@ from lance_spark.cleanup.report import (
 from lance_spark.cleanup.retention_rules import nanoseconds
 from lance_spark.core.show import EPOCH
 from lance_spark.engine.local import Engine
-from lance_spark.errors import CorruptData, LanceSparkError, NotFound
+from lance_spark.errors import CorruptData, LanceSparkError, NotFound, Refused
+from lance_spark.storage.files import each
 
 _ITSELF = "the catalog itself"
 """Its name in a report of many tables. No table has this name, as a name with blanks would have backticks."""
@@ -57,7 +59,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     check_of_ours(catalog, "clean up")
     lake = find_tables(catalog)
     compacted, problem = _compact(catalog, options.execute)
-    itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.reads_manifest else []
+    itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.has_manifest else []
     policies = {**(options.policies or {}), _ITSELF: catalog_policy(options.policy)}
     fleet = clean_fleet(
         [*lake.tables, *lake.readers, *itself], replace(options, policies=policies), engine, nanoseconds(now - EPOCH)
@@ -69,7 +71,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     notes = [*lake.notes, *shared_warnings(report), *why_nothing(report)]
     if report.rows and all(row["state"] == "failed" for row in report.rows):
         notes.append("directories that no row names were left alone, because the tables could not be cleaned")
-    elif catalog.reads_manifest:
+    elif catalog.has_manifest:
         orphans, kept = _orphans(catalog, options.execute, now)
         upkeep += orphans
         notes += kept
@@ -81,7 +83,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
 
 def check_of_ours(catalog: Catalog, verb: str) -> None:
     """Raise Refused for a catalog of another writer, which may need versions that no ref names."""
-    if catalog.reads_manifest:
+    if catalog.has_manifest:
         check_ours(manifest_commits.root_properties(catalog.manifest), f"{verb} {catalog.uri}")
 
 
@@ -90,6 +92,8 @@ def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
 
     Raises NotFound if the directory is empty or the namespace does not exist.
     """
+    if catalog.service is not None:
+        return _of_service(catalog, identify_namespace(namespace))
     tables: dict[str, FleetTable] = {}
     lost, notes = [], []
     for item in overview(catalog, identify_namespace(namespace), recursive=True):
@@ -112,11 +116,39 @@ def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
     return Lake(tuple(tables.values()), tuple(readers), tuple(lost), tuple(notes))
 
 
+def _of_service(catalog: Catalog, within: Identifier) -> Lake:
+    """The tables of a service; those outside the namespace may be clones that read the others."""
+
+    def look(table: Identifier) -> FleetTable | str | None:
+        try:
+            location = locate_table(catalog, table)
+        except NotFound:
+            return None  # dropped meanwhile
+        except Refused as refused:
+            return refused.message
+        inside = table.parts[: len(within.parts)] == within.parts
+        return FleetTable(str(table), location, is_cleaned=inside)
+
+    found = each(catalog.root, look, list_tables(catalog, recursive=True))
+    if not found:
+        raise NotFound(f"There is no table in {catalog.uri}.", hint="Check its address and properties.")
+    tables = {looked.location.uri: looked for looked in reversed(found) if isinstance(looked, FleetTable)}
+    notes = [looked for looked in found if isinstance(looked, str)]
+    notes += [
+        f"'{looked.name}' has the directory of '{tables[looked.location.uri].name}', which is cleaned once"
+        for looked in found
+        if isinstance(looked, FleetTable) and tables[looked.location.uri] is not looked
+    ]
+    known = tuple(table for table in found if isinstance(table, FleetTable) and tables[table.location.uri] is table)
+    inside = tuple(table for table in known if table.is_cleaned)
+    return Lake(inside, tuple(table for table in known if not table.is_cleaned), (), tuple(notes))
+
+
 def clean_itself(
     catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime
 ) -> tuple[list[Upkeep], list[str]]:
     """Clean up a catalog's own table and directories that no row names; returns the results, and notes."""
-    if not catalog.reads_manifest:
+    if not catalog.has_manifest:
         return [], []
     compacted, problem = _compact(catalog, options.execute)
     policies = {_ITSELF: catalog_policy(options.policy)}
@@ -131,7 +163,7 @@ def clean_itself(
 
 def _compact(catalog: Catalog, execute: bool) -> tuple[str, LanceSparkError | None]:
     """Compact the catalog's own table to one file if that pays; returns what was done, and the error if it failed."""
-    if not catalog.reads_manifest:
+    if not catalog.has_manifest:
         return "", None
     files = manifest_commits.fragment_count(catalog.manifest)
     if files < _WORTH:

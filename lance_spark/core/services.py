@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import LAKE_TABLE
 from lance_spark.core.stored_json import decode_json
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, Refused
 
 OWN = "dir"
 """The directory catalog: this package's own, with or without that word."""
@@ -103,6 +104,16 @@ def service_of(options: Mapping[str, str]) -> Service | None:
     if not isinstance(properties, dict):
         raise _unreadable()
     return Service.of(options[IMPL], properties)
+
+
+def check_directory(location: DatasetLocation) -> None:
+    """Raise Refused for what takes the place of a service's root: it is no directory."""
+    if any(key == IMPL for key, _ in location.options):
+        raise Refused(
+            f"The catalog {location.uri} is a service, which has no {LAKE_TABLE}: branches and tags of the whole lake, "
+            "publishes, clones and migration need one. Nothing was changed.",
+            hint="Tables of it have branches and tags of their own, and everything else that a table has.",
+        )
 
 
 def without_service(options: Mapping[str, str]) -> dict[str, str]:

@@ -133,7 +133,7 @@ def catalog_storage(catalog: Catalog, engine: Engine, namespace: Name = "") -> C
 
 def _lake_refs(catalog: Catalog) -> dict[str, tuple[str, str]]:
     """Kind and name of the refs of the whole lake, by id."""
-    if not catalog.reads_manifest:
+    if not catalog.has_manifest:
         return {}
     return {ref.id: (kind, ref.name) for kind in (BRANCH, TAG) for ref in list_refs(catalog, kind) if ref.id}
 

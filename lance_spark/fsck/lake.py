@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_spark.catalog.doctor import examine
 from lance_spark.catalog.name_rules import TABLE, Catalog, is_inside
 from lance_spark.catalog.overview import overview
+from lance_spark.cleanup.lake import find_tables
 from lance_spark.cleanup.retention_rules import nanoseconds
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
@@ -48,10 +49,14 @@ def fsck_catalog(catalog: Catalog, options: FsckOptions, engine: Engine, now: da
     finally:
         runner.release()
     checks = [TableCheck.of(row) for row in rows] + lost
-    return CatalogFsckReport(catalog.uri, worst_tables_first(checks), examine(catalog, now), options.deep, runner.name)
+    problems = () if catalog.service is not None else examine(catalog, now)  # a service's own names are its own affair
+    return CatalogFsckReport(catalog.uri, worst_tables_first(checks), problems, options.deep, runner.name)
 
 
 def _tables(catalog: Catalog, options: FsckOptions, now_ns: int) -> tuple[list[CheckTask], list[TableCheck]]:
+    if catalog.service is not None:
+        found = find_tables(catalog).tables
+        return [CheckTask(table.name, table.location, options, now_ns) for table in found], []
     tasks: dict[str, CheckTask] = {}
     lost = []
     for item in overview(catalog, recursive=True):

@@ -47,7 +47,7 @@ def end_publish(catalog: Catalog, engine: Engine, execute: bool) -> list[Upkeep]
         found = [journal for journal, outcome in latest(catalog, 1) if outcome is None]
         return [Upkeep(PUBLISH, journal.branch, "would", what="unfinished; to be ended") for journal in found]
 
-    return _or_why(PUBLISH, end) if catalog.reads_manifest else []
+    return _or_why(PUBLISH, end) if catalog.has_manifest else []
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def remove_leftovers(catalog: Catalog, now: datetime, execute: bool, windows: Wi
         what = "no ref names it: the process that made or deleted it died"
         return [Upkeep(LEFTOVER, each.place, state, each.files, each.bytes, what=what) for each in gone]
 
-    if not catalog.reads_manifest:
+    if not catalog.has_manifest:
         return []
     return _or_why(AUDIT, remove) + _or_why(LAKE_BRANCH, forget) + _or_why(LEFTOVER, tidy)
 
@@ -96,7 +96,7 @@ def expire_branches(
 
     A branch counts as changed with its last change of any table. One with changes that main lacks stays, unless forced.
     """
-    if not catalog.reads_manifest:
+    if not catalog.has_manifest:
         return [], []
     notes: list[str] = []
 

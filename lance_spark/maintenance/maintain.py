@@ -56,7 +56,7 @@ from lance_spark.survey.survey import take_survey
 
 def maintain(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
     """Maintain the content of a directory, one dataset or the tables of a catalog; see the functions below."""
-    if versions.version_numbers(catalog.root, None):
+    if catalog.service is None and versions.version_numbers(catalog.root, None):
         return maintain_dataset(catalog.root, options, engine, now_ns)
     return maintain_catalog(catalog, options, engine, now_ns)
 

@@ -508,7 +508,8 @@ class LanceCatalog(Shown, Hinting):
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def _check_whole(self, doing: str) -> None:
-        check_whole(self.catalog, doing)
+        if self.catalog.service is None:
+            check_whole(self.catalog, doing)
 
     def maintain(
         self, policy: Policy | None = None, limit: str | timedelta | None = None, run_on: RunOn = "auto"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import settled_endpoint
-from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, table_of
+from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, table_of
 from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
 from lance_spark.storage import services, vended
 from lance_spark.storage.failures import is_denial
@@ -44,6 +44,7 @@ def options_now(location: DatasetLocation) -> dict[str, str]:
 
     Raises StorageFailure if the provider does not answer for a minute and they have expired meanwhile.
     """
+    check_directory(location)
     own = location.storage_options
     provider = own.pop(PROVIDER, None)
     if provider is None:

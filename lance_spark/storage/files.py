@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import fsspec_options
+from lance_spark.core.services import check_directory
 from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.storage.credentials import again_if_refused, options_now
 from lance_spark.storage.failures import from_fsspec
@@ -33,6 +34,7 @@ def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
     """The file system of a location, with its storage options; sends no request, unless these are to be renewed."""
     import fsspec
 
+    check_directory(location)
     if location.is_local:
         return fsspec.filesystem("file")
     parts = urlsplit(location.uri)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timezone
 
 import lance
 import lance_namespace
@@ -12,7 +13,10 @@ from support.rest_catalogs import KEY, Server, said, served
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog.lookup import open_service
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkWarning, NotFound, Refused
+from lance_spark.fsck.lake import fsck_catalog
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.storage import services
 from lance_spark.tables.local_write import write_arrow
 from lance_spark.tables.write import begin, finish, give_up, plan_write
@@ -141,8 +145,6 @@ def test_what_a_service_lacks_is_refused_by_its_name(prod, tmp_path):
         lambda: prod.migrate(),
         lambda: prod.reflog(),
         lambda: prod.clone(str(tmp_path / "clone")),
-        lambda: prod.storage(),
-        lambda: prod.maintain(),
     ):
         with pytest.raises(Refused, match="has no __manifest"):
             call()
@@ -162,6 +164,28 @@ def test_clones_and_protected_branches_keep_a_table(prod, tmp_path):
     prod.table("a.u").branches.alter("keep", protected=True)
     with pytest.raises(Refused, match="protected"):
         prod.drop_table("a.u", force=True)
+
+
+@pytest.mark.when(day=0)
+def test_all_tables_are_looked_at_checked_and_maintained(prod, properties, tmp_path):
+    with pytest.raises(NotFound):
+        prod.storage()
+    prod.create_namespace("a")
+    for name in ("a.t", "a.u", "r"):
+        for mode in ("errorifexists", "overwrite", "append"):
+            prod.write_table(ROWS, name, mode)
+    prod.declare_table("a.declared")
+    prod.table("a.t").clone(str(tmp_path / "clone.lance"))
+    assert {row["table"] for row in prod.storage(run_on="local").tables} == {"a.t", "a.u", "a.declared", "r"}
+    assert {row["table"] for row in prod.storage("a", run_on="local").tables} == {"a.t", "a.u", "a.declared"}
+    policy = {"cleanup": {"older_than": "0s", "commit_window": "0s", "undo_window": "0s"}}
+    assert prod.maintain(policy, run_on="local").apply().exit_code == 0
+    assert lance.dataset(prod.table("a.u").location.uri).version > 1
+    assert len(lance.dataset(prod.table("a.u").location.uri).versions()) < 3
+    assert lance.dataset(str(tmp_path / "clone.lance")).count_rows() == 6
+    report = fsck_catalog(prod.catalog, FsckOptions(), LocalRunner(), datetime.now(timezone.utc))
+    assert sorted(check.table for check in report.tables) == ["a.t", "a.u", "r"]
+    assert report.exit_code == 0
 
 
 @pytest.mark.when(day=0)
