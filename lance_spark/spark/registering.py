@@ -52,7 +52,7 @@ def register(  # noqa: PLR0913 - all but the session by name
     found = _of_service(spark, catalog, root, impl, properties)
     if found is not None:
         root, storage_options = _packed(*found, storage_options)
-    elif catalog is None and root is None:
+    elif catalog is None and root is None and not is_connect(spark):  # there, each look costs a request
         _register_configured(spark, name, storage_options, native)
     refs = _refs(catalog, root, branch, tag, published)
     datasource.register(spark, name)
@@ -122,8 +122,7 @@ def configured(spark: SparkSession) -> dict[str, tuple[str, dict[str, object]]]:
 
     Those with a class of their own, ``spark.sql.catalog.NAME``, belong to another connector.
     """
-    getting: Any = spark.conf.getAll
-    settings = dict(getting() if callable(getting) else getting)
+    settings = spark.conf.getAll
     found: dict[str, tuple[str, dict[str, object]]] = {}
     for key, value in settings.items():
         catalog, _, last = key.removeprefix(_CONF).partition(".")
