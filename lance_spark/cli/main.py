@@ -49,7 +49,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "it does not move files",
         "To rename a table of a catalog: lance-catalog rename OLD NEW.",
     ),
-    "blame": ("rows have no lines", "lance-git log --stat shows what each version added and removed."),
+    "blame": ("rows have no lines", "lance-git serve shows which branch and version changed a row."),
     "bisect": ("it searches no history", "lance-git log lists versions; lance-git diff A..B --rows compares two."),
     "grep": ("it reads no rows", "Read in Spark: spark.read.format('lance').load(...).where(...)."),
     "config": ("settings are in a file", "Edit .lance-git/config.toml; remotes: lance-git remote."),

@@ -323,7 +323,9 @@ def _check_text(arguments: Sequence[str]) -> None:
             )
 
 
-_TAKE_PLACES = frozenset({"clone", "fetch", "gc", "init", "pull", "push", "register", "relocate", "remote", "schedule"})
+_TAKE_PLACES = frozenset(
+    {"clone", "fetch", "gc", "init", "pull", "push", "register", "relocate", "remote", "schedule", "serve"}
+)
 """Verbs that take places of their own."""
 
 
