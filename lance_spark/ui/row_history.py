@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, PinnedVersion, RefTable, branch_or_none, is_service_branch
+from lance_spark.core.refs import MAIN, PinnedVersion, RefTable, branch_or_none, is_service_branch, missing
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.format.operations import LogEntry
 from lance_spark.log.log import log
@@ -36,7 +36,10 @@ def find_row(location: DatasetLocation, column: str, text: str, only: Sequence[s
     schema = schema_of(location, main)
     condition = row_rules.condition(schema, column, text)
     refs = read_refs(location)
-    names = [name for name in sorted(refs.branches) if not is_service_branch(name, refs.tags)]
+    names = [name for name in sorted(refs.branches) if not is_service_branch(name, refs.tags) or name in only]
+    for name in only:
+        if name != MAIN and name not in refs.branches:
+            raise missing("branch", name, [MAIN, *names])
     chosen = [name for name in names if not only or name in only][:_BRANCHES]
     search = _Search(location, column, condition)
     tips: list[tuple[str, PinnedVersion | LanceSparkError]] = [(MAIN, main)]

@@ -205,6 +205,11 @@ class RowPage:
         return tuple(branch for branch in self.branches if branch.own and branch.branch != MAIN)
 
     @property
+    def on_main(self) -> RowMaker | None:
+        """The version that made it what it is on main."""
+        return next((branch.change for branch in self.branches if branch.branch == MAIN), None)
+
+    @property
     def found(self) -> bool:
         """Whether any branch has, or had, the row."""
         return any(branch.state not in ("absent", "unknown") for branch in self.branches)

@@ -310,7 +310,8 @@ class _Views:
     def row(self) -> str:
         """One row on all branches."""
         place, column, value = self._place, self._given("column"), self._given("value")
-        page = self._waiting.of(lambda: row_history.find_row(place(), column, value))
+        only = tuple(name.strip() for name in self._given("branches").split(",") if name.strip())
+        page = self._waiting.of(lambda: row_history.find_row(place(), column, value, only))
         return self._page("row.html", page=page)
 
     def story(self) -> str:

@@ -122,6 +122,11 @@ def test_a_person_finds_which_branch_changed_a_row(pages):
     assert "all changes" in words
     story = "".join(Tags(text_of(pages, f"story?{TABLE}column=id&value=7&branch=exp")).words)
     assert [each for each in ("exp@3", "main@2", "main@1") if each in story] == ["exp@3", "main@2", "main@1"]
+    assert "On main, main@3 (update" in words
+    assert "made it what it is" in words
+    only = "".join(Tags(text_of(pages, f"row?{TABLE}column=id&value=7&branches=idle")).words)
+    assert "No branch changed this row." in only
+    assert "There is no branch" in text_of(pages, f"row?{TABLE}column=id&value=7&branches=nope", 404)
     unchanged = "".join(Tags(text_of(pages, f"row?{TABLE}column=id&value=30")).words)
     assert "No branch changed this row." in unchanged
 
