@@ -26,6 +26,11 @@ except ModuleNotFoundError as missing:
         f"This needs torch, and Python finds no module '{missing.name}'.", hint="pip install 'lance-spark[torch]'"
     ) from missing
 
+try:
+    from torch.utils.data._utils.collate import default_collate_fn_map
+except ImportError:  # of an older torch: then it says itself that it cannot stack batches
+    default_collate_fn_map = {}
+
 _LARGEST = 2**63 - 1
 _MAKE_BATCHES = frozenset({"batch_size", "batch_sampler", "drop_last", "sampler", "shuffle"})
 _LEAVE_OUT = "Leave such rows out when freezing, leave the column out, or pass convert=, a function of the rows."
@@ -60,6 +65,22 @@ def _to_tensor(name: str, column: Any) -> Any:
             raise Refused(f"Column '{name}' has {array.max()}, which a tensor cannot represent.", hint=_LEAVE_OUT)
         array = array.astype(np.int64)
     return torch.from_numpy(array.reshape(len(column), kind.list_size) if vector else array)
+
+
+class Batch(dict[str, Any]):
+    """The columns of a batch by name. A DataLoader that makes batches of them is told that they are batches already."""
+
+
+def _refuse_batches_of_batches(_batch: Sequence[Batch], **_maps: Any) -> Any:
+    raise InvalidOption(
+        "The items of FrozenBatches are batches, and the DataLoader makes batches of them once more.",
+        hint="Give it batch_size=None and the size to Batching(size), or use batches.loader(num_workers=...).",
+    )
+
+
+# What torch asks first when it collates items of a type. Otherwise full batches come out stacked, with one dimension
+# too many, and the last, shorter one ends the epoch in an error about sizes of tensors.
+default_collate_fn_map[Batch] = _refuse_batches_of_batches
 
 
 def _missing(name: str) -> Refused:
@@ -154,9 +175,14 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
         for number in worker.numbers(start, upcoming, order.batches):
             batch = self._convert(self._split.read(order.batch(now.epoch, number).tolist()))
             self._progress = self._after(now, number + 1)
-            yield batch
+            yield Batch(batch) if type(batch) is dict else batch
         if self._progress.epoch == now.epoch:  # the last batch went to another worker
             self.set_epoch(now.epoch + 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a spawned worker of any DataLoader gets. Raises InvalidOption, see check_sent."""
+        self.check_sent()
+        return dict(vars(self))
 
     def _card(self) -> Card:
         order, now = self.order, self._progress

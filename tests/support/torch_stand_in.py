@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
 HAS_TORCH = find_spec("torch") is not None
-_MODULES = ("torch", "torch.utils", "torch.utils.data")
+_MODULES = ("torch", "torch.utils", "torch.utils.data", "torch.utils.data._utils", "torch.utils.data._utils.collate")
+COLLATE: dict[type, Any] = {}
+"""torch.utils.data._utils.collate.default_collate_fn_map: who makes a batch of items of a type."""
 _PREFETCHED = 2
 """Batches that a worker makes before the loop asks for them, as torch's workers do."""
 _SECONDS = 120.0
@@ -91,6 +94,11 @@ def batches_of(dataset: Any, size: int | None, info: WorkerInfo) -> Iterator[Any
     if size is None:
         yield from dataset
         return
+    if isinstance(dataset, IterableDataset):
+        items = iter(dataset)
+        while some := list(islice(items, size)):
+            yield COLLATE[type(some[0])](some, collate_fn_map=COLLATE)
+        return
     for first in range(info.id * size, len(dataset), info.num_workers * size):
         rows = dataset.__getitems__(list(range(first, min(first + size, len(dataset)))))
         yield {name: [row[name] for row in rows] for name in rows[0]}
@@ -116,14 +124,15 @@ def installed(worker: WorkerInfo | None = None) -> Iterator[None]:
     if HAS_TORCH:
         yield
         return
-    torch, utils, data = (ModuleType(name) for name in _MODULES)
+    torch, utils, data, inner, collate = (ModuleType(name) for name in _MODULES)
     parts: dict[str, Any] = {"Dataset": Dataset, "IterableDataset": IterableDataset, "DataLoader": DataLoader}
     for name, part in parts.items():
         setattr(data, name, part)
     data.get_worker_info = lambda: worker  # type: ignore[attr-defined]
     torch.from_numpy = lambda array: array  # type: ignore[attr-defined]
     torch.utils, utils.data = utils, data  # type: ignore[attr-defined]
-    sys.modules.update(dict(zip(_MODULES, (torch, utils, data), strict=True)))
+    collate.default_collate_fn_map = COLLATE  # type: ignore[attr-defined]
+    sys.modules.update(dict(zip(_MODULES, (torch, utils, data, inner, collate), strict=True)))
     try:
         yield
     finally:

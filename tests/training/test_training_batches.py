@@ -257,6 +257,19 @@ def test_a_function_that_workers_cannot_import_is_refused(uri, monkeypatch):
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     with pytest.raises(InvalidOption, match="it is not a function of a file"):
         stream(uri, convert=as_lists).loader(2)
+    with pytest.raises(InvalidOption, match="it is not a function of a file"):
+        pickle.dumps(stream(uri, convert=as_lists))  # as any DataLoader sends it to a spawned worker
+
+
+def test_a_loader_that_makes_batches_of_batches_is_told_so(uri):
+    with torch_stand_in.installed():
+        from torch.utils.data import DataLoader
+
+    batches = stream(uri, 10, convert=lambda rows: rows.to_pydict())
+    with pytest.raises(InvalidOption, match="the DataLoader makes batches of them once more") as refused:
+        next(iter(DataLoader(batches, batch_size=4)))
+    assert "batch_size=None" in refused.value.hint
+    assert flat(DataLoader(stream(uri, 10), batch_size=None)) == order_of(uri)
 
 
 @pytest.mark.when(day=0)  # seconds for each process; by day two of them, once
