@@ -5,6 +5,7 @@ Also joins by nearest neighbor and searches for near duplicates, as far as they 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +16,10 @@ import pyarrow as pa
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import counted
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.local import LOCAL, Frame, Runner, Work
-from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.errors import InvalidOption, LanceSparkWarning, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
 from lance_spark.indexes.index_rules import (
     TEXT,
@@ -220,11 +222,24 @@ def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
         rewritten = _maybe_former(look, column, index, missing) if index is not None else ()
         if index is not None and missing:
             index = replace(index, settings=look.settings(index.name) or {})
+            if not index.settings:
+                _tell_of_guesses(look, index, sum(look.rows[fragment] for fragment in missing))
         gap = search_rules.text_gap(column, index, look.rows, rewritten, column in phrases)
         gaps += [gap] if gap is not None else []
         left += sum(look.rows[fragment] for fragment in (gap.fragments if gap is not None else missing))
     work = replace(prepared.work, text=bound, gaps=tuple(gaps))
     return replace(prepared, work=work, text_bytes=left * _TEXT_WIDTH)
+
+
+def _tell_of_guesses(look: Look, index: ColumnIndex, rows: int) -> None:
+    """Warn that rows are found and ranked as pylance does by itself, beside an index of which nobody knows more."""
+    warnings.warn(
+        f"{counted(rows, 'row')} of {look.location.uri} that index '{index.name}' does not cover are found word by "
+        "word and ranked approximately: the settings of the index are not recorded. "
+        f"{hints.create_index(index.segments[0].columns[0], kind='inverted', replace=True)} builds it again.",
+        LanceSparkWarning,
+        stacklevel=2,
+    )
 
 
 def _maybe_former(look: Look, column: str, index: ColumnIndex, missing: Sequence[int]) -> Collection[int]:

@@ -21,7 +21,7 @@ class MatchQuery:
     column: str | None = None
     """None for the column of the search."""
     fuzziness: int = 0
-    """How many letters of a word may differ: 0, 1 or 2. With 1 or 2, rows that no index covers are not found."""
+    """How many letters of a word may differ: 0, 1 or 2."""
     operator: str = "or"
     boost: float = 1.0
     """Factor for the score."""

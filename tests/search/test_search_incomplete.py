@@ -10,6 +10,7 @@ from support.searches import HERE, PARTS, join, search
 
 from lance_spark import LanceTable
 from lance_spark.errors import LanceSparkWarning, SchemaMismatch
+from lance_spark.indexes.indexes import Look
 
 INF, NAN = float("inf"), float("nan")
 ODD = [[None, 0.0], [0.0, None], None, [None, None], [NAN, 0.0], [INF, 0.0], [-INF, -INF]]
@@ -67,6 +68,18 @@ def test_neighbours_are_as_in_numpy(uri, metric, state, stable):
         if state == "none" and metric != "cosine":
             assert {each.category for each in told} == {LanceSparkWarning}
             assert "12 rows of" in str(told[0].message)
+
+
+def test_rows_beside_an_index_of_unknown_settings_are_ranked_with_a_note(uri, monkeypatch):
+    lance.write_dataset(pa.table({"id": [1, 2], "text": ["storm", "fog"]}), uri)
+    LanceTable.for_path(uri).indexes.create("text", kind="inverted")
+    lance.write_dataset(pa.table({"id": [3], "text": ["storm"]}), uri, mode="append")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LanceSparkWarning)
+        assert sorted(search(uri, None, "storm", "text")["id"].to_pylist()) == [1, 3]
+        monkeypatch.setattr(Look, "settings", lambda *_: None)
+        with pytest.raises(LanceSparkWarning, match=r"1 row of .* 'text_idx' does not cover .* ranked approximately"):
+            search(uri, None, "storm", "text")
 
 
 @pytest.mark.parametrize("kind", ["vector", "text", "both"])
