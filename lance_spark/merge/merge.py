@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from typing import NamedTuple
 
+from lance_spark import hints
 from lance_spark.changes.changes import DeletionReader, Held, known_deletions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
@@ -124,7 +125,10 @@ def merge_requests(
     if source.branch == into:
         raise InvalidOption(
             f"{source} is a version of '{into or MAIN}' itself.",
-            hint="Name another branch to merge, or the one to merge it into.",
+            hint=hints.Hint(
+                "Name another branch to merge, or the one to merge it into: into='main'.",
+                shell="Name another branch to merge, or go to the one to merge it into first: lance-git switch main.",
+            ),
         )
     action = format_versions.PUBLISH if publish else format_versions.MERGE
 

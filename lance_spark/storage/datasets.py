@@ -19,7 +19,7 @@ from lance_spark.core.layout import versions_directory
 from lance_spark.core.location import DatasetLocation, canonical_uri, check_scheme, is_relative, refused_relative
 from lance_spark.core.options import PREFIX, settled_endpoint
 from lance_spark.core.refs import PinnedVersion, VersionInfo, missing_version
-from lance_spark.errors import Conflict, CorruptData, NotFound, PermissionDenied, StorageFailure
+from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, PermissionDenied, StorageFailure
 from lance_spark.storage.credentials import again_if_refused, dataset_at
 from lance_spark.storage.failures import OPENING, translated
 from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable
@@ -230,6 +230,11 @@ def locate(uri: str, storage_options: Mapping[str, str] | None = None) -> Datase
 
     A key may have the prefix that it has as an option of Spark: pylance would ignore ``storage.allow_http``.
     """
+    if not isinstance(storage_options, Mapping | None):
+        raise InvalidOption(
+            f"storage_options must be a dict, not {type(storage_options).__name__}.",
+            hint="Name what it is, as in for_path(uri, spark=spark) or for_path(uri, branch='exp').",
+        )
     canonical = canonical_uri(uri, os.path.realpath)
     options = {key.removeprefix(PREFIX): value for key, value in (storage_options or {}).items()}
     return DatasetLocation.at(canonical, settled_endpoint(options) if canonical.startswith("s3://") else options)

@@ -9,11 +9,12 @@ import pytest
 from support.command_line import append, call, config, ids, make_flights
 
 from lance_spark import LanceTable
+from lance_spark.cli.catalog.main import main as catalog_main
 from lance_spark.cli.git_options import OPTIONS
 from lance_spark.cli.main import WORDS, cli
 from lance_spark.cli.verbs import VERBS
 from lance_spark.clones.clone import shallow_clone
-from lance_spark.errors import Refused
+from lance_spark.errors import InvalidOption, Refused
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import resolve_expression
 
@@ -341,3 +342,17 @@ def test_no_near_verb_is_what_deletes_for_good(flights, word):
 def test_a_place_behind_the_verb_is_told_where_it_goes(flights, words):
     (flights / "tree").mkdir(exist_ok=True)
     assert f"hint: The place goes before the verb: lance-git -C {words[1]} {words[0]}\n" in call(flights, *words).error
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"), [("init", "create NAMESPACE"), ("gc", "jobs.cleanup --catalog"), ("mv", "rename")]
+)
+def test_a_word_that_no_catalog_has_is_answered(capsys, word, instead):
+    assert catalog_main([word]) == 2
+    assert instead in capsys.readouterr().err
+
+
+def test_a_session_in_the_place_of_options_is_answered(uri):
+    with pytest.raises(InvalidOption, match="must be a dict") as refused:
+        LanceTable.for_path(uri, object())
+    assert "spark=spark" in refused.value.hint

@@ -18,6 +18,27 @@ from lance_spark.core.options import pairs_of, storage_from
 from lance_spark.errors import InvalidOption
 
 NAME = "lance-catalog"
+_GIT = "lance-git -C TABLE {}, on the directory that lance-catalog describe NAME shows."
+WORDS = {
+    "init": ("a catalog begins with its first namespace or table", "lance-catalog -C ROOT create NAMESPACE."),
+    "mkdir": ("a namespace is no directory", "lance-catalog create NAMESPACE."),
+    "drop": ("tables and namespaces are removed as files are", "lance-catalog rm NAME."),
+    "mv": ("tables are renamed", "lance-catalog rename OLD NEW."),
+    "gc": (
+        "old versions are for the maintenance",
+        "python -m lance_spark.jobs.cleanup --catalog ROOT, or ...jobs.maintain ROOT.",
+    ),
+    "cleanup": ("it is a job", "python -m lance_spark.jobs.cleanup --catalog ROOT."),
+    "maintain": (
+        "it is a job",
+        "python -m lance_spark.jobs.maintain ROOT; lance-catalog schedule runs it every night.",
+    ),
+    "history": ("versions are those of a table", _GIT.format("log")),
+    "import": ("rows are those of a table", _GIT.format("import FILE")),
+    "commit": ("every write is a version at once", "lance-catalog merge BRANCH publishes a branch of all tables."),
+    "publish": ("a branch is published by merging it", "lance-catalog merge BRANCH."),
+}
+"""Words that people type but that are no verbs: why, and what to type instead."""
 _PARTLY = "doctor, fsck: the catalog has problems"
 
 
@@ -26,6 +47,7 @@ _PARTLY = "doctor, fsck: the catalog has problems"
     cls=Verbs,
     package="lance_spark.cli.catalog.verbs",
     groups=GROUPS,
+    words=WORDS,
     prepare=partial(with_names, NAME),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
