@@ -61,6 +61,12 @@ _DROP_ROWS = (
     "Restore the file. If it is lost, lance-git fsck --repair makes a branch without its rows: merge that, delete it "
     "with --purge, and clean up."
 )
+_INDEX_AGAIN = (
+    "On each of these branches, drop the index and create it again; then clean up. Move or delete tags that have it."
+)
+_OLDER = "Restore an older version; if none is sound, write what can be read to a new dataset."
+OF_A_VERSION = frozenset({_DROP_ROWS, _INDEX_AGAIN, _OLDER})
+"""Advice about a version: one that only old versions need goes with a cleanup."""
 MEANINGS = {
     MANIFEST_DAMAGED: Meaning(ERROR, "A manifest cannot be understood: the version is lost.", _RESTORE),
     MANIFEST_GONE: Meaning(ERROR, "A manifest was listed and cannot be read.", _RESTORE),
@@ -68,12 +74,12 @@ MEANINGS = {
         WARNING, "A version has features that this package does not know; it was not checked.", "Use a newer version."
     ),
     MANIFEST_WRONG: Meaning(ERROR, "A manifest holds another version than its name says.", _RESTORE),
-    ROWS_IMPOSSIBLE: Meaning(ERROR, "A version contradicts itself about its rows.", "Restore an older version."),
+    ROWS_IMPOSSIBLE: Meaning(ERROR, "A version contradicts itself about its rows.", _OLDER),
     DATA_MISSING: Meaning(ERROR, "A data file is missing: its rows are lost.", _DROP_ROWS),
     BLOB_MISSING: Meaning(ERROR, "A file with blobs is missing: large values of its rows are lost.", _RESTORE),
     BLOB_SIZE_WRONG: Meaning(ERROR, "A file with blobs is not as long as its rows say.", _RESTORE),
     DELETION_MISSING: Meaning(ERROR, "A deletion file is missing: no reader can read its fragment.", _DROP_ROWS),
-    INDEX_MISSING: Meaning(ERROR, "A file of an index is missing: queries that use it fail.", "Drop and create it."),
+    INDEX_MISSING: Meaning(ERROR, "A file of an index is missing: queries that use it fail.", _INDEX_AGAIN),
     TRANSACTION_MISSING: Meaning(
         WARNING,
         "A transaction file is missing: no row is lost, but merges and logs lack it.",
@@ -81,18 +87,14 @@ MEANINGS = {
     ),
     OTHER_MISSING: Meaning(ERROR, "A file that a version names is missing.", _RESTORE),
     SIZE_WRONG: Meaning(ERROR, "A file has another size than its version recorded.", _DROP_ROWS),
-    INDEX_SIZE_WRONG: Meaning(
-        ERROR, "A file of an index has another size than recorded.", "Drop and create the index."
-    ),
+    INDEX_SIZE_WRONG: Meaning(ERROR, "A file of an index has another size than recorded.", _INDEX_AGAIN),
     DATA_DAMAGED: Meaning(ERROR, "A data file cannot be opened: its rows are lost.", _DROP_ROWS),
     DELETION_DAMAGED: Meaning(ERROR, "A deletion file cannot be understood.", _DROP_ROWS),
-    INDEX_DAMAGED: Meaning(ERROR, "A file of an index cannot be opened.", "Drop and create the index."),
+    INDEX_DAMAGED: Meaning(ERROR, "A file of an index cannot be opened.", _INDEX_AGAIN),
     ROW_COUNT: Meaning(ERROR, "A data file has another number of rows than its version says.", _DROP_ROWS),
     DELETION_COUNT: Meaning(ERROR, "A deletion file deletes other rows than its version says.", _DROP_ROWS),
-    ROW_IDS_TWICE: Meaning(
-        ERROR, "Two rows have one stable row id: an index may return the wrong one.", "Restore an older version."
-    ),
-    ROW_IDS_IMPOSSIBLE: Meaning(ERROR, "Stable row ids cannot be right.", "Restore an older version."),
+    ROW_IDS_TWICE: Meaning(ERROR, "Two rows have one stable row id: an index may return the wrong one.", _OLDER),
+    ROW_IDS_IMPOSSIBLE: Meaning(ERROR, "Stable row ids cannot be right.", _OLDER),
     NULLS_IMPOSSIBLE: Meaning(
         ERROR,
         "Rows have no value in a column that cannot be null: no reader can read them.",
@@ -150,7 +152,9 @@ MEANINGS = {
         "copy of the dataset on a disk or store that does would lose the branch.",
         "Before you copy the dataset, merge the branch into one whose name differs in more than case.",
     ),
-    CLONE_GONE: Meaning(NOTE, "A recorded clone does not exist.", "Delete its tag if it is gone for good."),
+    CLONE_GONE: Meaning(
+        NOTE, "A recorded clone does not exist.", "If it is gone for good, delete its tag: lance-git tag -d TAG -f."
+    ),
     MAIN_DAMAGED: Meaning(
         ERROR,
         "The settings of main cannot be understood: no write to main and no cleanup runs.",

@@ -54,10 +54,10 @@ class CheckFinding:
     def do(self) -> str:
         general = finding_codes.MEANINGS[self.code].do
         held = [ref for ref in self.refs if not ref.startswith("old versions of ")]
+        if general in finding_codes.OF_A_VERSION and not held:
+            return "Restore the file; or clean up, which removes these versions in time."
         if general != _LEFT_OUT or not all(ref.startswith(repair_record.PREFIX) for ref in held):
             return general
-        if not held:
-            return "Restore the file; or clean up, which removes these versions in time."
         return f"Merge '{held[0]}' if you have not, delete it (lance-git branch -d --purge {held[0]}), and clean up."
 
 

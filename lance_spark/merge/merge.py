@@ -114,6 +114,12 @@ def merge(
     return result
 
 
+_NAME_ANOTHER = hints.Hint(
+    "Name another branch to merge, or the one to merge it into: into='main'.",
+    shell="Name another branch to merge, or go to the one to merge it into first: lance-git switch main.",
+)
+
+
 def merge_requests(
     location: DatasetLocation, source: PinnedVersion, into: str | None, options: MergeOptions, publish: str = ""
 ) -> Callable[[], Request]:
@@ -125,10 +131,7 @@ def merge_requests(
     if source.branch == into:
         raise InvalidOption(
             f"{source} is a version of '{into or MAIN}' itself.",
-            hint=hints.Hint(
-                "Name another branch to merge, or the one to merge it into: into='main'.",
-                shell="Name another branch to merge, or go to the one to merge it into first: lance-git switch main.",
-            ),
+            hint=_NAME_ANOTHER,
         )
     action = format_versions.PUBLISH if publish else format_versions.MERGE
 

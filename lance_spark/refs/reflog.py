@@ -315,8 +315,6 @@ def _versions(location: DatasetLocation, ref: str, count: int | None) -> tuple[t
 
 def keep_deleted(location: DatasetLocation, name: str, ref_content: str) -> reflog.RefChange:
     """The record of a branch that is about to be deleted with its files kept."""
-    if not files.list_names(location, versions_directory(name)):
-        raise AlreadyExists(f"Branch '{name}' has no versions.")
     return replace(
         new_change(reflog.BRANCH, name, reflog.DELETED), head=datasets.find_latest(location, name), ref_file=ref_content
     )

@@ -233,6 +233,9 @@ def keep_aside(location: DatasetLocation, name: str, check: Callable[[], None] |
     content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
     if content is None:
         return False
+    if not files.list_names(location, versions_directory(name)):
+        drop_branch(location, name, check)  # nothing of it could be restored
+        return True
     with recorded(location, keep_deleted(location, name, content.decode())):
         drop_ref(location, name, check)
     return True

@@ -67,11 +67,11 @@ def _to_tensor(name: str, column: Any) -> Any:
     return torch.from_numpy(array.reshape(len(column), kind.list_size) if vector else array)
 
 
-class Batch(dict[str, Any]):
+class TrainingBatch(dict[str, Any]):
     """The columns of a batch by name. A DataLoader that makes batches of them is told that they are batches already."""
 
 
-def _refuse_batches_of_batches(_batch: Sequence[Batch], **_maps: Any) -> Any:
+def _refuse_batches_of_batches(_batch: Sequence[TrainingBatch], **_maps: Any) -> Any:
     raise InvalidOption(
         "The items of FrozenBatches are batches, and the DataLoader makes batches of them once more.",
         hint="Give it batch_size=None and the size to Batching(size), or use batches.loader(num_workers=...).",
@@ -80,7 +80,7 @@ def _refuse_batches_of_batches(_batch: Sequence[Batch], **_maps: Any) -> Any:
 
 # What torch asks first when it collates items of a type. Otherwise full batches come out stacked, with one dimension
 # too many, and the last, shorter one ends the epoch in an error about sizes of tensors.
-default_collate_fn_map[Batch] = _refuse_batches_of_batches
+default_collate_fn_map[TrainingBatch] = _refuse_batches_of_batches
 
 
 def _missing(name: str) -> Refused:
@@ -175,7 +175,7 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
         for number in worker.numbers(start, upcoming, order.batches):
             batch = self._convert(self._split.read(order.batch(now.epoch, number).tolist()))
             self._progress = self._after(now, number + 1)
-            yield Batch(batch) if type(batch) is dict else batch
+            yield TrainingBatch(batch) if type(batch) is dict else batch
         if self._progress.epoch == now.epoch:  # the last batch went to another worker
             self.set_epoch(now.epoch + 1)
 

@@ -369,7 +369,13 @@ PLANS = {
         ["it has files"],
     ),
     "leftovers": ([finding(finding_codes.UNCOMMITTED)], {}, True, [], ["Run a cleanup."]),
-    "row ids": ([finding(finding_codes.ROW_IDS_TWICE)], {}, True, [], ["Restore an older version."]),
+    "row ids": (
+        [finding(finding_codes.ROW_IDS_TWICE)],
+        {},
+        True,
+        [],
+        ["Restore an older version; if none is sound, write what can be read to a new dataset."],
+    ),
 }
 
 

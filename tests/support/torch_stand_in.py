@@ -34,6 +34,9 @@ class Dataset:
 class IterableDataset(Dataset):
     """torch.utils.data.IterableDataset"""
 
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class WorkerInfo:
