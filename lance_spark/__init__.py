@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
     from lance_spark.datasource.datasource import LanceDataSource
+    from lance_spark.engine.progress_bar import progress_bar
     from lance_spark.maintenance.policy_rules import MaintenancePolicy
     from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
     from lance_spark.spark.catalog import LanceCatalog
@@ -37,6 +38,7 @@ __all__ = [
     "PhraseQuery",
     "VersionRule",
     "capabilities",
+    "progress_bar",
     "register",
     "register_search",
     "storage_options_provider",
@@ -45,6 +47,7 @@ __all__ = [
 _HOMES = {
     "cleanup.retention_rules": ("CleanupPolicy", "VersionRule"),
     "datasource.datasource": ("LanceDataSource",),
+    "engine.progress_bar": ("progress_bar",),
     "maintenance.policy_rules": ("MaintenancePolicy",),
     "search.text_rules": ("BooleanQuery", "BoostQuery", "MatchQuery", "MultiMatchQuery", "PhraseQuery"),
     "spark.catalog": ("LanceCatalog",),

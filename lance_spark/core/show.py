@@ -274,7 +274,9 @@ def to_tell(progress: Callable[..., object] | None) -> Tell:
 def check_progress(progress: object) -> None:
     """Raise InvalidOption for a ``progress`` that cannot be called."""
     if progress is not None and not callable(progress):
-        raise InvalidOption("progress must be a function of one argument.", hint="For example, progress=print.")
+        raise InvalidOption(
+            "progress must be a function of one argument.", hint="For example, progress=lance_spark.progress_bar."
+        )
 
 
 # --- Values for display: type, place, facts, tables, notes

@@ -29,6 +29,7 @@ NAMES = [
     "PhraseQuery",
     "VersionRule",
     "capabilities",
+    "progress_bar",
     "register",
     "register_search",
     "storage_options_provider",

@@ -1,0 +1,59 @@
+"""The progress of a verb as one line that changes: in a notebook below the cell, in a terminal on stderr."""
+
+from __future__ import annotations
+
+import sys
+from html import escape
+from importlib import import_module
+from typing import Any
+
+_WIDTH = 24
+
+
+def text_of(progress: object) -> str:
+    """``compare [######------------------] 10 of 40``; the first line of what cannot be counted."""
+    stage, done, total = (getattr(progress, name, None) for name in ("stage", "done", "total"))
+    if isinstance(stage, str) and isinstance(done, int) and isinstance(total, int) and total > 1:
+        full = _WIDTH * min(done, total) // total
+        return f"{stage} [{'#' * full}{'-' * (_WIDTH - full)}] {done:,} of {total:,}"
+    return str(progress).partition("\n")[0]
+
+
+class NotebookBar:
+    """Called with each progress. Each cell of a notebook has a line of its own; other outputs show nothing."""
+
+    def __init__(self) -> None:
+        self._cell: int | None = None
+        self._shown: Any = None
+
+    def __call__(self, progress: object) -> None:
+        """Show how far a verb is."""
+        text, shell = text_of(progress), _notebook()
+        if shell is None:
+            if sys.stderr is not None and sys.stderr.isatty():
+                sys.stderr.write(f"\r\033[K{text}")
+                sys.stderr.flush()
+            return
+        data = {"text/plain": text, "text/html": f"<pre style='margin:0'>{escape(text)}</pre>"}
+        if self._shown is not None and self._cell == shell.execution_count:
+            self._shown.update(data, raw=True)
+            return
+        display = import_module("IPython.display").display
+        self._cell, self._shown = shell.execution_count, display(data, raw=True, display_id=True)
+
+
+def _notebook() -> Any:
+    """IPython's shell, if it has a page to show things on; never imports IPython by itself."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
+_BAR = NotebookBar()
+
+
+def progress_bar(progress: object) -> None:
+    """For every argument ``progress``, as in ``t.fsck(progress=progress_bar)``: one line that changes.
+
+    Below the cell of a notebook, on stderr of a terminal, and nowhere else. ``progress`` is what the verb reports.
+    """
+    _BAR(progress)
