@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -347,3 +347,32 @@ STATEMENTS = [
     Statement("ALTER TABLE lake.ns1.t CREATE BRANCH b"),
     Statement("ALTER TABLE lake.ns1.t CREATE TAG g"),
 ]
+
+# On Spark 4.0, what it answers otherwise: most of these statements are newer than it.
+ON_SPARK_4_0 = {
+    "CREATE TABLE lake.ns1.made (id INT, PRIMARY KEY (id))": "Syntax error at or near",
+    "CREATE TABLE lake.ns1.made (id INT, CHECK (id > 0))": "Syntax error at or near",
+    "CREATE TABLE lake.ns1.made LIKE lake.ns1.t": "Syntax error at or near",
+    "ALTER VIEW lake.ns1.t AS SELECT 1": "Catalog `lake` does not support views",
+    "DROP VIEW lake.ns1.t": "Catalog `lake` does not support views",
+    "CREATE MATERIALIZED VIEW lake.ns1.made AS SELECT * FROM lake.ns1.t": "Syntax error at or near",
+    "DROP FUNCTION lake.ns1.f": "Catalog lake does not support functions",
+    "ALTER TABLE lake.ns1.t ADD CONSTRAINT c CHECK (id > 0)": "Syntax error at or near",
+    "ALTER TABLE lake.ns1.t ADD CONSTRAINT pk PRIMARY KEY (id)": "Syntax error at or near",
+    "ALTER TABLE lake.ns1.t DROP CONSTRAINT c": "Syntax error at or near",
+    "INSERT INTO lake.ns1.t (id) VALUES (3)": "Cannot find data for the output column `v`",
+    "MERGE WITH SCHEMA EVOLUTION INTO lake.ns1.t t USING (SELECT 2 AS id, 1 AS w) u ON t.id = u.id "
+    "WHEN MATCHED THEN UPDATE SET *": "name `v` cannot be resolved",
+    "SELECT * FROM lake.ns1.t CHANGES FROM VERSION 1 TO VERSION 2": "Syntax error at or near",
+    "REFRESH FUNCTION lake.ns1.f": "Catalog lake does not support functions",
+    "DESCRIBE TABLE lake.ns1.t PARTITION (id = 1)": "DESCRIBE does not support partition for v2 tables",
+    "DESCRIBE PROCEDURE lake.system.create_branch": "The table or view `PROCEDURE` cannot be found",
+    "SHOW PROCEDURES IN lake.system": "Syntax error at or near",
+    "BEGIN DELETE FROM lake.ns1.t WHERE id % 2 = 0; END": "SQL Scripting is under development",
+    "CREATE STREAMING TABLE lake.ns1.made AS SELECT * FROM STREAM lake.ns1.t": "Syntax error at or near",
+}
+
+
+def on_spark_4_0(statement: Statement) -> Statement:
+    """The statement as it ends there."""
+    return replace(statement, refused=ON_SPARK_4_0.get(statement.text, statement.refused))
