@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,7 +147,7 @@ def _placed(
     """By file, and by the column's place in it."""
     placed: dict[str, dict[str, Any]] = {}
     for file in fragment["files"]:
-        if file.get("base_id") is not None or not is_generated(file["path"]):
+        if not is_generated(file["path"]):
             continue
         places = dict(zip(file["fields"], file["column_indices"], strict=False))
         for name, bounds in found.items():
@@ -154,6 +155,21 @@ def _placed(
             if bounds is not None and place is not None and place >= 0:
                 placed.setdefault(file["path"], {})[str(place)] = as_json(bounds)
     return placed
+
+
+def inherited(
+    fragments: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Bounds]], ids: Mapping[str, int]
+) -> dict[str, dict[str, Any]]:
+    """Facts of new fragments, pylance's JSON, that hold rows of others: the bounds of all of those, where known."""
+    found: dict[str, Bounds | None] = {}
+    for name in ids:
+        known = [each.get(name) for each in sources]
+        if known and all(each is not None for each in known):
+            found[name] = reduce(Bounds.joined, [each for each in known if each is not None])
+    facts: dict[str, dict[str, Any]] = {}
+    for fragment in fragments:
+        facts |= _placed(fragment, found, ids)
+    return facts
 
 
 def as_json(bounds: Bounds) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -134,6 +134,30 @@ def runs(layout: TableLayout, batches: Iterable[pa.RecordBatch], budget: int) ->
             return
         done.add(key)
         yield (batch for _, batch in group)
+
+
+def cut(layout: TableLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[Iterable[pa.RecordBatch]]:
+    """The rows in their order, in runs that end where the key changes; consume each run before the next one."""
+    pieces = (piece for batch in batches for piece in _pieces(layout, batch))
+    for _, group in groupby(pieces, key=lambda piece: piece[0]):
+        yield (batch for _, batch in group)
+
+
+def _pieces(layout: TableLayout, batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
+    codes, keys = _codes(layout.partition, batch)
+    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), batch.num_rows]
+    for start, end in pairwise(bounds):
+        if end > start:
+            yield keys[int(codes[start])], batch.slice(start, end - start)
+
+
+def by_key(layout: TableLayout, rows: pa.Table) -> pa.Table:
+    """The rows by key, those of one key in their order."""
+    if not layout.partition or not rows.num_rows:
+        return rows
+    columns = list(dict.fromkeys(each.column for each in layout.partition))
+    codes, _ = _codes(layout.partition, rows.select(columns).combine_chunks().to_batches()[0])
+    return rows.take(pa.array(np.argsort(codes, kind="stable")))
 
 
 def _in_order(layout: TableLayout, batch: pa.RecordBatch) -> bool:

@@ -100,6 +100,41 @@ class OptimizeOptions:
             self.progress(progress)
 
 
+def coverage(indexes: Iterable[IndexRecord], fragment: int) -> frozenset[str]:
+    """The segments of indexes that cover a fragment: pylance keeps an index only of fragments that it covered alike."""
+    return frozenset(each.uuid for each in indexes if each.fragments is None or fragment in each.fragments)
+
+
+def partition_groups(
+    fragments: Sequence[Fragment], groups: Mapping[int, object], target_rows: int
+) -> list[tuple[int, ...]]:
+    """Fragments to rewrite together: small ones of the same group, and single ones with a tenth of rows deleted.
+
+    ``groups`` has what only fragments that belong together share; others are left alone.
+    """
+    bins: dict[object, tuple[list[Fragment], int]] = {}
+    found: list[list[Fragment]] = []
+    for each in fragments:
+        if each.id not in groups:
+            continue
+        deleted = each.physical_rows - each.rows
+        if each.rows >= target_rows:
+            if deleted * 10 > each.physical_rows:
+                found.append([each])
+            continue
+        mine, rows = bins.get(groups[each.id], ([], 0))
+        if mine and rows + each.rows > target_rows * 3 // 2:
+            found.append(mine)
+            mine, rows = [], 0
+        bins[groups[each.id]] = ([*mine, each], rows + each.rows)
+    found += [mine for mine, _ in bins.values()]
+    return [
+        tuple(each.id for each in mine)
+        for mine in found
+        if len(mine) > 1 or any((each.physical_rows - each.rows) * 10 > each.physical_rows for each in mine)
+    ]
+
+
 class RewriteTask(NamedTuple):
     """Fragments that become one or a few; the order of their rows stays."""
 

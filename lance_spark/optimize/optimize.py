@@ -29,8 +29,11 @@ from lance_spark.format.schema import is_blob, row_width
 from lance_spark.format.versions import Copy, Root, Snapshot
 from lance_spark.indexes.index_rules import lost_coverage
 from lance_spark.indexes.index_segments import commit_indexes
+from lance_spark.layout.declaring import read_layout
+from lance_spark.layout.facts import layout_bounds
+from lance_spark.layout.layout_rules import IDENTITY, NO_LAYOUT, TableLayout
 from lance_spark.merge.copies import copy_each
-from lance_spark.optimize import compaction_rules, order_rules, rewrites
+from lance_spark.optimize import by_layout, compaction_rules, order_rules, rewrites
 from lance_spark.optimize.compaction_rules import (
     OptimizeOptions,
     OptimizePlan,
@@ -66,10 +69,16 @@ def optimize(
     cannot be re-homed because other processes keep committing.
     """
     check_mergeable(location, branch)
+    layout = read_layout(location, pin_latest(location, branch))
     if options.order is not None:
-        return cluster(location, branch, options, options.order, engine)
+        return cluster(location, branch, options, within_partitions(options.order, layout), engine)
+    divided = None
+    if layout.partition and not options.dry_run:
+        divided = _divide(location, branch, options, layout, engine, only)
     plan, rehomed = _ready_plan(location, branch, options, engine, only)
-    work = _Rewriting(location, engine, options, OptimizeResult(plan.pin, plan, options.dry_run, rehomed=rehomed))
+    work = _Rewriting(
+        location, engine, options, OptimizeResult(plan.pin, plan, options.dry_run, rehomed=rehomed), layout
+    )
     if options.dry_run:
         return work.result
     overtaken_tasks = work.carry_out(plan)
@@ -79,7 +88,52 @@ def optimize(
         work.result = replace(work.result, rehomed=(*work.result.rehomed, *rehomed))
         left = work.carry_out(again)
         work.result = replace(work.result, conflicts=tuple(task.ids for task in left))
-    return work.result
+    return work.result if divided is None else _both(divided, work.result)
+
+
+def within_partitions(order: Ordering, layout: TableLayout) -> Ordering:
+    """The order that a table with partitions gets: by partition first, where columns themselves are its key."""
+    columns = tuple(each.column for each in layout.partition if each.name == IDENTITY)
+    if order.curve or not columns or len(columns) < len(layout.partition):
+        return order
+    return replace(order, columns=tuple(dict.fromkeys((*columns, *order.columns))))
+
+
+def _divide(
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    layout: TableLayout,
+    engine: Engine,
+    only: frozenset[int] | None,
+) -> OptimizeResult | None:
+    """Divide the rows of fragments that hold several partitions, such as those of other writers; None without any."""
+    found = candidates(location, branch, options, engine, only)
+    blobs = any(is_blob(field) for field in read_target(location, found.pin).schema)
+    if blobs or not found.snapshot.contents.counts_rows:
+        return None  # they cannot be sorted, and stay as they are
+    keys = by_layout.keys_of(
+        location, found.pin, layout, by_layout.complete_facts(location, found.pin, layout, found.fragments, engine)
+    )
+    mixed = frozenset(key for key in found.wanted if keys.get(key) is None and found.fragments[key].rows)
+    if not mixed:
+        return None
+    columns = dict.fromkeys([*(each.column for each in layout.partition), *layout.cluster])
+    return cluster(location, branch, options, Ordering(tuple(columns)), engine, mixed)
+
+
+def _both(divided: OptimizeResult, compacted: OptimizeResult) -> OptimizeResult:
+    """The result of a division and the compaction after it."""
+    return replace(
+        compacted,
+        fragments_removed=divided.fragments_removed + compacted.fragments_removed,
+        fragments_added=divided.fragments_added + compacted.fragments_added,
+        rows=divided.rows + compacted.rows,
+        bytes=divided.bytes + compacted.bytes,
+        commits=divided.commits + compacted.commits,
+        conflicts=(*divided.conflicts, *compacted.conflicts),
+        uncovered=tuple(dict.fromkeys((*divided.uncovered, *compacted.uncovered))),
+    )
 
 
 def _ready_plan(
@@ -109,6 +163,7 @@ class _Rewriting:
     engine: Engine
     options: OptimizeOptions
     result: OptimizeResult
+    layout: TableLayout = NO_LAYOUT
 
     def carry_out(self, plan: OptimizePlan) -> list[RewriteTask]:
         """Rewrite and commit, group by group; returns the tasks that other commits overtook."""
@@ -150,7 +205,11 @@ class _Rewriting:
         stage = f"rewrite {counted(work.rewrites, 'fragment')}"
         frame = runner.flat_map(stage, items, rewrites.rewrite, rewrites.REWRITTEN)
         rows = runner.collect(stage, frame).to_pylist()
-        return [rewrites.rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
+        rewritten = [rewrites.rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
+        if self.layout:
+            known = layout_bounds(self.location, plan.pin, self.layout)
+            by_layout.keep_facts(self.location, plan.pin, self.layout, known, rewritten)
+        return rewritten
 
     def _commit(self, plan: OptimizePlan, rewritten: Sequence[RewrittenTask]) -> list[RewriteTask]:
         """Commit the tasks of a group that other commits left valid; returns the rest."""
@@ -248,7 +307,17 @@ def plan_optimize(
     """
     found = candidates(location, branch, options, engine, only)
     pin, fragments = found.pin, found.fragments
-    tasks = rewrites.plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
+    layout = read_layout(location, pin)
+    if layout.partition:
+        # A compaction of neighbors would put the rows of several partitions into one file.
+        keys = by_layout.keys_of(location, pin, layout, layout_bounds(location, pin, layout))
+        indexes = decode_indexes(found.manifest)
+        single = [key for key in sorted(found.wanted) if keys.get(key) is not None]
+        belongs = {key: (keys[key], compaction_rules.coverage(indexes, key)) for key in single}
+        together = compaction_rules.partition_groups([*fragments.values()], belongs, options.target_rows)
+        tasks = rewrites.plan_groups(location, pin, fragments, together, options.target_rows)
+    else:
+        tasks = rewrites.plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
     covered = {key for task in tasks for key in task.ids}
     needed = compaction_rules.indexes_to_rehome(decode_indexes(found.manifest), covered)
     names = tuple(sorted({index.name for index in needed}))
@@ -352,9 +421,14 @@ class _Planned:
 
 
 def cluster(
-    location: DatasetLocation, branch: str | None, options: OptimizeOptions, ordering: Ordering, engine: Engine
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    ordering: Ordering,
+    engine: Engine,
+    every: frozenset[int] | None = None,
 ) -> OptimizeResult:
-    """Rewrite a branch in that order, see ``LanceTable.optimize``.
+    """Rewrite a branch in that order, see ``LanceTable.optimize``; with ``every``, these fragments, and no others.
 
     If other commits change rows that are being rewritten, everything is computed again once, then left as it is.
     Raises Refused, NotFound, InvalidOption for unsuitable columns, StorageFailure.
@@ -362,7 +436,7 @@ def cluster(
     tried: tuple[int, ...] = ()
     result = None
     for _ in range(1 if options.dry_run else 2):
-        planned = _plan(location, branch, options, ordering, engine)
+        planned = _plan(location, branch, options, ordering, engine, every)
         result = OptimizeResult(planned.plan.pin, planned.plan, options.dry_run)
         if options.dry_run or not planned.clusters.fragments:
             return result
@@ -376,9 +450,14 @@ def cluster(
 
 
 def _plan(
-    location: DatasetLocation, branch: str | None, options: OptimizeOptions, ordering: Ordering, engine: Engine
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    ordering: Ordering,
+    engine: Engine,
+    every: frozenset[int] | None = None,
 ) -> _Planned:
-    found = candidates(location, branch, options, engine)
+    found = candidates(location, branch, options, engine, every)
     pin, contents = found.pin, found.snapshot.contents
     target = read_target(location, pin)
     order_rules.check_columns(ordering, target.schema)
@@ -387,7 +466,7 @@ def _plan(
     rows, size = sum(each.rows for each in chosen), sum(each.size for each in chosen)
     part_rows = order_rules.rows_of_part(options.target_rows, max(row_width(target.schema), size / max(1, rows)))
     keys = _keys(location, pin, ordering, chosen, order_rules.step_of(rows, part_rows), engine)
-    clusters = order_rules.plan_clusters(ordering, keys, part_rows)
+    clusters = order_rules.plan_clusters(ordering, keys, part_rows, every is not None)
     sources = tuple(each for each in chosen if each.id in clusters.fragments)
     options.tell(compaction_rules.OptimizeProgress("keys read", 0, len(sources)))
     plan = OptimizePlan(

@@ -251,8 +251,8 @@ def ends_of(ordering: Ordering, rows: pa.Table) -> tuple[bool, pa.Table]:
     )
 
 
-def plan_clusters(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: int) -> ClusterPlan:
-    """Choose the fragments to rewrite and the resulting parts.
+def plan_clusters(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: int, every: bool = False) -> ClusterPlan:
+    """Choose the fragments to rewrite and the resulting parts; ``every`` is for all of them.
 
     A fragment is left alone if it is large enough, its rows are in order, and its range is about as narrow as possible.
     The others are rewritten if that reduces their number or the overlap of their ranges.
@@ -261,6 +261,8 @@ def plan_clusters(ordering: Ordering, keys: Sequence[FragmentKeys], part_rows: i
     nothing = ClusterPlan(frozenset(), Scale(ordering), pa.table({}), 1.0)
     if not keys:
         return nothing
+    if every:
+        return _plan_for(ordering, keys, part_rows)[0]
     chosen = _standing_out(ordering, keys, part_rows)
     plan, gain = _plan_for(ordering, chosen, part_rows) if chosen else (nothing, 0.0)
     fewer = len(chosen) > plan.parts

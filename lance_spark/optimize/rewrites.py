@@ -19,6 +19,8 @@ from lance_spark.errors import Conflict, CorruptData
 from lance_spark.format.contents import Fragment
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, with_wide_offsets
 from lance_spark.format.storable import is_fragile
+from lance_spark.layout.declaring import read_layout
+from lance_spark.layout.key_rules import by_key
 from lance_spark.optimize.compaction_rules import RewriteTask, RewrittenTask
 from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks, together
 from lance_spark.scan.fragment_reads import fragment_sizes
@@ -69,6 +71,41 @@ def plan_rewrites(
     for job in jobs:
         ids = [source["id"] for source in json.loads(job)["task"]["fragments"]]
         found.append(RewriteTask(tuple(fragments[key] for key in ids), job))
+    return found
+
+
+_ALL_ROWS = 2**40
+"""More rows than a fragment has: a plan for so many takes every fragment."""
+
+
+def plan_groups(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    fragments: dict[int, Fragment],
+    groups: Sequence[tuple[int, ...]],
+    target_rows: int,
+) -> list[RewriteTask]:
+    """The tasks that rewrite each group of fragments, whether or not these are neighbors.
+
+    A fragment that pylance does not tell in its own plan is left alone.
+    """
+    from lance.optimize import Compaction
+
+    dataset = open_pinned(location, pin)
+    with translated(location, "planning a compaction"):
+        jobs = [
+            json.loads(task.json()) for task in Compaction.plan(dataset, {"target_rows_per_fragment": _ALL_ROWS}).tasks
+        ]
+    told = {source["id"]: source for job in jobs for source in job["task"]["fragments"]}
+    found = []
+    for group in groups:
+        ids = [key for key in group if key in told]
+        if not ids or (len(ids) == 1 and len(group) > 1):
+            continue
+        job = json.loads(json.dumps(jobs[0]))
+        job["task"]["fragments"] = [told[key] for key in ids]
+        job["options"]["target_rows_per_fragment"] = target_rows
+        found.append(RewriteTask(tuple(fragments[key] for key in ids), json.dumps(job)))
     return found
 
 
@@ -247,15 +284,14 @@ def fragment_keys(table: pa.Table) -> list[FragmentKeys]:
 def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     """WRITTEN of one part, whose rows are all in memory."""
     rows = _together([*pieces], job.scale.ordering)
-    rows = rows.take(pa.array(positions(job.scale.line(rows))))
+    # By key first: each of the new files holds one, and with stable row ids each row gets its own back, by its place.
+    rows = by_key(read_layout(job.location, job.pin), rows.take(pa.array(positions(job.scale.line(rows)))))
     schema = job.target.schema
     options = WriteOptions(branch=job.pin.branch, files=FileOptions(max_rows_per_file=rows.num_rows))
     plan = WritePlan(job.location, options, "append", schema, job.pin)
     most = min(batch_rows(row_width(schema)), max(1, _HELD * rows.num_rows // max(1, rows.nbytes)))
     batches = rows.select(schema.names).to_batches(max_chunksize=most)
-    written = [
-        json.loads(entry) for entry in write_rows(WriteJob(plan, job.pin), batches, in_order=job.target.stable_row_ids)
-    ]
+    written = [json.loads(entry) for entry in write_rows(WriteJob(plan, job.pin), batches, order="by key")]
     if job.target.stable_row_ids:
         with_row_ids(job.location, written, rows[ROW_ID].to_numpy())
     ordering = job.scale.ordering

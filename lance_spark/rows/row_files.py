@@ -49,7 +49,7 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         addresses: list[Addresses] = []
         if operation == UPDATE:
             # With stable row ids, each row gets its own back, by its place.
-            new = write_rows(kept.job, kept.completed(rows, addresses), in_order=row_ids is not None)
+            new = write_rows(kept.job, kept.completed(rows, addresses), order="free" if row_ids is None else "kept")
             written = [json.loads(entry) for entry in new]
         else:
             written = [json.loads(entry) for entry in write_rows(job, (batch for batch, _ in rows))]

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.layout.declaring import declare, fits, look, read_layout
 from lance_spark.layout.fact_rules import Collector, watched
 from lance_spark.layout.facts import recorded
-from lance_spark.layout.key_rules import runs
+from lance_spark.layout.key_rules import cut, runs
 from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, declared_by
 from lance_spark.layout.layout_rules import check as check_layout
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, take_rows
@@ -89,12 +89,16 @@ HELD_BYTES = 128 * 2**20
 """Bytes of rows that a task holds to divide them, if they do not come in the order of the table's layout."""
 
 
-def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], in_order: bool = False) -> list[str]:
+Order = Literal["free", "kept", "by key"]
+"""Whether a task may write its rows in any order, has to keep theirs, or has sorted them by the layout's key itself."""
+
+
+def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], order: Order = "free") -> list[str]:
     """Write one task's rows as uncommitted data files; returns the fragments' metadata as JSON.
 
     Where the table has a layout, each file holds rows of one partition, and facts about its files come with the
-    metadata, see :func:`lance_spark.layout.facts.recorded`. Rows that have to keep their order (``in_order``) are not
-    divided. pylance deletes its files if the stream fails halfway. No rows, no file.
+    metadata, see :func:`lance_spark.layout.facts.recorded`. Rows that have to keep their order are not divided, unless
+    they come by key. pylance deletes its files if the stream fails halfway. No rows, no file.
     """
     plan = job.plan
     start = None if job.start is None else open_pinned(plan.location, job.start)
@@ -108,7 +112,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], in_order: bool 
     ids = _written_ids(job, start)
     written: list[dict[str, Any]] = []
     try:
-        for run in (rows,) if in_order else runs(layout, rows, HELD_BYTES):
+        for run in _divided(layout, rows, order):
             collector = Collector(watched(layout))
             made = _write_run(job, start, rows, collector.watch(run))
             collector.give(made, ids)
@@ -117,6 +121,12 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], in_order: bool 
         discard(plan, [json.dumps(entry) for entry in written])
         raise
     return [json.dumps(entry) for entry in written]
+
+
+def _divided(layout: TableLayout, rows: Iterable[pa.RecordBatch], order: Order) -> Iterable[Iterable[pa.RecordBatch]]:
+    if order == "kept":
+        return (rows,)
+    return cut(layout, rows) if order == "by key" else runs(layout, rows, HELD_BYTES)
 
 
 def _written_ids(job: WriteJob, start: lance.LanceDataset | None) -> dict[str, int]:
