@@ -247,10 +247,20 @@ class WriteOptions:
         "of a new table: the columns by which its rows are [sorted](layout.md), such as `carrier, origin`",
         aliases=("clusterBy",),
     )
+    partition_overwrite_mode: Literal["static", "dynamic"] = source_option(
+        "static",
+        "`dynamic`: an overwrite of a table with [partitions](layout.md) replaces only those of the new rows",
+        aliases=("partitionOverwriteMode",),
+        choices=_same("static", "dynamic"),
+    )
     statement: Statement | None = None
     """What Spark's planner knows of the statement, if it tells."""
+    replaces: str | None = None
+    """The rows that the new ones replace, as a predicate in Lance's SQL, if Spark's planner tells."""
 
 
+REPLACES = "lance_spark.replaces"
+"""Option by which Spark's planner tells that predicate."""
 _WRITE = (WriteOptions, NewBranchOptions, FileOptions)
 WRITE_OPTIONS = _keys(*_WRITE)
 """Every option of a write except ``path``, a catalog's options and ``storage.<key>``."""
@@ -262,11 +272,13 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         if what := _IMMUTABLE.get(folded(key)):
             raise cannot_change(what)
     answer_replace_where(options)
-    told, options = options.get(STATEMENT), {key: value for key, value in options.items() if key != STATEMENT}
+    told, replaces = options.get(STATEMENT), options.get(REPLACES)
+    options = {key: value for key, value in options.items() if key not in (STATEMENT, REPLACES)}
     check_known(options, _spellings(*_WRITE), "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
     given, _ = by_key(declared(*_WRITE), options)
     found = WriteOptions(
         statement=None if told is None else parse_statement(told),
+        replaces=replaces,
         files=FileOptions(**keyed_values(declared(FileOptions), given)),
         **keyed_values(declared(WriteOptions), given),
     )

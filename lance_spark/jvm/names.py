@@ -108,6 +108,9 @@ MAYBE_CACHED = f"{_SQL}.execution.columnar.InMemoryRelation"
 # Public; only tables with a layout need them. The last one is private.
 MAYBE_EXPRESSIONS = f"{_SQL}.connector.expressions.Expressions"
 MAYBE_EXPRESSION = f"{_SQL}.connector.expressions.Expression"
+MAYBE_SORT_ORDER = f"{_SQL}.connector.expressions.SortOrder"
+MAYBE_SORT_DIRECTION = f"{_SQL}.connector.expressions.SortDirection"
+MAYBE_NULL_ORDERING = f"{_SQL}.connector.expressions.NullOrdering"
 MAYBE_CLUSTERED = f"{_SQL}.connector.expressions.ClusterByTransform"
 
 # Private; only a catalog of complete publishes needs it.

@@ -23,11 +23,13 @@ import pyarrow.types as pt
 
 from lance_spark.core.layout import is_generated
 from lance_spark.layout.hash_rules import bucket_of
-from lance_spark.layout.key_rules import Key, key_of, plain
-from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TableLayout, Transform
+from lance_spark.layout.key_rules import Key, key_of, key_of_rows, plain
+from lance_spark.layout.layout_rules import BUCKET, IDENTITY, NO_LAYOUT, TableLayout, Transform
 
 FACTS = "lance_spark.facts"
 """Key beside those of pylance in a fragment's JSON, on its way from the task that wrote it to the commit."""
+KEY = "lance_spark.key"
+"""The same for the key of its partition."""
 _LONGEST = 64
 """Characters of the longest text that is kept as a bound."""
 _VERSION = 1
@@ -102,8 +104,10 @@ def watched(layout: TableLayout) -> tuple[Watched, ...]:
 class Collector:
     """Collects the bounds of watched columns, batch by batch, of rows that are written one after the other."""
 
-    def __init__(self, columns: Sequence[Watched]) -> None:
-        self._columns = columns
+    def __init__(self, columns: Sequence[Watched], layout: TableLayout = NO_LAYOUT) -> None:
+        """With a ``layout``, for rows that all have one key of it."""
+        self._columns, self._layout = columns, layout
+        self._key: Key | None = None
         self._seen: list[tuple[int, dict[str, Bounds | None]]] = []
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -115,6 +119,8 @@ class Collector:
                 if each.name in batch.schema.names
             }
             self._seen.append((batch.num_rows, known))
+            if self._key is None and self._layout.partition:
+                self._key = key_of_rows(self._layout, batch)
             yield batch
 
     def give(self, fragments: Sequence[dict[str, Any]], ids: Mapping[str, int]) -> None:
@@ -122,6 +128,8 @@ class Collector:
 
         A batch that two fragments share counts for both.
         """
+        for fragment in fragments if self._key is not None else ():
+            fragment[KEY] = key_json(self._key or ())
         if sum(each["physical_rows"] for each in fragments) != sum(rows for rows, _ in self._seen):
             return
         start = 0
@@ -178,6 +186,21 @@ def as_json(bounds: Bounds) -> list[Any]:
     return [*ends, bounds.has_null, [list(each) for each in bounds.buckets]]
 
 
+def key_json(key: Key) -> list[Any]:
+    """A key in JSON."""
+    return [{"d": str(value)} if isinstance(value, Decimal) else value for value in key]
+
+
+def keys_in(fragments: Sequence[str]) -> set[Key]:
+    """The keys of new fragments, pylance's JSON as texts, as tasks sent them along."""
+    told = (json.loads(text).get(KEY) for text in fragments)
+    return {
+        tuple(Decimal(value["d"]) if isinstance(value, dict) else value for value in key)
+        for key in told
+        if key is not None
+    }
+
+
 def from_json(entry: Sequence[Any]) -> Bounds:
     """The bounds from JSON."""
     low, high = (Decimal(end["d"]) if isinstance(end, dict) else end for end in entry[:2])
@@ -194,11 +217,12 @@ def taken(fragments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     """Fragments without their facts, and the facts by file. Fragments are pylance's JSON, as texts."""
     plain_fragments, facts = [], {}
     for text in fragments:
-        if FACTS not in text:
+        if FACTS not in text and KEY not in text:
             plain_fragments.append(text)
             continue
         entry = json.loads(text)
         facts.update(entry.pop(FACTS, {}))
+        entry.pop(KEY, None)
         plain_fragments.append(json.dumps(entry))
     return plain_fragments, facts
 

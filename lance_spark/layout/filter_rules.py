@@ -73,6 +73,37 @@ def may_be_true(condition: Condition, bounds: Mapping[str, Bounds]) -> bool:
     return True if known is None else _compared(condition, known)
 
 
+def is_surely_true(condition: Condition, bounds: Mapping[str, Bounds]) -> bool:
+    """Whether the condition is true for every row with values in these bounds."""
+    if condition is None:
+        return False
+    if isinstance(condition, All):
+        return all(is_surely_true(each, bounds) for each in condition.parts)
+    if isinstance(condition, OneOf):
+        return any(is_surely_true(each, bounds) for each in condition.parts)
+    known = bounds.get(condition.column)
+    return known is not None and _surely(condition, known)
+
+
+def _surely(condition: Compared, known: Bounds) -> bool:
+    operator, low, high = condition.operator, known.low, known.high
+    if operator == "IS NULL" or low is None:
+        return low is None and operator == "IS NULL"
+    if known.has_null or operator == "IS NOT NULL":
+        return not known.has_null
+    if any(isinstance(value, float) for value in condition.values):
+        return False
+    if operator in ("=", "IN"):
+        return bool(low == high and low in condition.values)
+    value = condition.values[0]
+    if operator == "STARTS":
+        return bool(low.startswith(value) and high.startswith(value))
+    outcomes = {
+        "<>": value < low or value > high, "<": high < value, "<=": high <= value, ">": low > value, ">=": low >= value
+    }  # fmt: skip
+    return bool(outcomes[operator])
+
+
 def _compared(condition: Compared, known: Bounds) -> bool:
     operator, low, high = condition.operator, known.low, known.high
     if operator == "IS NULL":
@@ -159,8 +190,8 @@ class _Parser:
         if parts is None:
             return None
         if len(parts) > 1:
-            found = [each for part in parts if (each := self.condition(part, depth + 1)) is not None]
-            return All(tuple(found)) if found else None
+            found = tuple(self.condition(part, depth + 1) for part in parts)
+            return None if all(each is None for each in found) else All(found)
         return self._leaf(tokens)
 
     def _leaf(self, tokens: list[_Token]) -> Condition:

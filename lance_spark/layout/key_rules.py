@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 from typing import Any, TypeAlias
 
@@ -87,6 +87,19 @@ def divided(layout: TableLayout, batch: pa.RecordBatch) -> Iterator[tuple[Key, p
         first, last = int(places[0]), int(places[-1])
         whole = last - first + 1 == len(places)
         yield keys[number], batch.slice(first, len(places)) if whole else batch.take(pa.array(places))
+
+
+def key_of_rows(layout: TableLayout, batch: pa.RecordBatch) -> Key | None:
+    """The key of all rows of a batch; None if they have several."""
+    _, keys = _codes(layout.partition, batch)
+    return keys[0] if len(keys) == 1 else None
+
+
+def with_keys(layout: TableLayout, batch: pa.RecordBatch, wanted: Collection[Key]) -> npt.NDArray[np.int64]:
+    """The places of the rows with one of these keys."""
+    codes, keys = _codes(layout.partition, batch)
+    numbers = [number for number, key in enumerate(keys) if key in wanted]
+    return np.flatnonzero(np.isin(codes, numbers))
 
 
 def in_runs(layout: TableLayout, batch: pa.RecordBatch) -> bool:

@@ -55,3 +55,28 @@ def transform_of(bridge: Bridge, transform: Transform) -> Any:
         return bridge.call(call + BUCKET, transform.argument, bridge.array("java.lang.String", [column]))
     parts = [bridge.call(call + "literal", transform.argument), bridge.call(call + "column", column)]
     return bridge.call(call + "apply", transform.name, bridge.array(names.MAYBE_EXPRESSION, parts))
+
+
+def requiring(bridge: Bridge, builder: Any, layout: TableLayout) -> Any:
+    """The builder of a write that sends columns, whose rows Spark distributes and sorts by the layout.
+
+    By hash where columns themselves are the key of a partition, and by ranges of the columns where functions of them
+    are, none of which decreases where its column grows. Buckets are divided by the tasks alone.
+    """
+    partition = [each for each in layout.partition if each.name != BUCKET]
+    if not partition and (layout.partition or not layout.cluster or layout.curve):
+        return builder
+    call = f"{names.MAYBE_EXPRESSIONS}."
+    identity = all(each.name == IDENTITY for each in partition)
+    columns = list(dict.fromkeys([*(each.column for each in partition), *(() if layout.curve else layout.cluster)]))
+    direction = bridge.find(f"{names.MAYBE_SORT_DIRECTION}.ASCENDING")
+    nulls = bridge.find(f"{names.MAYBE_NULL_ORDERING}.NULLS_LAST")
+    order = [bridge.call(call + "sort", _column(bridge, name), direction, nulls) for name in columns]
+    clustered = [_column(bridge, each.column) for each in partition] if identity else []
+    return builder.requiring(
+        bridge.array(names.MAYBE_EXPRESSION, clustered), bridge.array(names.MAYBE_SORT_ORDER, order)
+    )
+
+
+def _column(bridge: Bridge, name: str) -> Any:
+    return bridge.call(f"{names.FIELD_REFERENCE}.apply", bridge.seq([name]))

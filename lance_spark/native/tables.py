@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_spark.core.options import CATALOG_OPTIONS, OWN_NAME, PREFIX, folded
-from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS
+from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS, REPLACES
 from lance_spark.engine.lengths_spark import with_char_types
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.attached import attached
-from lance_spark.jvm.bridge import expression
+from lance_spark.jvm.bridge import expression, plain
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import look, read_layout
 from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout
-from lance_spark.native.layouts import transforms_of
+from lance_spark.native.layouts import requiring, transforms_of
 from lance_spark.native.reading import MARK, told
 from lance_spark.native.scan import TableStream, confuses_names, scan_builder
 from lance_spark.native.writes import as_columns
@@ -136,14 +136,15 @@ class NativeWriteBuilder(Implementation):
         schema: Any = None,
         base: PinnedVersion | None = None,
         layout: TableLayout = NO_LAYOUT,
+        filter_of: Callable[[Iterable[Any]], str | None] | None = None,
     ) -> None:
         """``options`` name the table; ``schema``, with the same types, replaces the query's own in the write.
 
         ``base`` is the version of the table with which Spark planned the statement; None for a new one. ``layout`` is
-        the one that the rows will have.
+        the one that the rows will have, and ``filter_of`` makes Lance's SQL of predicates.
         """
         super().__init__(bridge)
-        self._layout = layout
+        self._layout, self._filter_of = layout, filter_of
         given = dict(info.options().asCaseSensitiveMap())
         check_options(given)
         known = {} if base is None else told(bridge, base)
@@ -159,34 +160,49 @@ class NativeWriteBuilder(Implementation):
         )
 
     def build(self) -> Any:
-        return as_columns(self.bridge, self._python(), self._info.schema()).build()
+        return self._columns(self._python()).build()
+
+    def _columns(self, builder: Any) -> Any:
+        """The builder, for rows as columns where the session allows it; Spark then brings them in the layout's order."""
+        made = as_columns(self.bridge, builder, self._info.schema())
+        return made if made is builder or not self._layout else requiring(self.bridge, made, self._layout)
 
     def truncate(self) -> Any:
-        return as_columns(self.bridge, self._python().truncate(), self._info.schema())
+        return self._columns(self._python().truncate())
 
     def can_overwrite(self, _predicates: Any) -> bool:
-        """Refused later, with a hint."""
+        """What Lance cannot find is refused later, with a hint."""
         return True
 
-    def overwrite(self, _predicates: Any) -> Any:
-        """Raises Refused: Spark calls ``truncate`` to replace all rows."""
-        raise Refused(
-            "Cannot overwrite only the rows that match a condition: that takes a deletion and an append.",
-            hint="DELETE FROM ... WHERE, then append; do it on a branch and merge that, and readers see both at once.",
-        )
+    def overwrite(self, predicates: Any) -> Any:
+        """The builder of an overwrite of the rows that match; Spark calls ``truncate`` to replace all rows.
+
+        Raises Refused for a condition with which Lance might match other rows than Spark.
+        """
+        sql = None if self._filter_of is None else self._filter_of(plain(self.bridge, predicates))
+        if sql is None:
+            raise Refused(
+                "Cannot overwrite only the rows that match this condition. Nothing was written.",
+                hint="LanceTable.overwrite(df, where=...) replaces the rows of any condition in one version.",
+            )
+        return self._with({REPLACES: sql})
+
+    def _with(self, more: Mapping[str, str]) -> Any:
+        """A builder of an append with further options."""
+        info = self._info
+        given = {**dict(info.options().asCaseSensitiveMap()), **more}
+        self._info = NativeWriteInfo(self.bridge, info.query_id(), info.schema(), given)
+        return self._columns(self._python())
 
     def overwrite_dynamic_partitions(self) -> Any:
         """The builder of an overwrite: a table without partitions is replaced as a whole, as Spark replaces its own.
 
-        Spark calls this for any INSERT OVERWRITE with spark.sql.sources.partitionOverwriteMode=dynamic. Raises Refused
-        for a table with partitions, of which the others would be lost.
+        Spark calls this for any INSERT OVERWRITE with spark.sql.sources.partitionOverwriteMode=dynamic. Of a table with
+        partitions, only those of the new rows are replaced.
         """
         if self._layout.partition:
-            raise Refused(
-                "Cannot overwrite only the partitions of the new rows. Nothing was written.",
-                hint="LanceTable.overwrite(df, where=\"day = '2026-01-31'\") replaces the rows of a condition in one "
-                "version; spark.sql.sources.partitionOverwriteMode=static replaces all rows.",
-            )
+            given = {**dict(self._info.options().asCaseSensitiveMap()), "partition_overwrite_mode": "dynamic"}
+            self._info = NativeWriteInfo(self.bridge, self._info.query_id(), self._info.schema(), given)
         return self.truncate()
 
 
@@ -301,7 +317,9 @@ class StoredTable(NativeTable):
         options = {**KEEP_COLUMNS, **self._place.options, **named}
         read = self.source.read
         layout = read_layout(read.location, read.pin)
-        return NativeWriteBuilder(self.bridge, info, options, base=read.pin, layout=layout).java()
+        return NativeWriteBuilder(
+            self.bridge, info, options, base=read.pin, layout=layout, filter_of=self.filter_of
+        ).java()
 
     def new_row_level_operation_builder(self, info: Any) -> Any:
         """One per UPDATE, DELETE or MERGE. Raises Refused for immutable versions."""

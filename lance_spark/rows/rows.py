@@ -17,6 +17,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Fragment
+from lance_spark.layout.pruning import judge
 from lance_spark.rows import row_commits
 from lance_spark.rows.action_rules import ChangeResult, Prepared
 from lance_spark.rows.row_commits import Added, DeletionItem, Terms
@@ -224,7 +225,12 @@ class _Deleting:
         scan = Scan(self._location, head, ScanColumns(()), self._predicate)
         check_filter(scan)
         matches = index_matches(scan)
-        fragments = {fragment.id: fragment for fragment in versions.read_contents(self._location, head).fragments()}
+        contents = versions.read_contents(self._location, head)
+        judged = judge(self._location, head, self._predicate)
+        fragments = {each.id: each for each in contents.fragments() if each.id not in judged.excluded}
+        for key in judged.whole if contents.counts_rows else ():
+            if key in fragments:
+                self._known[fragments[key]] = fragments[key].rows, None
         if matches is not None:
             may_match = {*matches.rows} | (fragments.keys() - matches.covered)
             fragments = {key: fragment for key, fragment in fragments.items() if key in may_match}

@@ -22,10 +22,12 @@ from lance_spark.engine.local import LocalRunner, Work
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.storable import check_new_types, check_types
-from lance_spark.layout.declaring import declare, look, warn_of_misfit
+from lance_spark.layout.declaring import declare, look, read_layout, warn_of_misfit
+from lance_spark.layout.fact_rules import keys_in
 from lance_spark.layout.facts import recorded
 from lance_spark.layout.layout_rules import TableLayout, check, declared_by
 from lance_spark.refs.refs import check_new, create_branch_at
+from lance_spark.rows.partitions import OfCondition, OfKeys, Replaced, replace_rows
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest, pin_version
 from lance_spark.storage.mem_wal import check_nothing_waits
@@ -86,6 +88,8 @@ def _plan(
     target = data_files.read_target(location, start)
     plan_rules.check_replaces(target, options)
     since, reads = _statement(location, options, start)
+    partitions = _replaced_partitions(location, start, options) if overwrite else None
+    overwrite = overwrite and partitions is None
     mode: Mode = "overwrite" if overwrite else "append"
     if overwrite:
         check_nothing_waits(location, start, "after an overwrite nothing would find them")
@@ -109,7 +113,17 @@ def _plan(
     check_types(stored, target.data_storage_version)
     own_claim = claim if own is not None else None
     layout = _settled_layout(location, start, options, stored, mode == "overwrite" and options.overwrite_schema)
-    return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, layout, reads)
+    if options.replaces is not None or partitions is not None:
+        check_nothing_waits(location, start, "a replaced partition would come back with them")
+    return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, layout, partitions, reads)
+
+
+def _replaced_partitions(location: DatasetLocation, start: PinnedVersion, options: WriteOptions) -> TableLayout | None:
+    """The layout whose partitions an overwrite replaces; None for one that replaces all rows."""
+    if options.partition_overwrite_mode == "static":
+        return None
+    layout = read_layout(location, start)
+    return layout if layout.partition else None
 
 
 def _declared(options: WriteOptions, schema: pa.Schema) -> TableLayout | None:
@@ -269,9 +283,17 @@ def _with_layout(job: WriteJob, version: int | None) -> int | None:
 
 def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
     evolves = job.plan.evolution is not None
-    if job.plan.mode == "append" and not fragments and not evolves:
+    replaces = job.plan.replaces_some and job.start is not None
+    if job.plan.mode == "append" and not fragments and not evolves and job.plan.options.replaces is None:
         return None
+    if replaces and evolves:
+        raise errors.Refused(
+            "An overwrite of some rows cannot add columns. Nothing was changed.",
+            hint="Leave merge_schema out; t.add_columns adds columns.",
+        )
     try:
+        if replaces:
+            return _replace_some(job, fragments)
         if evolves:
             return append_evolved(job, fragments)
         return data_files.commit(job, fragments)
@@ -287,6 +309,21 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
         if not denied.before_commit:
             raise
         raise denied.saying(commits.left_after(lambda: _discard(job, fragments), "files that were written")) from None
+
+
+def _replace_some(job: WriteJob, fragments: Sequence[str]) -> int:
+    plan, start = job.plan, job.start
+    assert start is not None
+    replaced: Replaced
+    if plan.options.replaces is not None:
+        replaced = OfCondition(plan.location, plan.options.replaces)
+    else:
+        assert plan.partitions is not None
+        replaced = OfKeys(plan.location, plan.partitions, frozenset(keys_in(fragments)))
+    data_files.check(job, fragments)
+    plain = recorded(plan.location, fragments)
+    # What others committed since the statement was planned must not be taken back unseen.
+    return replace_rows(plan.location, plan.since or start, replaced, plain, plan.options.commit_message).version
 
 
 def give_up(job: WriteJob, fragments: Sequence[str]) -> None:

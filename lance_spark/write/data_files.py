@@ -113,7 +113,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], order: Order = 
     written: list[dict[str, Any]] = []
     try:
         for run in _divided(layout, rows, order):
-            collector = Collector(watched(layout))
+            collector = Collector(watched(layout), NO_LAYOUT if order == "kept" else layout)
             made = _write_run(job, start, rows, collector.watch(run))
             collector.give(made, ids)
             written += made

@@ -86,8 +86,15 @@ class WritePlan:
     """The version with which its statement was planned, or which it read; None if that is ``start``."""
     layout: TableLayout | None = None
     """The layout that the write declares, and obeys; None for that of the version that it starts from."""
+    partitions: TableLayout | None = None
+    """The layout whose partitions the new rows replace, with those that they are in; None for all other writes."""
     reads: bool | None = None
     """Whether the rows come from the branch that is written to; None if unknown."""
+
+    @property
+    def replaces_some(self) -> bool:
+        """Whether new rows replace some of the others, in one version: those of a condition, or of partitions."""
+        return self.partitions is not None or (self.options.replaces is not None and self.start is not None)
 
     @property
     def creates_branch(self) -> bool:

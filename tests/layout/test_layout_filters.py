@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lance_spark.layout.fact_rules import Bounds, as_json, bounds_of, decoded, encoded, from_json, only_key
-from lance_spark.layout.filter_rules import may_be_true, parse_filter
+from lance_spark.layout.filter_rules import is_surely_true, may_be_true, parse_filter
 from lance_spark.layout.layout_rules import parse
 
 pytestmark = pytest.mark.pure
@@ -107,7 +107,7 @@ def random_condition(random, rows, depth=0):
 @pytest.mark.parametrize("seed", range(40))
 def test_no_file_with_a_row_that_matches_is_ruled_out(seed):
     random = randoms.Random(seed)
-    ruled_out = 0
+    ruled_out = sure = 0
     for _ in range(60):
         rows = random_rows(random)
         sql, true = random_condition(random, rows)
@@ -120,8 +120,12 @@ def test_no_file_with_a_row_that_matches_is_ruled_out(seed):
         condition = parse_filter(sql, SCHEMA, BUCKETS)
         possible = may_be_true(condition, bounds)
         assert possible or not pc.any(true).as_py(), (sql, rows.to_pylist())
+        if is_surely_true(condition, bounds):
+            assert pc.all(pc.fill_null(true, False)).as_py(), (sql, rows.to_pylist())
+            sure += 1
         ruled_out += not possible
     assert ruled_out > 3
+    assert sure
 
 
 AT_3 = {"id": Bounds(3, 3, False, ((4, 3),))}

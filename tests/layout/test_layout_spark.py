@@ -61,6 +61,25 @@ def test_a_table_is_made_with_a_layout_and_all_writes_obey(spark, lake, way):
     assert sorted(row.id for row in found.collect()) == [3, 8, 13, 18, 23, 28, 33, 38, 43, 48]
 
 
+ORDERED = [
+    ("PARTITIONED BY (day)", "day", 5, "hashpartitioning"),
+    ("PARTITIONED BY (days(ts), cluster_by(id))", "CAST(ts AS DATE)", 20, "rangepartitioning"),
+    ("CLUSTER BY (id)", "0", 1, "rangepartitioning"),
+]
+
+
+@pytest.mark.when(day={"layout,key,files,exchange": ORDERED[:1]})
+@pytest.mark.parametrize(("layout", "key", "files", "exchange"), ORDERED)
+def test_spark_brings_rows_in_the_order_of_the_layout(spark, lake, layout, key, files, exchange):
+    spark.range(0, 480, 1, 4).selectExpr(*COLUMNS).createOrReplaceTempView("rows")
+    spark.sql(f"CREATE TABLE lake.ns1.t {layout} AS TABLE rows")
+    uri = lake.table("ns1.t").location.uri
+    assert len(lance.dataset(uri).get_fragments()) <= files + 1
+    plan = spark.sql("EXPLAIN FORMATTED INSERT INTO lake.ns1.t SELECT * FROM rows").first()[0]
+    assert exchange in plan
+    assert spark.table("lake.ns1.t").count() == 480
+
+
 def test_a_filter_leaves_out_fragments_and_explain_says_how_many(spark, uri, both_ways):
     rows = rows_of(spark, last=400_000)
     rows.coalesce(1).write.format("lance").option("partition_by", "day").mode("append").save(uri)
@@ -88,11 +107,29 @@ def test_what_names_a_column_of_the_layout_cannot_drop_or_rename_it(spark, lake)
     assert lance.dataset(lake.table("ns1.t").location.uri).config() == {}
 
 
-def test_a_dynamic_overwrite_of_a_table_with_partitions_loses_none(spark, lake):
-    spark.sql("CREATE TABLE lake.ns1.t PARTITIONED BY (day) AS SELECT 1 AS id, 2 AS day")
-    with pytest.raises(errors.Refused, match="only the partitions"):
-        spark.sql("SELECT 7 AS id, 7 AS day").writeTo("lake.ns1.t").overwritePartitions()
-    assert spark.table("lake.ns1.t").count() == 1
+def held(spark):
+    return sorted((row.day, row.id) for row in spark.table("lake.ns1.t").collect())
+
+
+def test_partitions_are_overwritten_by_sql_and_dataframes_and_the_others_stay(spark, lake):
+    spark.sql("CREATE TABLE lake.ns1.t PARTITIONED BY (day) AS SELECT id, CAST(id AS INT) AS day FROM range(4)")
+    spark.sql("INSERT OVERWRITE lake.ns1.t PARTITION (day = 1) SELECT 70L")
+    assert held(spark) == [(0, 0), (1, 70), (2, 2), (3, 3)]
+    spark.sql("SELECT 80L AS id, 2 AS day").writeTo("lake.ns1.t").overwritePartitions()
+    assert held(spark) == [(0, 0), (1, 70), (2, 80), (3, 3)]
+    spark.sql("SELECT 90L AS id, 3 AS day").writeTo("lake.ns1.t").overwrite(F.col("day") > 1)
+    assert held(spark) == [(0, 0), (1, 70), (3, 90)]
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        spark.sql("INSERT OVERWRITE lake.ns1.t SELECT 5L, 0")
+        spark.sql("INSERT OVERWRITE lake.ns1.t PARTITION (day) SELECT 6L, 1")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert held(spark) == [(0, 5), (1, 6), (3, 90)]
+    spark.sql("DELETE FROM lake.ns1.t WHERE day = 1")
+    assert held(spark) == [(0, 5), (3, 90)]
+    spark.sql("INSERT OVERWRITE lake.ns1.t SELECT 1L, 1")
+    assert held(spark) == [(1, 1)]
 
 
 def test_a_branch_begins_with_the_layout_of_its_parent_and_may_have_another(spark, lake):

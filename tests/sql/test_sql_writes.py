@@ -139,14 +139,12 @@ def test_frames_are_written_to_names(spark, lake):
     assert ids(lake, "ns1.t") == [0, 1, 2, 3, 4]
     numbers(spark, 7, 9).writeTo("lake.ns1.t").overwrite(lit(True))
     assert ids(lake, "ns1.t") == [7, 8]
+    numbers(spark, 1, 2).writeTo("lake.ns1.t").overwrite(col("id") == 7)
+    assert ids(lake, "ns1.t") == [1, 8]
     numbers(spark, 0, 2).writeTo("lake.ns1.t").createOrReplace()
     assert ids(lake, "ns1.t") == [0, 1]
-    for write in (
-        lambda writer: writer.overwrite(col("id") == 1),
-        lambda writer: writer.option("branch", "exp").append(),
-    ):
-        with pytest.raises(errors.LanceSparkError, match="hint: "):
-            write(numbers(spark, 0, 2).writeTo("lake.ns1.t"))
+    with pytest.raises(errors.LanceSparkError, match="hint: "):
+        numbers(spark, 0, 2).writeTo("lake.ns1.t").option("branch", "exp").append()
     with pytest.raises(PySparkException, match=r"`(key|id)`"):
         numbers(spark, 0, 2).withColumnRenamed("id", "key").writeTo("lake.ns1.t").append()
     assert ids(lake, "ns1.t") == [0, 1]

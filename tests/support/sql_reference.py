@@ -216,10 +216,7 @@ STATEMENTS = [
     Statement("INSERT INTO lake.ns1.t TABLE lake.ns1.u"),
     Statement("INSERT INTO lake.ns1.t SELECT * FROM lake.ns1.u"),
     Statement("INSERT INTO lake.ns1.t VALUES (DEFAULT, 'c')"),
-    Statement(
-        "INSERT INTO lake.ns1.t REPLACE WHERE id = 1 SELECT 1, 'x'",
-        "Cannot overwrite only the rows that match a condition",
-    ),
+    Statement("INSERT INTO lake.ns1.t REPLACE WHERE id = 1 SELECT 1, 'x'"),
     Statement(
         "INSERT INTO lake.ns1.t PARTITION (id = 1) VALUES ('x')",
         "PARTITION clause cannot contain the non-partition column: `id`",

@@ -17,6 +17,11 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.distributions.UnspecifiedDistribution;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
@@ -25,6 +30,7 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -47,13 +53,35 @@ import org.apache.spark.unsafe.types.UTF8String;
  * column by column and sends them through a socket of its own. The only row that the worker gets from Spark holds the
  * address of that socket. Python's side is columns_spark.py. Compiled by Janino: no lambdas, raw types.
  */
-public class Writes implements Write {
+public class Writes implements RequiresDistributionAndOrdering {
+  private static final long ADVISED = 128L * 1024 * 1024; // bytes of a task's rows
   private final Write spark;
   private final Shape shape;
+  private final Distribution distribution;
+  private final SortOrder[] ordering;
 
-  public Writes(Write spark, Shape shape) {
+  public Writes(Write spark, Shape shape, Distribution distribution, SortOrder[] ordering) {
     this.spark = spark;
     this.shape = shape;
+    this.distribution = distribution;
+    this.ordering = ordering;
+  }
+
+  public Distribution requiredDistribution() {
+    return distribution;
+  }
+
+  /** A large partition may go to several tasks: then it has a file of each. */
+  public boolean distributionStrictlyRequired() {
+    return false;
+  }
+
+  public SortOrder[] requiredOrdering() {
+    return ordering;
+  }
+
+  public long advisoryPartitionSizeInBytes() {
+    return distribution instanceof UnspecifiedDistribution ? 0L : ADVISED;
   }
 
   public String toString() {
@@ -157,6 +185,8 @@ public class Writes implements Write {
   public static class Builder implements SupportsTruncate {
     private final Shape shape;
     private WriteBuilder spark;
+    private Distribution distribution = Distributions.unspecified();
+    private SortOrder[] ordering = new SortOrder[0];
 
     public Builder(WriteBuilder spark, Shape shape) {
       this.spark = spark;
@@ -168,8 +198,16 @@ public class Writes implements Write {
       return this;
     }
 
+    /** Makes Spark distribute and sort the rows: by hash of these columns, or by ranges of all in the order. */
+    public Builder requiring(Expression[] clustered, SortOrder[] order) {
+      ordering = order;
+      distribution = clustered.length > 0 ? (Distribution) Distributions.clustered(clustered)
+        : (Distribution) Distributions.ordered(order);
+      return this;
+    }
+
     public Write build() {
-      return new Writes(spark.build(), shape);
+      return new Writes(spark.build(), shape, distribution, ordering);
     }
   }
 
