@@ -163,7 +163,7 @@ class NativeWriteBuilder(Implementation):
         return self._columns(self._python()).build()
 
     def _columns(self, builder: Any) -> Any:
-        """The builder, for rows as columns where the session allows it; Spark then brings them in the layout's order."""
+        """The builder, for rows as columns where the session allows it; Spark brings them in the layout's order."""
         made = as_columns(self.bridge, builder, self._info.schema())
         return made if made is builder or not self._layout else requiring(self.bridge, made, self._layout)
 
