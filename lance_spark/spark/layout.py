@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
+from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import InvalidOption
 from lance_spark.layout.declaring import declare, look
 from lance_spark.layout.facts import layout_bounds
 from lance_spark.layout.layout_rules import TableLayout, parse
+from lance_spark.optimize.by_layout import complete_facts
 from lance_spark.spark.refs import Handle
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.versions import read_contents
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,6 +77,18 @@ class LayoutVerbs(Handle, Shown):
             raise InvalidOption("Columns to sort by and zorder cannot both be given.", hint="Choose one of them.")
         parsed = tuple(name for text in columns for name in parse(None, text).cluster) if columns else curve
         return self._declared(lambda now: replace(now, cluster=parsed, curve=bool(curve)))
+
+    def analyze(self) -> LayoutInfo:
+        """Measure the fragments that lack facts, as after writes of another tool; no version is committed.
+
+        Fragments with deleted rows are left out, until :meth:`LanceTable.optimize` rewrites them. Raises NotFound.
+        """
+        pin = self._pin()
+        layout, _ = look(self.location, pin)
+        if layout:
+            fragments = {each.id: each for each in read_contents(self.location, pin).fragments()}
+            complete_facts(self.location, pin, layout, fragments, engine_of(self.spark))
+        return self.describe()
 
     def describe(self) -> LayoutInfo:
         """The layout at this handle's ref, and how many fragments have facts. Raises NotFound."""

@@ -6,6 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.layout.facts import fragment_bounds
 from lance_spark.layout.pruning import excluded
@@ -77,3 +78,14 @@ def test_a_sorted_rewrite_keeps_partitions_apart(uri):
     write(uri, rows_of(90, 180))
     optimize(locate(uri), None, OptimizeOptions(sort_by=["id"]), ENGINE)
     assert sorted(map(sorted, days_of(uri))) == [[0], [1], [2]]
+
+
+def test_what_another_writer_added_is_measured(uri):
+    write(uri, rows_of(0, 30), partition_by="day")
+    lance.write_dataset(rows_of(30, 33).filter(pa.compute.field("day") == 1), uri, mode="append")
+    table = LanceTable.for_path(uri)
+    assert (table.layout.describe().fragments, table.layout.describe().with_facts) == (4, 3)
+    version = lance.dataset(uri).version
+    assert table.layout.analyze().with_facts == 4
+    assert lance.dataset(uri).version == version
+    assert len(excluded(locate(uri), pin_latest(locate(uri), None), "day = 2")) == 3
