@@ -96,6 +96,8 @@ STARTS = {
 }
 """What they make begins on the branch."""
 ELSEWHERE = {
+    "browse": "test_ui_cli.py",
+    "layout": "test_layout_declared.py",
     "compact_wal": "test_optimize_wal.py",
     "diff": "test_tables_local_write.py",
     "clone": "test_remotes_following.py",

@@ -15,7 +15,7 @@ from lance_spark import LanceCatalog, LanceTable, register, unregister
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 _NAMES = """
-branch branches changes checkout cleanup clone count_rows diff expire_refs for_path frozen fsck head history
+branch branches browse changes checkout cleanup clone count_rows diff expire_refs for_path frozen fsck head history
 indexes log near_duplicates nearest_join open_cleanup_plan query reflog remotes schema search
 storage tags to_df transaction undo_repair version versions
 """
@@ -40,6 +40,7 @@ PYTHON = {
     "cherry_pick": lambda t, _: t.cherry_pick("work", lance.dataset(t.location.branch_uri("work")).version),
     "revert": lambda t, _: t.revert(2),
     "restore": lambda t, _: t.checkout(branch=t.branch or "main", version=1).restore(),
+    "layout": lambda t, _: t.layout.cluster_by("id"),
     "disable_auto_cleanup": lambda t, _: t.disable_auto_cleanup(),
     "a stream": lambda t, frame: stream(t, frame, lambda out: out.format("lance").option("path", t.location.uri)),
     "a stream of upserts": lambda t, frame: t.streams.upsert(key="id", query_id="q")(frame, 0),
