@@ -130,7 +130,7 @@ def changed(row, change):
     return {**row, "b": inner}
 
 
-@pytest.mark.when(day=0.2)
+@pytest.mark.when(day=0.1)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("side", [None, "exp"], ids=["ours", "theirs"])
 def test_rows_that_both_sides_updated_keep_a_struct_whose_fields_one_side_changed(tmp_path, change, side):

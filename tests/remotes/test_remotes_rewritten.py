@@ -140,7 +140,7 @@ def hint_of_push(local, source):
     return None
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.1)
 @pytest.mark.parametrize("stable", [False, True], ids=["", "stable"])
 @pytest.mark.parametrize("rewrite", [compacted, sorted_by_id])
 @pytest.mark.parametrize("order", ["column, rows", "rows, column", "column"])
