@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("lance_spark", "pyspark_lance")
+SOURCES = ("*.py", "*.java", "*.html", "*.css", "*.js", "py.typed")
 DEPLOYED = "lance_spark/deploy"
 """Where the wheel has what lance-catalog schedule writes."""
 DOCUMENTS = ("LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "Makefile")
@@ -23,16 +24,14 @@ def main(wheel: str, sdist: str) -> None:
 
 
 def wheel_problems(path: Path) -> list[str]:
-    """Exactly the modules, Java sources, jobs/ and conf/ of the checkout, the licence, and metadata that name both."""
+    """Exactly the modules, Java sources, pages, jobs/ and conf/ of the checkout, the licence, and metadata that name both."""
     with zipfile.ZipFile(path) as wheel:
         names = set(wheel.namelist())
         information = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
         metadata = email.parser.Parser().parsestr(wheel.read(f"{information}/METADATA").decode())
         licence = f"{information}/licenses/LICENSE"
         same = licence in names and wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
-    sources = [
-        file for folder in PACKAGES for kind in ("*.py", "*.java", "py.typed") for file in (ROOT / folder).rglob(kind)
-    ]
+    sources = [file for folder in PACKAGES for kind in SOURCES for file in (ROOT / folder).rglob(kind)]
     expected = {str(file.relative_to(ROOT)) for file in sources}
     deployed = [file for folder in ("conf", "jobs") for file in (ROOT / folder).iterdir() if file.is_file()]
     expected |= {f"{DEPLOYED}/{file.relative_to(ROOT)}" for file in deployed}

@@ -35,10 +35,10 @@ def metadata(**changes):
 
 
 @pytest.fixture
-def good():
+def good(checks):
     """The files of a wheel with nothing wrong."""
     folders = [ROOT / "lance_spark", ROOT / "pyspark_lance"]
-    modules = [path for folder in folders for kind in ("*.py", "*.java", "py.typed") for path in folder.rglob(kind)]
+    modules = [path for folder in folders for kind in checks.SOURCES for path in folder.rglob(kind)]
     content = {str(path.relative_to(ROOT)): "" for path in modules}
     deployed = [path for name in ("conf", "jobs") for path in (ROOT / name).iterdir() if path.is_file()]
     content |= {f"lance_spark/deploy/{path.relative_to(ROOT)}": "" for path in deployed}
