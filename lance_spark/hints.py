@@ -313,6 +313,11 @@ OPTIMIZE_INDEXES = python_only("t.indexes.optimize()")
 REPLACE = Hint("replace=True", "replace => true")
 
 
+def change_layout() -> Hint:
+    python = "t.layout.partition_by(...) or t.layout.cluster_by(...)"
+    return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} CLUSTER BY (...)", f"{python} in Python")
+
+
 def rename_column(name: str) -> Hint:
     python = f"t.rename_columns({{{name!r}: ...}})"
     return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} RENAME COLUMN `{name}` TO ...", f"{python} in Python")

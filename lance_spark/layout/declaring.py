@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption, LanceSparkWarning, Refused
@@ -113,8 +114,7 @@ def check_unnamed(location: DatasetLocation, pin: PinnedVersion, columns: frozen
     if named:
         raise Refused(
             f"Cannot {doing} column '{named[0]}': the table's layout names it, {layout}. Nothing was changed.",
-            hint="Declare another layout first: t.layout.partition_by(...), t.layout.cluster_by(...), or "
-            "ALTER TABLE ... CLUSTER BY NONE.",
+            hint=hints.of("Declare another layout first: ", hints.change_layout(), "."),
         )
 
 

@@ -151,8 +151,11 @@ def _settled_layout(
     if not replaces or now.foreign:
         raise errors.Refused(
             f"The layout of {location.uri} is {now}, and the write declares {layout}. Nothing was written.",
-            hint="Leave partition_by and cluster_by out. To change the layout for what is written from now on: "
-            "t.layout.partition_by(...) and t.layout.cluster_by(...).",
+            hint=hints.of(
+                "Leave partition_by and cluster_by out. To change the layout for what is written from now on: ",
+                hints.change_layout(),
+                ".",
+            ),
         )
     return layout
 

@@ -27,6 +27,8 @@ GOOD = [
     ({"isolation_level": "Serializable"}, WriteOptions(isolation_level="serializable")),
     ({"validate_from_version": "3"}, WriteOptions(validate_from_version=3)),
     ({"create_branch": "false"}, WriteOptions()),
+    ({"partition_by": "day, bucket(8, id)"}, WriteOptions(partition_by="day, bucket(8, id)")),
+    ({"cluster_by": "ts"}, WriteOptions(cluster_by="ts")),
     ({"branch": "b", "create_branch": "no"}, WriteOptions(branch="b")),
     (NEW, WriteOptions(branch="b", create_from=RefSpec())),
     ({**NEW, "from_branch": "a"}, WriteOptions(branch="b", create_from=RefSpec(branch="a"))),
