@@ -24,7 +24,7 @@ def main(wheel: str, sdist: str) -> None:
 
 
 def wheel_problems(path: Path) -> list[str]:
-    """Exactly the modules, Java sources, pages, jobs/ and conf/ of the checkout, the licence, and metadata that name both."""
+    """Exactly the modules, Java sources, pages, jobs/ and conf/ of the checkout, the licence, and metadata of both."""
     with zipfile.ZipFile(path) as wheel:
         names = set(wheel.namelist())
         information = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
