@@ -18,7 +18,7 @@ from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_
 from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
 from lance_spark.storage import services, vended
 from lance_spark.storage.failures import is_denial
-from lance_spark.storage.services import ServiceSilent, ask, patiently
+from lance_spark.storage.services import ServiceSilent, ask, patiently, try_to_ask
 
 if TYPE_CHECKING:
     import lance
@@ -101,9 +101,9 @@ def current(provider: str) -> Vended:
         usable = known is not None and not known.is_over(now)
         try:
             found = fetch(provider, 0.0 if usable else services.PATIENCE)
-        except ServiceSilent:
+        except ServiceSilent as silent:
             if known is None or not usable:
-                raise
+                raise silent.for_others from None
             return known
         return remember(provider, found)
 
@@ -120,7 +120,8 @@ def fetch(provider: str, patience: float) -> Mapping[str, object]:
     of_service = table_of(provider)
     if of_service is not None:
         service, table = of_service
-        described = describe(service, table, f"renew the credentials of table '{'.'.join(table)}'", patience)
+        doing, asked = f"renew the credentials of table '{'.'.join(table)}'", _described(table)
+        described = try_to_ask(service, *_DESCRIBE, doing, patience=patience, **asked)
         return described.storage_options or {}
     call = _callable(provider)
 
@@ -143,17 +144,16 @@ def fetch(provider: str, patience: float) -> Mapping[str, object]:
     return patiently(once, patience)
 
 
-def describe(service: Service, table: Sequence[str], doing: str, patience: float | None = None) -> Any:
+_DESCRIBE = ("describe_table", "DescribeTableRequest")
+
+
+def describe(service: Service, table: Sequence[str], doing: str) -> Any:
     """A table as its service describes it, with credentials."""
-    return ask(
-        service,
-        "describe_table",
-        "DescribeTableRequest",
-        doing,
-        patience=patience,
-        id=list(table),
-        vend_credentials=True,
-    )
+    return ask(service, *_DESCRIBE, doing, **_described(table))
+
+
+def _described(table: Sequence[str]) -> dict[str, Any]:
+    return {"id": list(table), "vend_credentials": True}
 
 
 def _callable(provider: str) -> Callable[[], Any]:

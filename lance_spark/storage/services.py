@@ -86,7 +86,12 @@ _LOOK = "Look whether it was done before you run it again."
 
 
 class ServiceSilent(StorageFailure):
-    """A service did not answer, or asked to come back later."""
+    """A service did not answer, or asked to come back later. Only inside: tasks pass on errors of the public tree."""
+
+    @property
+    def for_others(self) -> StorageFailure:
+        """The same for everybody else."""
+        return StorageFailure(self.message, self.hint)
 
 
 def connect(service: Service) -> LanceNamespace:
@@ -124,14 +129,22 @@ def _by_name(service: Service) -> LanceNamespace:
         ) from None
 
 
-def ask(
+def ask(service: Service, operation: str, request: str, doing: str, **given: Any) -> Any:
+    """:func:`try_to_ask`, with a StorageFailure if there was no answer."""
+    try:
+        return try_to_ask(service, operation, request, doing, **given)
+    except ServiceSilent as silent:
+        raise silent.for_others from None
+
+
+def try_to_ask(
     service: Service, operation: str, request: str, doing: str, *, patience: float | None = None, **given: Any
 ) -> Any:
     """What a service answers to one of its operations; ``request`` is the class of the question.
 
     ``doing`` completes "Cannot ...". A service that is away is asked again for a while, if asking twice changes
     nothing. Raises Refused, naming the operation, for one that the service does not have, and NotFound, AlreadyExists,
-    InvalidOption, Conflict, PermissionDenied, StorageFailure.
+    InvalidOption, Conflict, PermissionDenied, StorageFailure, and ServiceSilent if there was no answer.
     """
     import lance_namespace
 

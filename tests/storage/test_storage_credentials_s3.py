@@ -122,8 +122,9 @@ def test_a_provider_that_is_away_for_a_moment_stops_nobody(gate, table, monkeypa
     time.sleep(1.3)  # due, and still good
     assert options_now(location) == first
     time.sleep(0.3)
-    with pytest.raises(StorageFailure, match="failed: ZeroDivisionError"):
+    with pytest.raises(StorageFailure, match="failed: ZeroDivisionError") as failed:
         options_now(location)
+    assert type(failed.value) is StorageFailure
 
 
 @pytest.mark.parametrize("provider", ["os:abort", "os.path", "nowhere.to:be", "support.vending:GATE", "a b:c", ":"])

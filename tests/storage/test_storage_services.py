@@ -67,6 +67,7 @@ def test_a_bad_answer_is_an_error_of_ours(case):
         asked(server.properties)
     assert server.properties["uri"].partition("//")[2] in f"{problem.value} {problem.value.hint}"
     assert KEY not in f"{problem.value!r} {problem.value}"
+    assert type(problem.value).__module__ == "lance_spark.errors"  # others are not recognised in a task's text
     assert len(server.asked) == 1
     assert server.asked[0][1]["x-api-key"] == KEY
 
