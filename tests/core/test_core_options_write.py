@@ -26,6 +26,7 @@ GOOD = [
     ({"overwriteSchema": "true"}, WriteOptions()),
     ({"isolation_level": "Serializable"}, WriteOptions(isolation_level="serializable")),
     ({"validate_from_version": "3"}, WriteOptions(validate_from_version=3)),
+    ({"partition_overwrite_mode": "dynamic"}, WriteOptions(partition_overwrite_mode="dynamic")),
     ({"create_branch": "false"}, WriteOptions()),
     ({"partition_by": "day, bucket(8, id)"}, WriteOptions(partition_by="day, bucket(8, id)")),
     ({"cluster_by": "ts"}, WriteOptions(cluster_by="ts")),
