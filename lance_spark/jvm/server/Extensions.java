@@ -67,6 +67,14 @@ public class Extensions extends AbstractFunction1 {
     /** The CALL in place of a statement; null for all that is for Spark. */
     private String call(String text, Object parameters) {
       if (Helper.inside() || !OPENS.matcher(text).find()) return null;
+      Object before = Helper.shared().get("process");
+      String found = understood(text, parameters);
+      // What came in the way of a process that had ended, or was just starting, is asked again: nothing was changed.
+      boolean other = before != null && before != Helper.shared().get("process");
+      return found == null && other ? understood(text, parameters) : found;
+    }
+
+    private String understood(String text, Object parameters) {
       String catalog = catalog();
       if (catalog == null) return null;
       try {
