@@ -102,7 +102,7 @@ def test_what_others_did_to_a_replaced_partition_is_a_conflict(uri, what, day, c
     else:
         write(uri, rows_of([day], 700))
     before = held(uri)
-    if conflicts and what != "delete":
+    if conflicts:
         with pytest.raises(Conflict):
             finish(job, fragments)
         assert held(uri) == before
