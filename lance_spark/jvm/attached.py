@@ -84,11 +84,12 @@ class Server:
 
     def session(self, session: Any) -> SparkSession:
         """A Python object of a session; each call makes another one."""
-        if self._context is None:
-            self._context = self._attach(session)
-        if self._gateway not in attached:
-            attached[self._gateway] = self._loader(session)
-        return self._made(session)
+        with self._same_sessions():
+            if self._context is None:
+                self._context = self._attach(session)
+            if self._gateway not in attached:
+                attached[self._gateway] = self._loader(session)
+            return ServerSession(self._context, session)
 
     def keep(self, key: str, session: Any, request: str) -> None:
         """Remember a request, for the process that comes after this one. The session is not kept alive by it."""
@@ -185,13 +186,13 @@ class Server:
         SparkSession(context, default.get() if default.isDefined() else session.newSession())
         return context
 
-    def _made(self, session: Any) -> SparkSession:
-        """A new Python object. PySpark's constructor would make the session the one of all other clients, too."""
+    @contextmanager
+    def _same_sessions(self) -> Iterator[None]:
+        """Leave Spark's default session and this thread's active one: PySpark's constructor would make others those."""
         sessions = self._jvm.SparkSession
         default, active = sessions.getDefaultSession(), sessions.getActiveSession()
         try:
-            assert self._context is not None
-            return ServerSession(self._context, session)
+            yield
         finally:
             if default.isDefined():
                 sessions.setDefaultSession(default.get())
