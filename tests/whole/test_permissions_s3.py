@@ -240,7 +240,8 @@ def act(faulty, tmp_path):
 
     def acting(verb: str, role: str) -> tuple[str, ...]:
         storage = {**storage_options(faulty.endpoint), "aws_access_key_id": access_key(role)}
-        return tuple(VERBS[verb](Actor(storage, tmp_path)) or ())
+        done = VERBS[verb](Actor(storage, tmp_path))
+        return done if isinstance(done, tuple) else ()
 
     return acting
 
