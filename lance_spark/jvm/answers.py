@@ -83,6 +83,8 @@ def partitions(pickled: Sequence[bytes]) -> Answer:
     return Answer("partitions", [*pickled])
 
 
+NO_TRANSFORMS = Answer("no transforms")
+"""Spark's ``Transform[]`` of a table without a layout."""
 PYTHON_METRICS = Answer("python metrics")
 """The metrics of Spark's Python data sources."""
 
@@ -174,6 +176,7 @@ _MAKERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "references": _references,
     "capabilities": _capabilities,
     "row columns": _row_columns,
+    "no transforms": lambda bridge, _, __: bridge.array(names.TRANSFORM, []),
     "statistics": _statistics,
     "rows": _rows,
     "partitions": _partitions,

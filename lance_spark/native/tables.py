@@ -282,6 +282,8 @@ class StoredTable(NativeTable):
     def answered(self) -> dict[str, Answer]:
         """The known answers about a version, for this statement."""
         known = super().answered()
+        if not self._layout():  # every plan asks for it
+            known["partitioning"] = answers.NO_TRANSFORMS
         if self.named.as_data:
             # An address identifies its row, and is never null; rows that a MERGE inserts have none of the others.
             row = [StructField(name, LongType(), name != ROW_ADDRESS) for name in self.named.names]
@@ -296,8 +298,12 @@ class StoredTable(NativeTable):
 
     def partitioning(self) -> Any:
         """The table's layout, for SHOW CREATE TABLE and DESCRIBE."""
+        return transforms_of(self.bridge, self._layout())
+
+    def _layout(self) -> TableLayout:
+        """The layout that it declares, even if its columns no longer allow it."""
         read = self.source.read
-        return transforms_of(self.bridge, look(read.location, read.pin)[0])
+        return look(read.location, read.pin)[0]
 
     def new_scan_builder(self, options: dict[str, str]) -> Any:
         """One per query. Raises InvalidOption for options that would be ignored: a branch, a filter."""

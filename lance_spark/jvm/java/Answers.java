@@ -36,6 +36,7 @@ import org.apache.spark.sql.connector.expressions.GeneralScalarExpression;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.Avg;
@@ -222,6 +223,7 @@ public class Answers implements InvocationHandler {
     if (kind.equals("references")) return references(value);
     if (kind.equals("capabilities")) return capabilities(value);
     if (kind.equals("row columns")) return rowColumns(value);
+    if (kind.equals("no transforms")) return new Transform[0];
     if (kind.equals("columnar")) {
       return value.asBoolean() ? Scan.ColumnarSupportMode.SUPPORTED : Scan.ColumnarSupportMode.UNSUPPORTED;
     }
