@@ -54,6 +54,12 @@ class Waiting:
         told = [counted(self.rows, "row")] if self.tables else []
         return " and ".join([*told, *([f"the log of {counted(len(self.logged), 'shard')}"] if self.logged else [])])
 
+    def beside(self, where: str) -> str:
+        """The beginning of a sentence: what waits, of which table or branch."""
+        several = self.tables and (self.logged or self.rows != 1)
+        verb = "wait" if several else "waits"
+        return f"{str(self).capitalize()} of {where} {verb} in pylance's write-ahead log (MemWAL), in no version"
+
 
 def entry_number(name: str) -> int | None:
     """The number of a manifest or an entry of the log, whose name has its bits, the lowest first; None for others."""

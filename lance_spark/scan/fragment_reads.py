@@ -287,8 +287,7 @@ def _warn_of_waiting(location: DatasetLocation, pin: PinnedVersion) -> None:
     found = waiting_rows(location, pin)
     if found:
         warnings.warn(
-            f"{str(found).capitalize()} of {location.uri} wait in pylance's write-ahead log (MemWAL), in no version "
-            "and not read: t.compact_wal() brings them into the table.",
+            f"{found.beside(location.uri)} and not read: t.compact_wal() brings them into the table.",
             LanceSparkWarning,
             stacklevel=2,
         )

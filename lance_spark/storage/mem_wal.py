@@ -47,8 +47,7 @@ def check_nothing_waits(
     found = waiting_rows(location, pin, known)
     if found:
         raise Refused(
-            f"{str(found).capitalize()} of '{pin.branch or MAIN}' wait in pylance's write-ahead log (MemWAL), in no "
-            f"version: {what}. Nothing was changed.",
+            f"{found.beside(repr(pin.branch or MAIN))}: {what}. Nothing was changed.",
             hint=hints.of(hints.COMPACT_WAL, " brings them into the table."),
         )
 
@@ -64,8 +63,7 @@ def note_of_waiting(location: DatasetLocation, pin: PinnedVersion) -> Hint | Non
 
 def told_of_waiting(found: Waiting, where: str) -> Hint:
     """One sentence: what waits beside a branch, and what brings it in."""
-    told = f"{str(found).capitalize()} of '{where}' wait in pylance's write-ahead log (MemWAL), in no version: "
-    return hints.of(told, hints.COMPACT_WAL, " brings them into the table.")
+    return hints.of(f"{found.beside(repr(where))}: ", hints.COMPACT_WAL, " brings them into the table.")
 
 
 def _waiting(location: DatasetLocation, branch: str | None, done: dict[str, int]) -> Waiting:

@@ -110,7 +110,7 @@ def verbs(table, tmp_path):
 def test_no_verb_passes_waiting_rows_over(table, uri, tmp_path, verb):
     do = verbs(table, tmp_path)[verb]
     put(uri, str(uuid.uuid4()), ([7], 1))
-    with pytest.raises(Refused, match=r"wait in pylance's write-ahead log \(MemWAL\), in no version: ") as refused:
+    with pytest.raises(Refused, match=r"1 row of 'main' waits in pylance's write-ahead log \(MemWAL\), in no version: ") as refused:
         do()
     assert "t.compact_wal()" in refused.value.hint
     assert "Nothing was changed" in refused.value.message
@@ -155,7 +155,7 @@ def test_the_shell_tells_of_waiting_rows(table, uri, capsys):
     put(uri, str(uuid.uuid4()), ([7], 1))
     for verb in ("status", "log"):
         assert main(["-C", uri, verb]) == 0
-        assert "1 row of 'main' wait" in "".join(capsys.readouterr()), verb
+        assert "1 row of 'main' waits" in "".join(capsys.readouterr()), verb
 
 
 def test_a_fetch_tells_of_rows_that_wait_at_the_remote(table, uri, tmp_path):
@@ -163,15 +163,15 @@ def test_a_fetch_tells_of_rows_that_wait_at_the_remote(table, uri, tmp_path):
     shard = str(uuid.uuid4())
     put(uri, shard, ([7], 1))
     (note,) = clone.remotes.pull("origin").fetched.notes
-    assert note.startswith("1 row of 'origin/main' wait")
-    assert "1 row of 'origin/main' wait" in str(clone.remotes.pull("origin"))
+    assert note.startswith("1 row of 'origin/main' waits")
+    assert "1 row of 'origin/main' waits" in str(clone.remotes.pull("origin"))
     put(clone.location.uri, str(uuid.uuid4()), ([8], 1))
-    with pytest.raises(Refused, match="1 row of 'main' wait"):
+    with pytest.raises(Refused, match="1 row of 'main' waits"):
         clone.remotes.pull("origin", reset=True)
     table.compact_wal()
     put(uri, shard, ([9], 1))
     (note,) = clone.remotes.fetch("origin").notes
-    assert note.startswith("1 row of 'origin/main' wait")
+    assert note.startswith("1 row of 'origin/main' waits")
 
 
 @pytest.mark.parametrize(
