@@ -80,10 +80,11 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
 
     # A commit right after ours looks at the newest version here: only what this process computes comes between the two.
     alone = alone or plan.excludes_others
+    source = open_pinned(theirs, plan.sides.theirs.pin)
+    returned = _fields_of_rows_that_come_back(location, theirs, plan)
     newest = open_newest(location, plan.ours.pin, alone=True) if alone else None
     ours = open_pinned(location, plan.ours.pin) if newest is None else newest
-    returned = _fields_of_rows_that_come_back(location, theirs, plan)
-    operation = _operation(location, (ours, open_pinned(theirs, plan.sides.theirs.pin)), plan)
+    operation = _operation(location, (ours, source), plan)
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}

@@ -385,9 +385,7 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
     try:
         fetch(local, remote, engine, FetchOptions(branches=[branch]))
     except NotFound:
-        if refs.read_branch(remote.location, branch) is not None:
-            raise
-        # The branch's first manifest exists, which showed the branch, but its ref file is not written yet.
+        # The branch's first manifest existed, which showed the branch, but its ref file was not written yet.
         raise Conflict(
             f"Another process is creating branch '{branch}' at {remote.location.uri}; nothing was pushed.",
             hint="Push again in a moment.",

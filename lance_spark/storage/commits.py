@@ -245,6 +245,7 @@ def open_newest(location: DatasetLocation, read: PinnedVersion, alone: bool = Fa
     the commit would go on top of a dataset that was replaced or whose versions were cleaned up since. If the newest
     version is the one that was read, that one look shows all of it. Raises Conflict.
     """
+    check_ours(location)  # asks the store once: between the look and the commit, others would have time to commit
     try:
         newest = open_latest(location, read.branch)
     except NotFound:

@@ -110,7 +110,8 @@ def verbs(table, tmp_path):
 def test_no_verb_passes_waiting_rows_over(table, uri, tmp_path, verb):
     do = verbs(table, tmp_path)[verb]
     put(uri, str(uuid.uuid4()), ([7], 1))
-    with pytest.raises(Refused, match=r"1 row of 'main' waits in pylance's write-ahead log \(MemWAL\), in no version: ") as refused:
+    said = r"1 row of 'main' waits in pylance's write-ahead log \(MemWAL\), in no version: "
+    with pytest.raises(Refused, match=said) as refused:
         do()
     assert "t.compact_wal()" in refused.value.hint
     assert "Nothing was changed" in refused.value.message
