@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import lance
 import pytest
+from support.connect_server import processes_beside
 from support.spark_cluster import HOME, LOOPBACK, environment, free_port
 
 from lance_spark import LanceCatalog
@@ -165,20 +166,6 @@ def thrift_server(tmp_path, settings):
         process.wait()
 
 
-def helpers(mark):
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
-    found = [line.split()[0] for line in listed if "lance_spark.spark.helper" in line]
-    return [each for each in found if f"MARK={mark}\0" in environment_of(each)]
-
-
-def environment_of(process):
-    try:
-        with open(f"/proc/{process}/environ") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="this system does not tell")
 def test_beeline_tells_the_whole_story_and_the_process_ends_with_the_server(tmp_path, settings):
     with thrift_server(tmp_path, settings) as (process, port):
@@ -190,14 +177,14 @@ def test_beeline_tells_the_whole_story_and_the_process_ends_with_the_server(tmp_
         assert done.returncode == 0, done.stderr[-4000:]
         assert "rows=92" in done.stdout
         assert stored(tmp_path) == ROWS
-        (helper,) = helpers(port)
-        os.kill(int(helper), signal.SIGKILL)
+        (helper,) = processes_beside(port)
+        os.kill(helper, signal.SIGKILL)
         again = run(tmp_path, "beeline", "-u", url, "-e", "UPDATE lake.ns.t SET k = 3 WHERE id = 300")
         assert again.returncode == 0, again.stderr[-4000:]
         assert stored(tmp_path)[-1] == {"id": 300, "k": 3}
-        assert helpers(port) not in ([], [helper])
+        assert processes_beside(port) not in ([], [helper])
         os.killpg(process.pid, signal.SIGKILL)
         end = time.monotonic() + 60
-        while helpers(port):
+        while processes_beside(port):
             assert time.monotonic() < end
             time.sleep(0.1)

@@ -1,31 +1,15 @@
 """A server of Spark Connect in a process of its own, and the process that this package starts beside it."""
 
 import os
-import subprocess
 import time
 
 import pytest
 from support.connect_clients import client
-from support.connect_server import Server
+from support.connect_server import Server, processes_beside
 
 from lance_spark import LanceCatalog, register
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(day=0)]
-
-
-def processes_beside(server):
-    """Ids of the processes that live beside a server's JVM."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
-    helpers = [int(line.split()[0]) for line in listed if "lance_spark.spark.helper" in line]
-    return [each for each in helpers if f"MARK={server}" in environment_of(each)]
-
-
-def environment_of(process):
-    try:
-        with open(f"/proc/{process}/environ") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="this system does not tell")
