@@ -70,7 +70,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "rev-parse": ("there are no hashes", "lance-git show REF shows the version of a ref."),
     "describe": ("there are no hashes", "lance-git show REF shows the version of a ref, and its tags."),
-    "shortlog": ("versions have no authors", _LOG),
+    "shortlog": ("it sorts no versions by author", f"LANCE_AUTHOR says who commits. {_LOG}"),
     "ls-files": ("files have no names to list", "lance-git show REF, or lance-git du for sizes."),
     "mergetool": (
         "conflicts are not edited",

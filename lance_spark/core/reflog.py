@@ -66,6 +66,8 @@ class RefChange:
     ref_file: str = ""
     """The ref file of a branch that was deleted."""
     state: str = BEGUN
+    author: str = ""
+    """Who changed it; "" if the process did not say."""
 
     @property
     def branch(self) -> Branch | None:
@@ -100,6 +102,7 @@ class RefChange:
             "was": self.was or None,
             "now": self.now or None,
             "state": self.state,
+            "author": self.author or None,
         }
 
 
@@ -109,6 +112,8 @@ def encode(change: RefChange) -> bytes:
         state: TagState | None = getattr(change, name)
         document[name] = state and {"target": _listed(state.target), "metadata": dict(state.metadata)}
     del document["id"]  # its name
+    if not change.author:
+        del document["author"]
     return json.dumps(document, indent=2).encode()
 
 
@@ -214,22 +219,23 @@ class RefLog(Shown):
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """When, which ref, which change, version now, version before: newest first."""
+        """When, which ref, which change, version now, version before, who: newest first."""
         rows = [
-            (change.at, f"{change.kind} {change.name}", said(change), change.now, change.was) for change in self.changes
+            (each.at, f"{each.kind} {each.name}", said(each), each.now, each.was, each.author) for each in self.changes
         ]
         for number, (version, when, what) in enumerate(self.versions):
             before = self.versions[number + 1][0] if number + 1 < len(self.versions) else ""
-            rows.append((when, f"branch {self.ref or MAIN}", what, version, before))
+            rows.append((when, f"branch {self.ref or MAIN}", what, version, before, ""))
         ordered = sorted(rows, key=lambda row: row[0], reverse=True)
         return tuple((moment(when), *rest) for when, *rest in ordered)
 
     def as_records(self) -> list[dict[str, Any]]:
-        names = ("at", "ref", "action", "version", "was")
+        names = ("at", "ref", "action", "version", "was", "author")
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
     def grid(self) -> Grid:
-        return Grid(("when", "ref", "what", "at", "was"), self.rows)
+        names = ("when", "ref", "what", "at", "was", *(("by",) if any(row[-1] for row in self.rows) else ()))
+        return Grid(names, tuple(row[: len(names)] for row in self.rows))
 
     def _card(self) -> Card:
         return Card(type(self).__name__, self.uri, counted(len(self.rows), "change"), grids=(self.grid(),))

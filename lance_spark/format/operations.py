@@ -245,6 +245,8 @@ class LogEntry(Recorded):
     source: str | None = None
     """The source of the changes, e.g. ``exp@8``."""
     message: str | None = None
+    author: str | None = None
+    """Who made the version; None if its writer did not say."""
     total_rows: int | None = None
     """Rows of the version; None if the writer did not count them."""
     stat: Stat | None = None

@@ -36,6 +36,8 @@ UNKNOWN = "Unknown"
 """Operation of an unknown transaction."""
 MESSAGE = "__lance_commit_message"
 """Property that holds pylance's commit message."""
+AUTHOR = "lance_spark.author"
+"""Property that says who made a version, as text: Lance has none of its own."""
 
 
 class Rewritten(NamedTuple):
@@ -71,6 +73,11 @@ class Transaction:
     def message(self) -> str | None:
         """The commit message; None if there is none."""
         return self.properties.get(MESSAGE)
+
+    @property
+    def author(self) -> str | None:
+        """Who made the version; None if its writer did not say."""
+        return self.properties.get(AUTHOR)
 
 
 def inline_transaction(content: bytes) -> Transaction | None:

@@ -220,6 +220,7 @@ class BranchLog:
             action=properties.get(ACTION),
             source=properties.get(SOURCE),
             message=None if transaction is None else transaction.message,
+            author=None if transaction is None else transaction.author,
             total_rows=self._rows.rows(contents)
             if contents.counts_rows
             else fragment_reads.count_rows(context.location, pin),
@@ -340,6 +341,7 @@ HISTORY = pa.schema(
         ("rows_added", pa.int64()),
         ("rows_removed", pa.int64()),
         ("tags", pa.list_(pa.string())),
+        ("userName", pa.string()),
     ]
 )
 """Columns of ``t.history()`` and DESCRIBE HISTORY, with Delta's names if it has one. Of a compaction, which only moves
@@ -361,6 +363,7 @@ def history(location: DatasetLocation, start: PinnedVersion, count: int | None) 
             "rows_added": None if entry.stat is None else entry.stat.rows_added,
             "rows_removed": None if entry.stat is None else entry.stat.rows_removed,
             "tags": [tag for tag in entry.tags if not is_service_tag(tag, entry.tags)],
+            "userName": entry.author,
         }
 
 

@@ -185,10 +185,11 @@ class History(show.Shown):
         drawn = graph.format(svg(drawing)) if shown else ""
         key = ", ".join(legend(drawing))
         told = f'<div style="opacity:.7">{key}</div>' if key else ""
-        stat = any(entry.stat for entry in shown)
-        rows = [f"<tr>{'' if number else drawn}{_row(entry, stat)}</tr>" for number, entry in enumerate(shown)]
-        names = ("version", "what", "message", "rows", *(("changed",) if stat else ()), "committed")
+        stat = ("changed",) if any(entry.stat for entry in shown) else ()
+        signed = ("author",) if any(entry.author for entry in shown) else ()
+        names = ("version", "what", "message", *signed, "rows", *stat, "committed")
         head = "".join(_cell("th", name, name) for name in ("", *names))
+        rows = [f"<tr>{'' if number else drawn}{_row(entry, names)}</tr>" for number, entry in enumerate(shown)]
         table = "border-collapse:collapse;border:none;font-size:inherit;color:inherit;background:none;margin:4px 0"
         return (
             f'{self._card().html()}<div style="overflow-x:auto"><table style="{table}">'
@@ -196,14 +197,17 @@ class History(show.Shown):
         )
 
 
-def _row(entry: LogEntry, stat: bool) -> str:
-    rows = "" if entry.total_rows is None else f"{entry.total_rows:,}"
-    told = {"version": show.safe(str(entry.pin)), "what": show.safe(happened(entry))}
-    told |= {"message": _message(entry.message or ""), "rows": rows}
-    if stat:
-        told["changed"] = "" if entry.stat is None else show.safe(show.plain_text([stat_line(entry.stat)]))
-    told["committed"] = show.safe(show.moment(entry.timestamp))
-    return "".join(_cell("td", name, html) for name, html in told.items())
+def _row(entry: LogEntry, names: Sequence[str]) -> str:
+    told = {
+        "version": show.safe(str(entry.pin)),
+        "what": show.safe(happened(entry)),
+        "message": _message(entry.message or ""),
+        "author": _message(entry.author or ""),
+        "rows": "" if entry.total_rows is None else f"{entry.total_rows:,}",
+        "changed": "" if entry.stat is None else show.safe(show.plain_text([stat_line(entry.stat)])),
+        "committed": show.safe(show.moment(entry.timestamp)),
+    }
+    return "".join(_cell("td", name, told[name]) for name in names)
 
 
 def _message(text: str) -> str:
@@ -278,6 +282,8 @@ def _names(entry: LogEntry) -> show.Line:
 
 
 def _further(entry: LogEntry) -> Iterator[show.Line]:
+    if entry.author:
+        yield [(show.FAINT, f"Author: {entry.author}")]
     if entry.message:
         yield from ([(show.PLAIN, line)] for line in entry.message.splitlines())
     if entry.stat is not None:

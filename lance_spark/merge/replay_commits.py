@@ -51,7 +51,7 @@ from lance_spark.merge.report import Assembly, ReplayPlan
 from lance_spark.scan.fragment_reads import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded
-from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from, open_newest
+from lance_spark.storage.commits import authored, base_path, commit_on, fragment_json, fragments_from, open_newest
 from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
 from lance_spark.storage.failures import translated
@@ -484,7 +484,7 @@ def _create(
             data_storage_version=theirs.data_storage_version,
             enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
             initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
-            transaction_properties=dict(properties),
+            transaction_properties=authored(properties),
         )
 
 

@@ -29,7 +29,7 @@ from lance_spark.core.show import moment_at
 from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Refused
 from lance_spark.refs.ref_rules import check_tag_stays
 from lance_spark.storage import datasets, files, refs
-from lance_spark.storage.commits import left_after, unchanged
+from lance_spark.storage.commits import author, left_after, unchanged
 from lance_spark.storage.resolving import check_branch
 
 DEFAULT_COUNT = 20
@@ -40,7 +40,7 @@ def new_change(kind: str, name: str, action: str) -> reflog.RefChange:
     """A record that is not written yet."""
     now_ns = time.time_ns()
     at = moment_at(now_ns)
-    return reflog.RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action)
+    return reflog.RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action, author=author())
 
 
 @contextmanager

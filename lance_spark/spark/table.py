@@ -266,8 +266,9 @@ class LanceTable(
         """The versions of this handle's branch, newest first, and past its fork those of its parents.
 
         Columns: ``version bigint, timestamp timestamp, operation string, operationParameters map<string,string>,
-        message string, branch string, rows bigint, rows_added bigint, rows_removed bigint, tags array<string>``.
-        ``limit`` is the number of versions. Raises NotFound, CorruptData, and Refused without a session.
+        message string, branch string, rows bigint, rows_added bigint, rows_removed bigint, tags array<string>,
+        userName string``. ``limit`` is the number of versions. Raises NotFound, CorruptData, and Refused without a
+        session.
         """
         spark = needed_session(self.spark, f"{START_ONE} Without Spark, t.log() lists versions.")
         rows = pa.Table.from_pylist(list(history(self.location, self._pin(), limit)), schema=HISTORY)

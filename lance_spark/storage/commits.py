@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from lance_spark.errors import (
     may_have_happened,
 )
 from lance_spark.format.contents import Fragment
-from lance_spark.format.transactions import MESSAGE
+from lance_spark.format.transactions import AUTHOR, MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
 from lance_spark.storage import files, refs
 from lance_spark.storage.credentials import for_pylance, options_now
@@ -174,6 +175,25 @@ CALL = "lance_spark.call"
 """Property of a version: the call that made it."""
 
 
+AUTHOR_VARIABLE = "LANCE_AUTHOR"
+"""Environment variable that says who commits, such as ``Anna Berg <anna@example.org>``."""
+_LONGEST_AUTHOR = 200
+
+
+def author() -> str:
+    """Who commits; "" if the process does not say.
+
+    There is no default: a job's account is often no person, and some people's names must not be stored. The text is
+    made one line and cut rather than refused: it may be the end of a job of hours.
+    """
+    return " ".join(os.environ.get(AUTHOR_VARIABLE, "").split())[:_LONGEST_AUTHOR]
+
+
+def authored(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Properties of a commit, with its author if there is one."""
+    return {**({AUTHOR: author()} if author() else {}), **(properties or {})}
+
+
 def own_properties(message: str | None = None) -> dict[str, str]:
     """Properties for all attempts of one call, which identify its commit."""
     return {CALL: uuid4().hex, **({MESSAGE: message} if message else {})}
@@ -221,6 +241,7 @@ def commit_on(
     import lance
     from lance.dataset import Transaction
 
+    said = authored(properties)
     newest = newest or open_newest(location, read)
     check_commit(location, read.branch, operation, properties or {})
     if isinstance(operation, lance.LanceOperation.Overwrite):
@@ -229,7 +250,7 @@ def commit_on(
         # On a handle: for a URI, pylance would list and read the newest version a second time.
         dataset = lance.LanceDataset.commit(
             newest,
-            Transaction(read.version, operation, transaction_properties=dict(properties or {})),
+            Transaction(read.version, operation, transaction_properties=said),
             **for_pylance(location),
             max_retries=retries,
         )

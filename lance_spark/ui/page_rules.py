@@ -217,6 +217,7 @@ class GraphLine:
     pin: str
     what: str
     message: str
+    author: str
     rows: str
     changed: str
     when: str
@@ -251,6 +252,7 @@ def version_line(entry: LogEntry, now: datetime) -> GraphLine:
         pin=str(entry.pin),
         what=happened(entry),
         message=masked(entry.message or ""),
+        author=masked(entry.author or ""),
         rows="" if entry.total_rows is None else f"{entry.total_rows:,}",
         changed=stat_text(entry.stat),
         when=moment(entry.timestamp),

@@ -34,6 +34,7 @@ from lance_spark.scan.partition_rules import batch_rows_of
 from lance_spark.storage import files
 from lance_spark.storage.commits import (
     attempts,
+    authored,
     check_nothing_missing,
     check_still_there,
     check_unprotected,
@@ -425,14 +426,10 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
         if plan.mode == "append"
         else lance.LanceOperation.Overwrite(plan.schema, metadata)
     )
-    what: dict[str, Any] = {"operation": operation, "commit_message": plan.options.commit_message}
-    arguments: dict[str, Any] = {"max_retries": 0}
-    if job.start is not None:
-        arguments = {"read_version": job.start.version}
-        if job.properties:
-            said = {**job.properties, **({MESSAGE: plan.options.commit_message} if plan.options.commit_message else {})}
-            what = {"operation": Transaction(job.start.version, operation, transaction_properties=said)}
-            arguments = {"max_retries": 0}
+    message = {MESSAGE: plan.options.commit_message} if plan.options.commit_message else {}
+    said = authored({**(job.properties or {}), **message})
+    read = 0 if job.start is None else job.start.version
+    arguments: dict[str, Any] = {} if job.start is not None and not job.properties else {"max_retries": 0}
     seen = nullcontext() if job.start is None else seen_whole(plan.location, job.start)
     try:
         with seen, translated(plan.location, "committing"):
@@ -442,11 +439,11 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
                     plan.schema,
                     data_storage_version=plan.options.files.data_storage_version,
                     enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
-                    commit_message=plan.options.commit_message,
+                    transaction_properties=said,
                 )
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(plan.options.branch),
-                **what,
+                Transaction(read, operation, transaction_properties=said),
                 **for_pylance(plan.location),
                 enable_stable_row_ids=plan.options.enable_stable_row_ids,
                 **arguments,
