@@ -7,7 +7,7 @@ fragments that a version added, removed or changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
@@ -37,16 +37,19 @@ from lance_spark.storage.files import THREADS, each
 from lance_spark.storage.resolving import resolve_expression
 
 Point = int | str | datetime
-"""A version: its number on the branch, a ref (tag, branch, ``branch@7``), or a moment, for the last version at it."""
+"""A version: its number on the branch, a ref (tag, branch, ``branch@7``), or a moment, for the last version at it.
+
+As the start of a feed, 0 stands before the first version."""
 
 _USUAL_ROW = 500
 """The row size in bytes that a runner assumes; of wider rows it has to hold fewer at once."""
 
 
 class FeedEnds(NamedTuple):
-    """The first and the last version."""
+    """The versions before and after the changes."""
 
-    since: PinnedVersion
+    since: PinnedVersion | None
+    """None for all changes since the table was made, those of its first version included."""
     until: PinnedVersion
 
 
@@ -55,7 +58,65 @@ def find_ends(location: DatasetLocation, at: PinnedVersion, since: Point, until:
 
     Raises NotFound, InvalidOption and Refused.
     """
-    return FeedEnds(_find(location, at, since), at if until is None else _find(location, at, until))
+    start = None if type(since) is int and since == 0 else _find(location, at, since)
+    return FeedEnds(start, at if until is None else _find(location, at, until))
+
+
+class Bound(NamedTuple):
+    """One end of a range of versions, each of which has changes."""
+
+    point: Point
+    inclusive: bool = True
+
+
+def range_ends(location: DatasetLocation, at: PinnedVersion, first: Bound, last: Bound | None) -> FeedEnds:
+    """The ends of the changes that a range of versions made, on the line of ``at``, by default up to it.
+
+    Raises NotFound, InvalidOption, and Refused for a range that runs backwards, or to another branch.
+    """
+    branches = refs.read_branches(location).branches
+    until: PinnedVersion | None = at
+    if last is not None and isinstance(last.point, datetime):
+        until = find_moment(location, at.branch, edge(last.point, last.inclusive))
+    elif last is not None:
+        until = _find(location, at, last.point)
+        until = until if last.inclusive else feed_rules.before(until, branches)
+    begin = _begin(location, at, first, branches)
+    named = begin is not None and isinstance(first.point, str)  # a version that has to lead to the end itself
+    since = feed_rules.before(begin, branches) if begin is not None and named and first.inclusive else begin
+    if until is None or (begin is not None and feed_rules.path_between(begin, until, branches).back):
+        raise Refused(
+            f"Changes that begin after {since or 'nothing'} cannot end with {until or 'nothing'}, to which those did "
+            "not lead.",
+            hint="Swap its ends. In Python, changes(since, until) also undoes versions, and crosses branches.",
+        )
+    return FeedEnds(since, until)
+
+
+def _begin(
+    location: DatasetLocation, at: PinnedVersion, first: Bound, branches: Mapping[str, Branch]
+) -> PinnedVersion | None:
+    """The version before the first one of a range, or the first one if a ref names it; None for the very first."""
+    if isinstance(first.point, datetime):
+        try:
+            return find_moment(location, at.branch, edge(first.point, not first.inclusive))
+        except NotFound:
+            return None  # if versions are missing that far back, the walk says so
+    if isinstance(first.point, str):
+        return _find(location, at, first.point)
+    number = max(
+        0, first.point - 1 if first.inclusive else first.point
+    )  # not looked up: the path knows what is missing
+    return None if number == 0 else feed_rules.at_or_before(PinnedVersion(at.branch, number), branches)
+
+
+_LISTED = timedelta(microseconds=1)
+"""By how much the time of a version in its manifest, which a feed shows, differs from the one that pylance lists."""
+
+
+def edge(moment: datetime, inclusive: bool) -> datetime:
+    """The last moment that counts for what happened up to one, or before it."""
+    return moment + _LISTED if inclusive else moment - 2 * _LISTED
 
 
 def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedVersion:
@@ -100,13 +161,14 @@ def plan_changes(location: DatasetLocation, ends: FeedEnds, options: feed_rules.
     beyond the common version is reverted in one step, labeled with the common version. Raises NotFound for a version
     or a column that is gone, Refused, InvalidOption and CorruptData.
     """
-    path = feed_rules.path_between(ends.since, ends.until, refs.read_branches(location).branches)
+    branches = refs.read_branches(location).branches
+    path = feed_rules.path_between(ends.since or feed_rules.first_of(ends.until, branches), ends.until, branches)
     versions = VersionsOfPath(location, path)
     end = stored_versions.read_contents(location, ends.until)
     columns = feed_columns(location, ends.until, end, options)
     walk = _FeedWalk(versions, feed_rules.StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
     onwards = [*walk.forward()]
-    told = [walk.back(), *reversed(onwards)]
+    told = [walk.first() if ends.since is None else walk.back(), *reversed(onwards)]
     below = versions.common.contents.next_row_id if path.back and path.forward and options.net else None
     return feed_rules.arrange(
         feed_rules.FeedReading(location, columns, options, walk.stable and not columns.key, below), told
@@ -126,6 +188,12 @@ class _FeedWalk:
         for step in self._seen(forward=True):
             commit = commit_of(step.after, step.after.pin.branch)
             yield self._steps.forward(step.before, step.after, commit, step.transaction)
+
+    def first(self) -> feed_rules.VersionPieces:
+        """What the first version added: all that it has."""
+        first = self._versions.common
+        self.stable &= first.contents.has_stable_row_ids
+        return self._steps.first(first, commit_of(first, first.pin.branch))
 
     def back(self) -> feed_rules.VersionPieces:
         """One step that reverts everything after the common version."""

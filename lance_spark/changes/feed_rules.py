@@ -255,6 +255,18 @@ def path_between(since: PinnedVersion, until: PinnedVersion, branches: Mapping[s
     return FeedPath(common, _after(ours, common), _after(theirs, common))
 
 
+def first_of(pin: PinnedVersion, branches: Mapping[str, Branch]) -> PinnedVersion:
+    """The first version of the line that leads to one."""
+    return PinnedVersion(line_of(pin, branches)[0].branch, 1)
+
+
+def before(pin: PinnedVersion, branches: Mapping[str, Branch]) -> PinnedVersion | None:
+    """The version that one was made from; None for the first one."""
+    if pin.version <= 1:
+        return None
+    return at_or_before(PinnedVersion(pin.branch, pin.version - 1), branches)
+
+
 def at_or_before(pin: PinnedVersion, branches: Mapping[str, Branch]) -> PinnedVersion:
     """The version of that number on the line of a branch: numbers below its fork are its parent's."""
     while pin.branch is not None and pin.branch in branches:
@@ -362,6 +374,10 @@ class StepReader:
         returns = by is None or ACTION in by.properties or by.operation not in _BRING_NO_ROWS_BACK
         step = _Step(before, after, commit, old, new)
         return VersionPieces(tuple(step.pieces(returns)), not replaces_all(by))
+
+    def first(self, snapshot: Snapshot, commit: Commit) -> VersionPieces:
+        """Everything in the first version, which added it. Comes after all forward steps."""
+        return VersionPieces(tuple(whole_pieces(snapshot, commit, self._moved(snapshot, replaced=False))))
 
     def back(self, before: Snapshot, after: Snapshot, commit: Commit, by: Transaction | None) -> VersionPieces:
         """The changes that revert a version. Steps come oldest first, after all forward steps."""

@@ -59,6 +59,8 @@ class Bridge:
         """Whether scans return batches."""
         self.writes_columns = False
         """Whether writes send rows of plain types to Python as columns."""
+        self.feeds = False
+        """Whether a scan can be a change feed, with a shuffle inside."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None if it gets batches."""
         self.no_columns: str | None = None

@@ -16,7 +16,7 @@ from lance_spark.engine.session_spark import is_connect
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.jvm.java.compiled import can_write, maker
+from lance_spark.jvm.java.compiled import can_feed, can_write, maker
 from lance_spark.jvm.switches import BY_ROWS, SWITCH, switched_off
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _why_no_batches(bridge: Bridge) -> str | None:
         bridge.maker = maker(bridge)
     except Refused as reason:
         return reason.message
+    bridge.feeds = can_feed(bridge)
     off = switched_off(BY_ROWS)
     bridge.batches = off is None
     return off

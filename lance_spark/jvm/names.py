@@ -100,6 +100,11 @@ MAYBE_INSERT_ONLY = f"{_LOGICAL}.InsertOnlyMerge"
 MAYBE_MERGE_WRITER = f"{_SQL}.classic.MergeIntoWriter"
 MAYBE_EVOLUTION = f"{_CATALOG}.SupportsSchemaEvolution"
 
+# Public, but new: only SQL's CHANGES needs them.
+MAYBE_CHANGELOG = f"{_CATALOG}.Changelog"
+MAYBE_V1_SCAN = f"{_READ}.V1Scan"
+MAYBE_COLUMN = f"{_CATALOG}.Column"
+
 # Private; without them, a write does not know what its statement reads.
 MAYBE_EXECUTION = f"{_SQL}.execution.SQLExecution"
 MAYBE_SCAN_RELATION = f"{_V2}.DataSourceV2ScanRelation"

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NoReturn
+from functools import partial
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import declare, look
+from lance_spark.native.changelogs import Changes, NativeChangelog, read_context
 from lance_spark.native.creating import Creating, shown_properties
 from lance_spark.native.layouts import column_of
 from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
@@ -492,17 +494,17 @@ class NativeCatalog(Creating, Altering, Procedures):
         """Whether there is such a table."""
         return self.places.exists(parts_of(wanted))
 
-    def load_changelog(self, wanted: Any, *_range: Any) -> NoReturn:
-        """Raises Refused: the counterpart of SQL's CHANGES is the change feed in Python.
-
-        Pairing the rows before and after a commit takes a shuffle, which a Spark scan cannot contain.
-        """
+    def load_changelog(self, wanted: Any, context: Any, *_options: Any) -> Any:
+        """The change feed, for SQL's CHANGES. Raises Refused in a session without this package's Java classes."""
         place = self._find(wanted)
-        raise Refused(
-            f"CHANGES of {self._name}.{wanted.toString()} cannot be read by SQL.",
-            hint=f"In Python: LanceTable.for_path({place.location.uri!r})"
-            f".changes(since, until).createOrReplaceTempView('changes').",
-        )
+        name = f"{self._name}.{wanted.toString()}"
+        if not self.bridge.feeds or place.metadata_table is not None:
+            in_python = f"In Python: LanceTable.for_path({place.location.uri!r}).changes(since, until)."
+            raise Refused(
+                f"CHANGES of {name} cannot be read by SQL.",
+                hint=in_python if place.metadata_table is None else "A metadata table has none.",
+            )
+        return NativeChangelog(self.bridge, name, Changes(place, self._pin(place), read_context(context))).java()
 
     def invalidate_table(self, wanted: Any) -> None:
         """Does nothing: no cached state can be out of date."""
@@ -524,12 +526,9 @@ class NativeCatalog(Creating, Altering, Procedures):
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
     def _table(self, place: Place, name: str, for_reading: bool = True) -> Any:
-        found = _lookups.get(self.bridge.thread()) if _lookups else None  # None outside of a statement
+        found = self._lookups()
         try:
-            if found is None:
-                pin = resolve(place.location, place.spec)
-            else:
-                pin = found.version(place, lambda: resolve(place.location, place.spec))
+            pin = self._pin(place)
         except NotFound:
             if not self.places.is_declared(place):
                 raise
@@ -547,6 +546,15 @@ class NativeCatalog(Creating, Altering, Procedures):
         return RowsTable(
             self.bridge, name, metadata_schema(table), lambda: read_metadata_table(place.location, fixed, table)
         ).java()
+
+    def _lookups(self) -> Lookups | None:
+        """Those of the statement; None outside of one."""
+        return _lookups.get(self.bridge.thread()) if _lookups else None
+
+    def _pin(self, place: Place) -> PinnedVersion:
+        found = self._lookups()
+        now = partial(resolve, place.location, place.spec)
+        return now() if found is None else found.version(place, now)
 
     def _properties(self, place: Place) -> dict[str, str]:
         return shown_properties(self.places.properties(place), place)

@@ -705,6 +705,13 @@ class TableStream:
                 "A change feed has more columns than its table, and cannot be read by the table's name.",
                 hint=f"spark.readStream.format('lance'){load}.option('changes', 'true').load({named['path']!r}).",
             )
+        return self._followed(branch, schema, checkpoint)
+
+    def feed(self, schema: StructType, checkpoint: str) -> Any:
+        """The same of a change feed, whose options are given."""
+        return self._followed(self.place.branch_to_change("follow it"), schema, checkpoint)
+
+    def _followed(self, branch: str | None, schema: StructType, checkpoint: str) -> Any:
         bridge = self.bridge
         options = {**self.given, **self.place.options, **({} if branch is None else {"branch": branch})}
         source = bridge.new(names.PYTHON_SOURCE_V2)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
+from lance_spark.changes.changes import Point, find_ends
 from lance_spark.changes.feed_rules import FeedOptions, Images
+from lance_spark.changes.frames_spark import changes_frame
 from lance_spark.core.options import FRAME_HINT, OWN_NAME, PREFIX, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
-from lance_spark.engine.session_spark import START_ONE, SparkRunner, needed_session, with_metadata
-from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.engine.session_spark import START_ONE, needed_session
 from lance_spark.errors import InvalidOption
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
@@ -172,12 +171,12 @@ class ChangeFeed(Handle):
     ) -> DataFrame:
         """The rows that changed from version ``since`` to ``until``, by default this handle's version.
 
-        A version is a number, a ref (tag, branch, ``branch@7``) or a datetime. Rows have the columns of ``until``,
-        ``_change_type`` (insert, delete, update_preimage, update_postimage), ``_commit_version``, ``_commit_timestamp``
-        and ``_commit_branch``. Stable row ids or the columns of ``key``, by default the table's key, identify updated
-        rows; all others count as deleted and inserted. ``images``: "update" shows an updated row before and after,
-        "post" only after, "none" as a delete and an insert. With ``net`` each row appears at most once, with all its
-        changes combined. Only values of ``columns`` count as changes.
+        A version is a number (0: before the first one), a ref (tag, branch, ``branch@7``) or a datetime. Rows have
+        the columns of ``until``, ``_change_type`` (insert, delete, update_preimage, update_postimage),
+        ``_commit_version``, ``_commit_timestamp`` and ``_commit_branch``. Stable row ids or the columns of ``key``, by
+        default the table's key, identify updated rows; all others count as deleted and inserted. ``images``: "update"
+        shows an updated row before and after, "post" only after, "none" as a delete and an insert. With ``net`` each
+        row appears at most once, with all its changes combined. Only values of ``columns`` count as changes.
 
         Manifests are read now, rows when Spark runs. Across branches, the changes of ``since`` after the last common
         version are reverted first. Raises NotFound if a version in between is gone, Refused, InvalidOption.
@@ -185,8 +184,4 @@ class ChangeFeed(Handle):
         spark = needed_session(self.spark, _HINT)
         options = FeedOptions(None if columns is None else names_of(columns), images, net, names_of(key))
         ends = find_ends(self.location, self._pin(), since, until)
-        plan = plan_changes(self.location, ends, options)
-        feed = plan.reading.columns
-        read = replace(plan.reading, columns=replace(feed, schema=wire_schema(to_spark(feed.schema))))
-        frame = feed_frame(SparkRunner(spark, "changes"), replace(plan, reading=read))
-        return with_metadata(frame, to_spark(feed.rows))
+        return changes_frame(spark, self.location, ends, options)

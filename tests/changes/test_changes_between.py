@@ -3,6 +3,7 @@ feed makes of it. test_changes_histories.py has random histories, test_changes_s
 """
 
 import shutil
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.merge_datasets import clean_all, exp, forked, head, run, table
 from support.remote_datasets import WAYS, fetched, made_clone, pulled
 from support.shaped_datasets import SHAPES, blobs
 
+from lance_spark.changes.changes import Bound, range_ends
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, NotFound, Refused
@@ -236,6 +238,38 @@ def test_versions_below_a_fork_are_those_of_the_parent(uri):
         plan(uri, 3)
 
 
+@each_kind
+def test_before_the_first_version_there_is_nothing(flat, stable):
+    lance.dataset(flat).delete("id > 0")
+    same(feed(flat, 0), [(1, "ins", n, 10 * n) for n in range(10)], [(2, "del", n, 10 * n) for n in range(1, 10)])
+    same(feed(flat, 0, net=True), [(1, "ins", 0, 0)])
+    same(feed(flat, 0, 1), [(1, "ins", n, 10 * n) for n in range(10)])
+
+
+def test_a_range_names_the_versions_that_have_the_changes(uri):
+    forked(uri)
+    fork = head(uri).version
+    lance.write_dataset(table(50, 51), exp(uri).uri, mode="append")
+    location, at = locate(uri), PinnedVersion("exp", fork + 1)
+    ends = [
+        ((Bound(1), None), (None, at)),
+        ((Bound(fork), Bound(fork)), (fork - 1, PinnedVersion("exp", fork))),
+        ((Bound(fork + 1, False), None), (fork + 1, at)),
+        ((Bound("main"), None), (fork - 1, at)),
+        ((Bound("main", False), Bound("exp")), (fork, at)),
+    ]
+    for (first, last), (since, until) in ends:
+        found = range_ends(location, at, first, last)
+        assert (found.since and found.since.version, found.until.branch, found.until.version) == (
+            since,
+            until.branch,
+            until.version,
+        )
+    for first, last in [(Bound(4), Bound(2)), (Bound("exp"), Bound("main")), (Bound(fork + 3), None)]:
+        with pytest.raises(Refused, match="did not lead"):
+            range_ends(location, at, first, last)
+
+
 def test_a_begin_may_be_a_tag_a_branch_or_a_moment(uri):
     forked(uri, index=False)
     create_tag(locate(uri), "t", RefSpec(version=2))
@@ -273,7 +307,8 @@ def test_a_version_in_between_that_is_gone_is_named(flat, stable):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"since": 0}, InvalidOption, "not a version"),
+        ({"since": -1}, InvalidOption, "not a version"),
+        ({"since": 1, "until": 0}, InvalidOption, "not a version"),
         ({"since": 1.5}, InvalidOption, "not a version"),
         ({"since": 9}, NotFound, "no version 9"),
         ({"since": "nowhere"}, NotFound, "nowhere"),
@@ -428,4 +463,6 @@ def test_every_shape_of_dataset_replays(uri, shape):
             found = feed(uri, str(since), str(until), **options)
             before = state(uri, since, columns, tags="labels", labels="tags")  # a column that one of them renamed
             assert replayed(before, found, columns) == state(uri, until, columns)
+            if numbers[0] == 1 and branch is None:
+                assert replayed(Counter(), feed(uri, 0, str(until), **options), columns) == state(uri, until, columns)
     assert found or len(numbers) == 1

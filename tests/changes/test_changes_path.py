@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.changes.feed_rules import at_or_before, line_of, path_between
+from lance_spark.changes.feed_rules import at_or_before, before, first_of, line_of, path_between
 from lance_spark.core.refs import ROOT, Branch, PinnedVersion
 from lance_spark.errors import Refused
 from lance_spark.format.operations import VersionSpan
@@ -85,3 +85,16 @@ def test_two_versions_that_share_nothing_have_no_way():
 )
 def test_a_number_below_the_fork_is_a_version_of_the_parent(asked, found):
     assert at_or_before(pin(asked), BRANCHES) == pin(found)
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [("main@1", None), ("main@3", "main@2"), ("exp@6", "exp@5"), ("exp@5", "main@4"), ("deep@7", "exp@6")],
+)
+def test_the_version_that_one_was_made_from(at, found):
+    assert before(pin(at), BRANCHES) == (None if found is None else pin(found))
+
+
+@pytest.mark.parametrize(("at", "first"), [("main@4", "main@1"), ("deep@9", "main@1"), ("alone@7", "alone@1")])
+def test_the_first_version_of_a_line(at, first):
+    assert first_of(pin(at), BRANCHES) == pin(first)

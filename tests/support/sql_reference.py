@@ -239,10 +239,8 @@ STATEMENTS = [
     Statement("SELECT * FROM lake.ns1.t TIMESTAMP AS OF current_timestamp()"),
     Statement("SELECT * FROM lake.ns1.t TABLESAMPLE (50 PERCENT)"),
     Statement("SELECT * FROM lake.ns1.t TABLESAMPLE (1 ROWS)"),
-    Statement(
-        "SELECT * FROM lake.ns1.t CHANGES FROM VERSION 1 TO VERSION 2",
-        "CHANGES of lake.ns1.t cannot be read by SQL",
-    ),
+    Statement("SELECT * FROM lake.ns1.t CHANGES FROM VERSION 1 TO VERSION 2"),
+    Statement("SELECT * FROM lake.ns1.t CHANGES FROM TIMESTAMP '2020-01-01' WITH (computeUpdates = 'true')"),
     Statement("TABLE lake.ns1.t"),
     Statement("WITH c AS (SELECT * FROM lake.ns1.t) SELECT * FROM c"),
     Statement("FROM lake.ns1.t |> WHERE id = 1 |> SELECT v"),
@@ -361,6 +359,9 @@ ON_SPARK_4_0 = {
     "MERGE WITH SCHEMA EVOLUTION INTO lake.ns1.t t USING (SELECT 2 AS id, 1 AS w) u ON t.id = u.id "
     "WHEN MATCHED THEN UPDATE SET *": "name `v` cannot be resolved",
     "SELECT * FROM lake.ns1.t CHANGES FROM VERSION 1 TO VERSION 2": "Syntax error at or near",
+    "SELECT * FROM lake.ns1.t CHANGES FROM TIMESTAMP '2020-01-01' WITH (computeUpdates = 'true')": (
+        "Syntax error at or near"
+    ),
     "REFRESH FUNCTION lake.ns1.f": "Catalog lake does not support functions",
     "DESCRIBE TABLE lake.ns1.t PARTITION (id = 1)": "DESCRIBE does not support partition for v2 tables",
     "DESCRIBE PROCEDURE lake.system.create_branch": "The table or view `PROCEDURE` cannot be found",

@@ -158,7 +158,8 @@ def test_one_room_reaches_for_the_jvm():
         names |= {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
         found = names & JVM
         found |= {name for name in imported(path) if name.split(".")[0] == "py4j" or "java_gateway" in name}
-        assert not found & {"rdd", "_jdf", "_jsc"} if room_of(path) in {"jvm", "native"} else not found, path
+        forbidden = {"jvm": {"rdd", "_jdf", "_jsc"}, "native": {"rdd", "_jsc"}}.get(room_of(path), JVM)
+        assert not (found & forbidden if room_of(path) in {"jvm", "native"} else found), path
 
 
 def test_the_tests_of_a_room_lie_in_the_directory_of_its_name():

@@ -128,6 +128,12 @@ public class Answers implements InvocationHandler {
       return made.getConstructors()[0].newInstance(new Object[] {kinds, schema, column, Boolean.valueOf(unix)});
     }
 
+    /** A {@link Feed}: the rows of a change feed. */
+    public Object feed(Object context, Object schema, Object rows) throws Exception {
+      Class made = Class.forName("lance_spark.Feed", true, Answers.class.getClassLoader());
+      return made.getConstructors()[0].newInstance(new Object[] {context, schema, rows});
+    }
+
     /** The text of any value that Spark passes to a source. */
     public String text(Object given) {
       return Answers.plain(given).toString();

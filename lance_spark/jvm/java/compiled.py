@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _PACKAGE = "lance_spark"
 _MAKER = "Answers$Maker"
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
-_WRITES = "Writes"
-"""Uses more of Spark than the other sources do: a Spark that lacks it only loses columnar writes."""
+_MORE = ("Feed", "Writes")
+"""Use more of Spark than the other sources do: a Spark that lacks it only loses columnar writes or SQL's CHANGES."""
 _lock = threading.Lock()
 
 
@@ -49,7 +49,7 @@ def maker(bridge: Bridge) -> Any:
                 _add(bridge, jar)
             loader = _loader(bridge)
             for name in sources():
-                if name != _WRITES:
+                if name not in _MORE:
                     bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
             made = bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_MAKER}", True, loader)
             return made.getConstructors()[0].newInstance(bridge.array("java.lang.Object", []))
@@ -60,8 +60,17 @@ def maker(bridge: Bridge) -> Any:
 
 def can_write(bridge: Bridge) -> bool:
     """Whether the classes of columnar writes were compiled, beside those that ``maker`` needs."""
+    return _has(bridge, "Writes$Target")
+
+
+def can_feed(bridge: Bridge) -> bool:
+    """Whether the class of a change feed's rows was compiled, beside those that ``maker`` needs."""
+    return _has(bridge, "Feed")
+
+
+def _has(bridge: Bridge, name: str) -> bool:
     try:
-        bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_WRITES}$Target", True, _loader(bridge))
+        bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, _loader(bridge))
     except Py4JError:
         return False
     return True
@@ -83,7 +92,7 @@ def compiled(bridge: Bridge) -> dict[str, bytes]:
         try:
             compiler.cook(text)
         except Py4JError:
-            if file != _WRITES:
+            if file not in _MORE:
                 raise
             continue
         loader = compiler.getClassLoader()
