@@ -380,8 +380,10 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
         )
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)
+    made = False
     with suppress(AlreadyExists):  # another process just created it; the fast-forward check comes later
         create_branch_at(remote.location, branch, source)
+        made = True
     try:
         fetch(local, remote, engine, FetchOptions(branches=[branch]))
     except NotFound:
@@ -390,19 +392,20 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
             f"Another process is creating branch '{branch}' at {remote.location.uri}; nothing was pushed.",
             hint="Push again in a moment.",
         ) from None
-    if branch in known:
-        _follow_anew(local, remote, branch, pin)
+    if made and branch in known:
+        _follow_anew(local, remote, pin, source)
 
 
-def _follow_anew(local: DatasetLocation, remote: Remote, branch: str, pin: PinnedVersion) -> None:
+def _follow_anew(local: DatasetLocation, remote: Remote, pin: PinnedVersion, source: PinnedVersion) -> None:
     """Record that a local version has everything of the branch that was just made again at the remote.
 
     The branch here knows the former one only. Without this, it would have to merge the new one first, which has none of
-    the former one's rows, and would lose them.
+    the former one's rows, and would lose them. If the new one has more than the version it was made from, others pushed
+    meanwhile: the local version lacks their rows, and a push would remove them.
     """
     table = refs.read_branches(local)
-    graph, follows = Graph(local, table), followed(table, remote.name)[branch]
-    if follows.newest is not None:
+    graph, follows = Graph(local, table), followed(table, remote.name)[pin.branch]
+    if follows.newest is not None and follows.newest.remote == source.version:
         into = graph.origin(pin)
         write_down(local, follows.with_edges([tracking.Edge(*into, node_of(graph, follows, follows.newest))]))
 

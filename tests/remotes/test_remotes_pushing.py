@@ -443,6 +443,44 @@ def test_a_branch_that_cannot_be_followed_is_left_out(source, local):
     assert_same(local, "origin/main", source, None)
 
 
+@pytest.mark.parametrize("made_again", [False, True], ids=["new", "made again"])
+@pytest.mark.parametrize("call", ["fetch", "create_branch_at"])
+def test_rows_that_another_push_brings_to_a_new_branch_meanwhile_stay(
+    source, local, other, monkeypatch, call, made_again
+):
+    if made_again:
+        branch_off(source, "mine")
+        for each in (local, other):
+            fetched(each, source)
+        unprotected(source)
+        remove_branch(locate(source), "mine", purge=True)
+    for row, each in ((700, local), (800, other)):
+        lance.dataset(each).create_branch("mine")
+        add(each, row, row + 2, "mine")
+    real = getattr(pushing, call)
+
+    def late(*arguments, **options):
+        monkeypatch.setattr(pushing, call, real)
+        if call == "fetch":
+            pushed(other, source, "mine")
+            return real(*arguments, **options)
+        made = real(*arguments, **options)
+        if made_again:
+            pulled(other, source, "mine", "mine")
+        pushed(other, source, "mine")
+        return made
+
+    monkeypatch.setattr(pushing, call, late)
+    with pytest.raises(Refused, match="fast-forward"):
+        pushed(local, source, "mine")
+    assert {800, 801} <= set(ids_of(source, "mine"))
+    assert not {700, 701} & set(ids_of(source, "mine"))
+    pulled(local, source, "mine", "mine")
+    pushed(local, source, "mine")
+    assert {700, 701, 800, 801} <= set(ids_of(source, "mine"))
+    assert_same(local, "mine", source, "mine")
+
+
 def test_a_branch_that_another_push_is_just_creating_is_a_conflict_and_not_missing(source, local):
     lance.dataset(local).create_branch("new")
     add(local, 200, 202, "new")
