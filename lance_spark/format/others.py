@@ -8,6 +8,14 @@ _MANAGED, _PARTITIONED = "table_version_management", "partition_spec_v"
 USE_THEIRS = "Use the tool that made it. Reads are possible here."
 
 
+def directories_above(uri: str) -> list[str]:
+    """Those in which a table's directory lies, the nearest first, up to the bucket or below the root of the disk."""
+    scheme, separator, path = uri.rpartition("://")
+    parts = path.split("/")
+    above = ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+    return [f"{scheme}{separator}{each}" for each in above if each]
+
+
 def why_of_others(properties: Mapping[str, str]) -> str | None:
     """Why nothing of a catalog may be changed here, by the properties of its root; None if it may."""
     if properties.get(_MANAGED, "").lower() == "true":

@@ -249,13 +249,13 @@ def all_details(location: DatasetLocation, pin: PinnedVersion) -> dict[str, Mapp
 def index_details(location: DatasetLocation, pin: PinnedVersion, name: str) -> Mapping[str, Any]:
     """The settings an index was built with, in pylance's words; empty if it does not report them.
 
-    Of a text index, pylance 14.0.2 describes all but the list of stop words, so that rows added by the description
-    had words that the others do not have. Its files tell the list.
+    Of a text index, pylance 14.0.2 describes all but the list of stop words, and what an old writer did not record as
+    it would build one today: rows added by the description had words that the others do not have. Its files tell.
     """
     for index in _described(location, pin):
         if index.name == name:
             details = dict(index.details or {})
-            if index.index_type == _TEXT_INDEX and details:
+            if index.index_type == _TEXT_INDEX:
                 dataset = open_pinned(location, pin)
                 with translated(location, "reading the settings of an index"):
                     segments = dataset.stats.index_stats(name).get("segments") or [{}]

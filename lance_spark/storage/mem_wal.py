@@ -52,10 +52,13 @@ def check_nothing_waits(
         )
 
 
-def note_of_waiting(location: DatasetLocation, pin: PinnedVersion) -> Hint | None:
-    """What a look at a version says of rows that wait beside its branch; None without any, or if the log is damaged."""
+def note_of_waiting(location: DatasetLocation, pin: PinnedVersion, known: VersionCache | None = None) -> Hint | None:
+    """What a look at a version says of rows that wait beside its branch; None without any, or if the log is damaged.
+
+    ``known`` may have the version's manifest, which says whether there is a log at all.
+    """
     try:
-        found = waiting_rows(location, pin)
+        found = waiting_rows(location, pin, known if known is not None and known.holds(location, pin) else None)
     except CorruptData:
         return None  # fsck has the finding
     return told_of_waiting(found, pin.branch or MAIN) if found else None

@@ -10,21 +10,35 @@ from functools import lru_cache
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import LAKE_TABLE
 from lance_spark.errors import NotFound, PermissionDenied, Refused
-from lance_spark.format.others import USE_THEIRS, why_of_others
+from lance_spark.format.others import USE_THEIRS, directories_above, why_of_others
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_latest
 from lance_spark.storage.failures import translated
 
 
 def check_ours(location: DatasetLocation) -> None:
-    """Raise Refused for a table directly below the root of a catalog that belongs to another writer.
+    """Raise Refused for a table of a catalog that belongs to another writer: at once below its root, or registered.
 
-    Each process looks once at each directory. One that may not be listed is taken for no catalog.
+    Each process looks once at each directory above, all at the same time. One that may not be listed is taken for no
+    catalog.
     """
-    root, slash, name = location.uri.rpartition("/")
-    why = _why(DatasetLocation(root, location.options)) if slash and root and name != LAKE_TABLE else None
-    if why is not None:
-        raise Refused(f"Nothing of {location.uri} may be changed here. Of the catalog {root}, {why}.", hint=USE_THEIRS)
+    if location.uri.endswith(f"/{LAKE_TABLE}"):
+        return
+    roots = [DatasetLocation(above, location.options) for above in directories_above(location.uri)]
+    for nearest, (root, why) in enumerate(zip(roots, files.each(location, _why, roots), strict=True)):
+        if why is not None and (nearest == 0 or _registers(root, location.uri[len(root.uri) + 1 :])):
+            raise Refused(
+                f"Nothing of {location.uri} may be changed here. Of the catalog {root.uri}, {why}.", hint=USE_THEIRS
+            )
+
+
+def _registers(root: DatasetLocation, below: str) -> bool:
+    """Whether a catalog has a table at a place below its root. A lake may have others below it that are none of its."""
+    manifest = DatasetLocation(f"{root.uri}/{LAKE_TABLE}", root.options)
+    dataset = open_latest(manifest)
+    with translated(manifest, "reading the places of its tables"):
+        places = dataset.to_table(columns=["location"])["location"].to_pylist()
+    return below in {str(place).removeprefix("./").rstrip("/") for place in places}
 
 
 @lru_cache(maxsize=1024)

@@ -314,6 +314,10 @@ class VersionCache:
             self._versions[chain] = version_numbers(location, branch)
         return [version for version in self._versions[chain] if first <= version <= until]
 
+    def holds(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
+        """Whether the version's manifest is here, so that it costs no request."""
+        return ((location, pin.branch), pin.version) in self._manifests
+
     def has(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
         return self.manifest(location, pin) is not None
 

@@ -83,8 +83,9 @@ def status(location: DatasetLocation, branch: str | None) -> Status:
     tracked = {name: follows for name, follows in followers.items() if follows.branch == branch or name == parent}
     remotes = (_tracking(location, graph, newest, name, follows) for name, follows in sorted(tracked.items()))
     known = tuple(remote for remote in remotes if remote is not None)
-    alone = Status(branch or MAIN, newest.version, remotes=known, note=note_of_waiting(location, newest))
-    return alone if branch is None else _beside_parent(location, graph, newest, parent, alone)
+    alone = Status(branch or MAIN, newest.version, remotes=known)
+    found = alone if branch is None else _beside_parent(location, graph, newest, parent, alone)
+    return replace(found, note=note_of_waiting(location, newest, graph.reader))  # last: it may have the manifest by now
 
 
 def _newest(location: DatasetLocation, branch: str | None) -> PinnedVersion:

@@ -18,6 +18,7 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import Refused
+from lance_spark.format.others import directories_above
 from lance_spark.rows.rows import delete_where, truncate
 from lance_spark.storage import others
 from lance_spark.storage.commits import create_dataset
@@ -105,6 +106,34 @@ def test_nothing_of_its_tables_is_changed_by_path(root, properties, verb):
     assert {path for path in Path(t.location.uri).rglob("*") if path.is_file()} == before
     assert t.head().num_rows == 2
     assert t.fsck().findings == ()
+
+
+def test_a_table_deeper_below_its_root_is_its_own_only_if_it_is_registered(root):
+    rows = pa.table({"id": [1]})
+    for place in ("years/2025/deep", "years/2025/own"):
+        lance.write_dataset(rows, f"{root.catalog.uri}/{place}")
+    root.register_table("n.deep", "years/2025/deep")
+    of_others(root, PROPERTIES[0])
+    others._why.cache_clear()
+    with pytest.raises(Refused, match=rf"Of the catalog {root.catalog.uri}, its property"):
+        LanceTable.for_path(f"{root.catalog.uri}/years/2025/deep").write(rows)
+    own = LanceTable.for_path(f"{root.catalog.uri}/years/2025/own")
+    own.write(rows)
+    assert own._pin().version == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "above"),
+    [
+        ("s3://bucket/a/b/t", ["s3://bucket/a/b", "s3://bucket/a", "s3://bucket"]),
+        ("s3://bucket", []),
+        ("/home/me/t", ["/home/me", "/home"]),
+        ("file:///t", []),
+        ("file:///lake/t", ["file:///lake"]),
+    ],
+)
+def test_the_directories_above_a_table(uri, above):
+    assert directories_above(uri) == above
 
 
 @pytest.mark.parametrize(

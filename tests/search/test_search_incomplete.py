@@ -1,6 +1,7 @@
 """Rows whose vectors lack a number are neighbours of nothing, whatever an index covers."""
 
 import warnings
+from types import SimpleNamespace
 
 import lance
 import numpy as np
@@ -10,6 +11,7 @@ from support.searches import HERE, PARTS, join, search
 
 from lance_spark import LanceTable
 from lance_spark.errors import LanceSparkWarning, SchemaMismatch
+from lance_spark.indexes import index_segments
 from lance_spark.indexes.indexes import Look
 
 INF, NAN = float("inf"), float("nan")
@@ -80,6 +82,22 @@ def test_rows_beside_an_index_of_unknown_settings_are_ranked_with_a_note(uri, mo
         monkeypatch.setattr(Look, "settings", lambda *_: None)
         with pytest.raises(LanceSparkWarning, match=r"1 row of .* 'text_idx' does not cover .* ranked approximately"):
             search(uri, None, "storm", "text")
+
+
+def test_what_a_version_does_not_record_of_a_text_index_its_files_tell(uri, monkeypatch):
+    lance.write_dataset(pa.table({"id": [1, 2], "text": ["storms", "fog"]}), uri)
+    LanceTable.for_path(uri).indexes.create("text", kind="inverted", stem=False)
+    lance.write_dataset(pa.table({"id": [3, 4], "text": ["storms", "storm"]}), uri, mode="append")
+    described = index_segments._described
+
+    def without_settings(*at):
+        facts = ("name", "index_type", "segments")
+        return [SimpleNamespace(**{name: getattr(each, name) for name in facts}, details={}) for each in described(*at)]
+
+    monkeypatch.setattr(index_segments, "_described", without_settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LanceSparkWarning)
+        assert sorted(search(uri, None, "storms", "text")["id"].to_pylist()) == [1, 3]
 
 
 @pytest.mark.parametrize("kind", ["vector", "text", "both"])
