@@ -18,7 +18,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 import pytest
 from hypothesis import HealthCheck, settings
 from support.command_line import make_flights
-from support.kinds import give_way, leave_out, take_share, take_turns
+from support.connect_clients import connected_session
+from support.kinds import CLASSIC, CONNECT, give_way, leave_out, take_share, take_turns
 
 settings.register_profile(
     "default",
@@ -58,7 +59,7 @@ def pytest_collection_finish(session):
 
 
 @pytest.fixture(scope="session")
-def spark():
+def classic():
     """A classic local session, shared by the whole run: starting the JVM costs four seconds.
 
     Tests run most code a few times only, so they are done before the JVM's better compiler has paid off. Its code of
@@ -82,6 +83,16 @@ def spark():
     _started.append(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(classic, request):
+    """The session of a test: the classic one, or a client of a Spark Connect server in its JVM (``on_connect``)."""
+    if getattr(request, "param", CLASSIC) != CONNECT:
+        yield classic
+        return
+    with connected_session(classic) as session:
+        yield session
 
 
 _started = []

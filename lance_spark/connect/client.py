@@ -86,6 +86,10 @@ class Connection:
         """Write what a relation has: ``to`` is format, mode, path and partitions."""
         self.ask(messages.SAVE, relation=messages.packed(relation), to=dict(to), options=dict(options))
 
+    def check(self, **given: str | None) -> None:
+        """Raise Refused for a statement, or a table and its format, that would make a table that cannot be."""
+        self.ask(messages.CHECK, **given)
+
     def load(self, options: Mapping[str, str], schema: str | None) -> str:
         """The name of a table that has what a load reads."""
         number = self.ask(messages.LOAD, options=dict(options), schema=schema)

@@ -1,8 +1,9 @@
 """Patches of Spark Connect's PySpark, in effect while a session is connected to the process beside its server.
 
 ``SparkSession.sql`` hands over what Spark does not execute itself for a Lance table: UPDATE, DELETE, MERGE, OPTIMIZE
-and similar statements; so does ``MergeIntoWriter.merge``. ``DataFrameReader.load`` and ``DataFrameWriter.save`` of this
-package's formats are native. Spark's errors that are this package's come as those. All else is as before.
+and similar statements; so does ``MergeIntoWriter.merge``. ``saveAsTable``, like ``sql``, refuses Lance tables in
+Spark's own catalog. ``DataFrameReader.load`` and ``DataFrameWriter.save`` of this package's formats are native. Spark's
+errors that are this package's come as those. All else is as before.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lance_spark.engine.errors_spark import as_spark, recovered
 from lance_spark.engine.session_spark import check_places
 from lance_spark.errors import LanceSparkError
 from lance_spark.session.patches import Patches
-from lance_spark.sql.statement_rules import may_change_rows, opened
+from lance_spark.sql.statement_rules import may_change_rows, may_make_tables, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +39,8 @@ _names: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 @_PATCHES.of(SparkSession, "sql")
 def _sent_sql(original: Any, /, self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803
     found = current(self)
+    if found is not None and may_make_tables(sqlQuery):
+        found.check(text=sqlQuery)
     known = args is None or isinstance(args, dict | list)
     if found is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return original(self, sqlQuery, args, **kwargs)
@@ -122,6 +125,16 @@ def _sent_save(
     given = {key: value for key, value in write.options.items() if value is not None}
     _check(self._spark, given if path is None else {**given, "path": path})
     found.save(write._child.plan(self._spark.client).SerializeToString(), to, given)
+
+
+@_PATCHES.of(DataFrameWriter, "saveAsTable")
+def _sent_save_as_table(
+    original: Any, /, self: Any, name: str, format: str | None = None, *args: Any, **kwargs: Any
+) -> None:
+    found, source = current(self._spark), format or self._write.source
+    if found is not None and (source is None or _is_ours(self._spark, source)):
+        found.check(table=name, format=source)
+    original(self, name, format, *args, **kwargs)
 
 
 def _check(spark: Any, options: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ SETTING = "spark.lance.secret."
 """Settings that hold a request until it is taken. Spark hides the values of settings with such names."""
 
 REGISTER, UNREGISTER, STATEMENT, LOAD = "register", "unregister", "statement", "load"
-MERGE, SAVE = "merge", "save"
+MERGE, SAVE, CHECK = "merge", "save", "check"
 SERVE, UNDERSTANDS = "serve", "understands"
 """What the classes of a jar on ``spark.jars`` ask."""
 OWN = "jvm:"

@@ -130,6 +130,17 @@ class Helper:
         writer = self._server.frame(key, spark, messages.unpacked(relation)).write.format(to["format"])
         writer.options(**options).mode(to["mode"]).partitionBy(to["partitions"]).save(to["path"])
 
+    def _check(
+        self, spark: SparkSession, text: str | None = None, table: str | None = None, format: str | None = None
+    ) -> None:
+        room = session.current(spark)
+        if room is None:
+            return
+        if text is not None:
+            hooks.check_statement(room, text)
+        if table is not None:
+            hooks.check_save(room, table, format or str(spark.conf.get("spark.sql.sources.default")))
+
     def _serve(self, spark: SparkSession, made: Any, build: str, version: str, **given: Any) -> None:
         self.let_go()
         if build != digest():

@@ -5,7 +5,7 @@ from pyspark.errors import AnalysisException
 
 from lance_spark import errors, unregister
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest")]
 REFUSED = "Spark's own catalog cannot keep Lance tables"
 
 
@@ -43,6 +43,7 @@ def test_the_hint_works(spark, lake, tmp_path):
     assert spark.table("lake.own").count() == 3
 
 
+@pytest.mark.on_connect(day=True)
 def test_save_as_table_into_sparks_own_catalog_is_refused(spark, lake, tmp_path):
     rows = spark.range(3)
     for write in (
@@ -91,11 +92,10 @@ def test_what_is_not_ours_is_as_it_was(spark, lake):
 
 
 def test_afterwards_spark_is_as_it_was(spark, lake):
-    from pyspark.sql.readwriter import DataFrameWriter
-
-    assert hasattr(DataFrameWriter.saveAsTable, "__wrapped__")
+    writer = type(spark.range(1).write)
+    assert hasattr(writer.saveAsTable, "__wrapped__")
     unregister(spark)
-    assert not hasattr(DataFrameWriter.saveAsTable, "__wrapped__")
+    assert not hasattr(writer.saveAsTable, "__wrapped__")
 
 
 def test_a_native_read_takes_a_ref_behind_the_path(spark, lake_flights):

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
+
+from lance_spark import unregister
 
 
 @contextmanager
@@ -45,6 +48,19 @@ def client(address: str, release: bool = True) -> Iterator[Any]:
         if release:
             session.client.release_session()
         session.client.close()
+
+
+@contextmanager
+def connected_session(spark: SparkSession) -> Iterator[Any]:
+    """A client that stands for the tests' session, as in a process that has no other one."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    with connect_server(spark) as address, pytest.MonkeyPatch.context() as process, client(address) as session:
+        process.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # pyspark.sql.functions make columns of the client
+        process.setattr(RemoteSession, "_default_session", session)
+        process.setattr(RemoteSession._active_session, "session", session, raising=False)
+        yield session
+        unregister(session)
 
 
 def helper_process(spark: SparkSession) -> Any:

@@ -14,6 +14,8 @@ NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if pyspark.__version__.startswith("4.0.") else "newest"
 GRID = 0.12
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
+CLASSIC, CONNECT = "classic", "connect"
+"""Values of the fixture ``spark``."""
 _BEGUN = pytest.StashKey[bool]()
 SETTINGS = {"day", "night", "newest", "oldest", "spark"}
 
@@ -26,6 +28,15 @@ def leave_out(items: list[pytest.Item]) -> None:
         chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK}]
         kept += chosen if NIGHT else _by_day(chosen)
     _keep(items, kept)
+
+
+def takes_clients(metafunc: pytest.Metafunc) -> bool:
+    """Whether a test also runs with a client of Spark Connect: at night, or with ``on_connect(day=True)``."""
+    marks = [*metafunc.definition.iter_markers("on_connect")]
+    unasked = bool(marks) or "both_ways" in metafunc.fixturenames
+    asked = next((bool(mark.args[0]) for mark in marks if mark.args), unasked)
+    by_day = any(mark.kwargs.get("day") for mark in marks)
+    return asked and SPARK == "newest" and (NIGHT or by_day)
 
 
 def take_share(items: list[pytest.Item], share: str) -> None:
@@ -86,11 +97,16 @@ def _settings(case: pytest.Item, name: str) -> list[Any]:
 
 
 def _by_day(cases: list[pytest.Item]) -> list[pytest.Item]:
-    chosen = [case for case in cases if not _is_for_the_night(case)]
+    clients = [case for case in cases if _is_a_client(case)]
+    chosen = [case for case in cases if case not in clients and not _is_for_the_night(case)]
     parts = [part for part in _settings(chosen[0], "day") if isinstance(part, float)] if chosen else []
     if parts or _is_a_grid(chosen):
         chosen = _sample(chosen, parts[0] if parts else GRID)
-    return [case for case in chosen if _is_for_this_spark(case)]
+    return [case for case in chosen if _is_for_this_spark(case)] + clients[:1]
+
+
+def _is_a_client(case: Any) -> bool:
+    return hasattr(case, "callspec") and case.callspec.params.get("spark") == CONNECT
 
 
 def _is_a_grid(cases: list[Any]) -> bool:
@@ -98,7 +114,7 @@ def _is_a_grid(cases: list[Any]) -> bool:
     return (
         len(cases) > 3
         and not {"pure", "hypothesis"} & {mark.name for mark in cases[0].iter_markers()}
-        and len(cases[0].callspec.params) > 1
+        and len(_parameters(cases[0])) > 1
         and "both_ways" not in cases[0].callspec.params
     )
 
@@ -113,6 +129,11 @@ def _is_for_the_night(case: pytest.Item) -> bool:
     )
 
 
+def _parameters(case: Any) -> dict[str, Any]:
+    """All but the session, which says where a case runs and not which."""
+    return {name: value for name, value in case.callspec.params.items() if name != "spark"}
+
+
 def _value(case: Any, name: str) -> Any:
     return case.callspec.params[name]
 
@@ -120,13 +141,13 @@ def _value(case: Any, name: str) -> Any:
 def _sample(cases: list[Any], part: float) -> list[Any]:
     """That part of the cases, always the same ones. Of several parameters each value is there at least once."""
     shuffled = random.Random(cases[0].originalname).sample(cases, len(cases))
-    if len(cases[0].callspec.params) == 1:
+    if len(_parameters(cases[0])) == 1:
         return shuffled[: max(1, round(part * len(cases)))]
     seen: set[tuple[str, str]] = set()
     chosen: list[Any] = []
     others: list[Any] = []
     for case in shuffled:
-        values = {(name, repr(value)) for name, value in case.callspec.params.items()}
+        values = {(name, repr(value)) for name, value in _parameters(case).items()}
         (others if values <= seen else chosen).append(case)
         seen |= values
     return chosen + others[: max(0, round(part * len(cases)) - len(chosen))]

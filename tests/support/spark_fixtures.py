@@ -13,15 +13,28 @@ from pyspark.sql import SparkSession
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
 from lance_spark.jvm.switches import SWITCH
+from support.kinds import CLASSIC, CONNECT, takes_clients
 from support.local_datasets import make_dataset, numbers
 from support.sql_changes import CHANGES, ROWS, SOURCE, table
 
 NATIVE, PLAIN = "native", "plain"
 WAYS = [
-    pytest.param(NATIVE, marks=pytest.mark.when(spark="newest")),
-    pytest.param(PLAIN, marks=pytest.mark.when(newest=0.4, oldest=0.6)),
+    pytest.param(NATIVE, CLASSIC, id=NATIVE, marks=pytest.mark.when(spark="newest")),
+    pytest.param(PLAIN, CLASSIC, id=PLAIN, marks=pytest.mark.when(newest=0.4, oldest=0.6)),
 ]
 """On the oldest Spark test_native_*.py has the native way; of the plain way each Spark has its part every day."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The ways of ``both_ways``, and the session of tests that run on Spark Connect as well."""
+    clients = takes_clients(metafunc)
+    if "both_ways" in metafunc.fixturenames:
+        ways = [pytest.param(PLAIN, CLASSIC, id=PLAIN)] if os.environ.get(SWITCH) == "0" else WAYS
+        ways = [*ways, pytest.param(CONNECT, CONNECT, id=CONNECT)] if clients else ways
+        metafunc.parametrize(("both_ways", "spark"), ways, indirect=True, scope="module")
+    elif clients and "spark" in metafunc.fixturenames:
+        ways = [pytest.param(CLASSIC, id=pytest.HIDDEN_PARAM), pytest.param(CONNECT, id=CONNECT)]
+        metafunc.parametrize("spark", ways, indirect=True, scope="module")
 
 
 def none_active() -> SparkSession:
@@ -29,17 +42,20 @@ def none_active() -> SparkSession:
     raise PySparkRuntimeError("NO_ACTIVE_OR_DEFAULT_SESSION")
 
 
-@pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else WAYS)
+@pytest.fixture(scope="module")
 def both_ways(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Runs the tests of a file twice: with the native way, and with the environment variable that switches it off."""
+    """Runs the tests of a file twice: with the native way, and with the environment variable that switches it off.
+
+    At night they run a third time: natively on Spark Connect.
+    """
     unregister(spark)
     with pytest.MonkeyPatch.context() as environment:
         if request.param == PLAIN:
             environment.setenv(SWITCH, "0")
-        register(spark)
-        assert capabilities(spark).native == (request.param == NATIVE)
+        register(spark, catalog="lance" if request.param == CONNECT else None)
+        assert capabilities(spark).native == (request.param != PLAIN)
         yield request.param
-        assert capabilities(spark).native == (request.param == NATIVE)
+        assert capabilities(spark).native == (request.param != PLAIN)
     unregister(spark)
 
 
