@@ -23,6 +23,7 @@ DATA_MISSING, DELETION_MISSING, INDEX_MISSING, TRANSACTION_MISSING, OTHER_MISSIN
     "file-missing",
 )
 BLOB_MISSING, BLOB_SIZE_WRONG = "blob-missing", "blob-size-wrong"
+OBJECT_MISSING, OBJECT_SHORT = "object-missing", "object-too-short"
 SIZE_WRONG, INDEX_SIZE_WRONG = "size-wrong", "index-size-wrong"
 DATA_DAMAGED, DELETION_DAMAGED, INDEX_DAMAGED = "data-damaged", "deletion-damaged", "index-damaged"
 ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
@@ -57,6 +58,7 @@ class Meaning(NamedTuple):
 
 
 _RESTORE = "Restore the file from a backup or from the store's versions of objects."
+_RESTORE_OBJECT = "Restore the object, or give these rows another blob. No command here changes or deletes it."
 _DROP_ROWS = (
     "Restore the file. If it is lost, lance-git fsck --repair makes a branch without its rows: merge that, delete it "
     "with --purge, and clean up."
@@ -78,6 +80,12 @@ MEANINGS = {
     DATA_MISSING: Meaning(ERROR, "A data file is missing: its rows are lost.", _DROP_ROWS),
     BLOB_MISSING: Meaning(ERROR, "A file with blobs is missing: large values of its rows are lost.", _RESTORE),
     BLOB_SIZE_WRONG: Meaning(ERROR, "A file with blobs is not as long as its rows say.", _RESTORE),
+    OBJECT_MISSING: Meaning(
+        ERROR, "An object elsewhere that blobs refer to is missing: these blobs cannot be read.", _RESTORE_OBJECT
+    ),
+    OBJECT_SHORT: Meaning(
+        ERROR, "An object elsewhere ends before the range that a blob refers to: it was replaced.", _RESTORE_OBJECT
+    ),
     DELETION_MISSING: Meaning(ERROR, "A deletion file is missing: no reader can read its fragment.", _DROP_ROWS),
     INDEX_MISSING: Meaning(ERROR, "A file of an index is missing: queries that use it fail.", _INDEX_AGAIN),
     TRANSACTION_MISSING: Meaning(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -79,6 +80,8 @@ SUSPECTS = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
+BESIDE = SUSPECTS.append(pa.field("file", pa.string()))
+"""With the key of the data file whose rows say that there is such a file."""
 COUNTED = "counted"
 """In place of a code: the row gives the number of listed files of the dataset."""
 MOST = 1_000
@@ -432,6 +435,7 @@ def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
 _PACKED, _DEDICATED = 1, 2
 """Kinds of descriptions: many blobs in one file, and one blob per file. Others are in the data file, or at a URI."""
 DESCRIPTION = frozenset({"kind", "position", "size", "blob_id"})
+_AT_URI = 3
 
 
 @dataclass(frozen=True)
@@ -481,6 +485,82 @@ def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Itera
         elif size < file.size or (file.exact and size != file.size):
             detail = f"{size:,} bytes instead of {'' if file.exact else 'at least '}{file.size:,}"
             yield suspect(finding_codes.BLOB_SIZE_WRONG, file.name, **recorded, detail=detail)
+
+
+# --- Blobs by reference: objects elsewhere, whole or a range of bytes
+# A description has the URI; or, with the number of a base path in place of a file's number, the path below that.
+
+_LOOKED_UP = frozenset({"s3", "gs", "az", "abfss"})
+
+
+@dataclass(frozen=True)
+class Referred:
+    """An object elsewhere that rows of a data file refer to."""
+
+    path: str
+    """An absolute local path or a URI: what a finding shows, so without a query, which may hold a signature."""
+    end: int
+    """The least size in bytes that every range fits in; 0 if only the whole object is referred to."""
+    rows: int
+    why_not: str = ""
+    """Why it cannot be looked for."""
+
+
+def referred_objects(descriptions: Iterable[pa.StructArray], bases: Mapping[int, str]) -> list[Referred]:
+    """The objects elsewhere that descriptions refer to, each once; ``bases`` has URIs of base paths by their ids."""
+    tables = [_at_uris(part) for part in descriptions if {field.name for field in part.type} >= DESCRIPTION]
+    tables = [table for table in tables if table.num_rows]
+    if not tables:
+        return []
+    found = pa.concat_tables(tables).group_by(["blob_id", "uri"]).aggregate([("end", "max"), ("end", "count")])
+    objects: dict[str, Referred] = {}
+    for row in found.to_pylist():
+        one = _referred(row["blob_id"], row["uri"], bases)
+        before = objects.get(one.path, one)
+        end, rows = max(before.end, row["end_max"]), before.rows + row["end_count"]
+        objects[one.path] = Referred(one.path, end, rows, one.why_not or before.why_not)
+    return [objects[path] for path in sorted(objects)]
+
+
+def _at_uris(part: pa.StructArray) -> pa.Table:
+    """For each blob at a URI: base path, URI, and the end of its range; the end is 0 for a whole object."""
+    there = part.filter(pc.fill_null(pc.equal(part.field("kind"), pa.scalar(_AT_URI, pa.uint8())), False))
+    there = there.filter(there.is_valid())
+    size = there.field("size").cast(pa.int64())
+    end = pc.if_else(pc.greater(size, 0), pc.add(there.field("position").cast(pa.int64()), size), 0)
+    return pa.table({"blob_id": there.field("blob_id"), "uri": there.field("blob_uri"), "end": end})
+
+
+def _referred(base: int, uri: str, bases: Mapping[int, str]) -> Referred:
+    if base:
+        if base not in bases:
+            return Referred(uri, 0, 0, f"The version has no base path {base}, below which it is.")
+        root = bases[base].rstrip("/")
+        return Referred(f"{root}/{quote(uri) if '://' in root else uri}", 0, 0)
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return Referred(unquote(parts.path), 0, 0)
+    host = parts.netloc.rpartition("@")[2] if parts.scheme not in ("abfss", "az") else parts.netloc
+    shown = f"{parts.scheme}://{host}{parts.path}"
+    return Referred(
+        shown, 0, 0, "" if parts.scheme in _LOOKED_UP else f"Objects at {parts.scheme}: are not looked for."
+    )
+
+
+def referred_problems(wanted: Iterable[Referred], sizes: Mapping[str, int | str | None]) -> Iterator[dict[str, Any]]:
+    """SUSPECTS for objects that are missing, too short or out of reach: ``sizes`` has bytes, None, or what failed."""
+    found = []
+    for one in wanted:
+        size = one.why_not or sizes[one.path]
+        recorded = {"expected": one.end, "rows": one.rows}
+        if size is None:
+            found.append(suspect(finding_codes.OBJECT_MISSING, one.path, **recorded, detail=""))
+        elif isinstance(size, str):
+            found.append(suspect(finding_codes.FILE_UNREACHABLE, one.path, **recorded, detail=size))
+        elif size < one.end:
+            detail = f"{size:,} bytes instead of at least {one.end:,}"
+            found.append(suspect(finding_codes.OBJECT_SHORT, one.path, **recorded, detail=detail))
+    return _few(found)
 
 
 # --- Restoring ref files of branches and tags from evidence

@@ -36,7 +36,14 @@ from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.fsck import finding_rules
-from lance_spark.fsck.file_contents import holds_nulls, look_inside, may_hold_nulls, read_descriptions, size_of
+from lance_spark.fsck.file_contents import (
+    holds_nulls,
+    look_inside,
+    may_hold_nulls,
+    read_descriptions,
+    size_of,
+    sizes_of,
+)
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
@@ -227,21 +234,21 @@ class _Check:
         return rows
 
     def _blobs(self, needed: Frame) -> list[dict[str, Any]]:
-        """A row for each span of versions that name a data file with missing blobs."""
+        """A row for each span of versions that name a data file with missing blobs or objects."""
         if not self._options.deep:
             return []
         stage = "look for blobs"
-        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, finding_rules.SUSPECTS)
-        wrong = {row["path"]: row for row in self._runner.collect(stage, frame).to_pylist()}
+        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, finding_rules.BESIDE)
+        wrong = {(row["path"], row["file"]): row for row in self._runner.collect(stage, frame).to_pylist()}
         if not wrong:
             return []
-        keys = frozenset(data_file_of(path) for path in wrong)
+        keys = frozenset(file for _, file in wrong)
         naming = self._collected(stage, needed, partial(about_files, keys), finding_rules.NEEDED)
         return [
             {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
             for row in wrong.values()
             for one in naming
-            if one["key"] == data_file_of(row["path"])
+            if one["key"] == row["file"]
         ]
 
     def _manifest(self, row: Mapping[str, Any]) -> str:
@@ -255,10 +262,14 @@ class _Check:
         for row in rows:
             groups.setdefault((row["code"], row["path"]), []).append(row)
         for (code, path), group in groups.items():
-            counts = [row["rows"] for row in group if row["rows"] is not None]
+            # Several data files may refer to one object elsewhere; all else is named by the rows of one file.
+            counts: dict[str | None, int] = {}
+            for row in group:
+                if row["rows"] is not None:
+                    counts[row.get("file")] = max(row["rows"], counts.get(row.get("file"), 0))
             detail = next((row["detail"] for row in group if row["detail"]), "")
             refs = sorted({ref for row in group if row["chain"] is not None for ref in self._refs(row)})
-            count = max(counts) if counts else None
+            count = sum(counts.values()) if counts else None
             yield finding_rules.CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
 
     def _refs(self, row: Mapping[str, Any]) -> list[str]:
@@ -440,7 +451,7 @@ def _items(
 
 
 def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
-    """SUSPECTS without chains, for each blob file that differs from what the rows record.
+    """BESIDE without chains, for each blob file or object elsewhere that differs from what the rows record.
 
     Skips what cannot be read because a data file or manifest is missing; another stage finds that.
     """
@@ -458,7 +469,7 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
         if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
         for row in _beside(item, snapshot, fragment.id, file, names)
     ]
-    yield pa.RecordBatch.from_pylist(rows, finding_rules.SUSPECTS)
+    yield pa.RecordBatch.from_pylist(rows, finding_rules.BESIDE)
 
 
 @dataclass(frozen=True)
@@ -557,14 +568,21 @@ def _beside(
     item: BlobItem, snapshot: Snapshot, fragment: int, file: DataFile, names: list[str]
 ) -> Iterator[dict[str, Any]]:
     try:
-        wanted = finding_rules.blob_files(read_descriptions(item.location, item.pin, fragment, names))
+        described = list(read_descriptions(item.location, item.pin, fragment, names))
     except LanceSparkError:
         return
     root = snapshot.root_of(file)
     directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
-    for row in finding_rules.blob_problems(wanted, listed):
-        yield {**row, "path": _relative(item.location, root, directory + row["path"])}
+    key = _relative(item.location, root, f"{data_directory(root)}{stored_name(file.path)}")
+    for row in finding_rules.blob_problems(finding_rules.blob_files(described), listed):
+        yield {**row, "path": _relative(item.location, root, directory + row["path"]), "file": key}
+    objects = finding_rules.referred_objects(
+        described, {number: base.uri for number, base in snapshot.bases.items() if number}
+    )
+    sizes = sizes_of(item.location, [one.path for one in objects if not one.why_not])
+    for row in finding_rules.referred_problems(objects, sizes):
+        yield {**row, "file": key}
 
 
 def _relative(location: DatasetLocation, root: Root, path: str) -> str:
@@ -577,11 +595,6 @@ def about_files(keys: frozenset[str], batches: Iterator[pa.RecordBatch]) -> Iter
     """The rows of NEEDED about some data files."""
     for batch in batches:
         yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(keys), pa.string())))
-
-
-def data_file_of(path: str) -> str:
-    """The data file next to a file with blobs."""
-    return f"{path.rpartition('/')[0]}.lance"
 
 
 # --- Looking again at suspects: a dataset that changes is not a corrupt one
@@ -598,6 +611,7 @@ _ABSENT = frozenset(
     {
         finding_codes.DATA_MISSING,
         finding_codes.BLOB_MISSING,
+        finding_codes.OBJECT_MISSING,
         finding_codes.DELETION_MISSING,
         finding_codes.INDEX_MISSING,
         finding_codes.TRANSACTION_MISSING,
@@ -645,6 +659,9 @@ class Confirming:
             path = row["path"]
             is_directory = row["code"] == finding_codes.INDEX_MISSING and "." not in path.rpartition("/")[2]
             return is_directory or not size_of(self.before.location, path)
+        if row["code"] == finding_codes.OBJECT_SHORT:
+            size = size_of(self.before.location, row["path"])
+            return size is None or size < row["expected"]
         if row["code"] in _SIZES:
             size = size_of(self.before.location, row["path"])
             return size is not None and (size != row["expected"] if row["expected"] else not size)

@@ -29,12 +29,15 @@ from lance_spark.fsck.finding_rules import (
     Inside,
     Origin,
     Question,
+    Referred,
     RestoredRef,
     TagEvidence,
     clone_uri,
     compare,
     contradiction,
     mapping,
+    referred_objects,
+    referred_problems,
     restored_branch,
     restored_tag,
     tagged,
@@ -552,3 +555,73 @@ def test_the_report_of_a_catalog():
         assert (report.exit_code, report.sound) == (code, code == 0)
         assert json.loads(report.to_json())["exit_code"] == code
     assert "no answer" in str(CatalogFsckReport("/lake", (unknown, damaged), (dead,)))
+
+
+# --- Blobs by reference
+
+_DESCRIBED = pa.struct(
+    [
+        ("kind", pa.uint8()),
+        ("position", pa.uint64()),
+        ("size", pa.uint64()),
+        ("blob_id", pa.uint32()),
+        ("blob_uri", pa.string()),
+    ]
+)
+
+
+def described(*rows):
+    return pa.array([row and dict(zip(_DESCRIBED.names, row, strict=True)) for row in rows], _DESCRIBED)
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    {
+        "a whole object": ((3, 0, 0, 0, "s3://b/a%20b"), Referred("s3://b/a%20b", 0, 1)),
+        "a range": ((3, 10, 5, 0, "gs://b/k"), Referred("gs://b/k", 15, 1)),
+        "a local file": ((3, 0, 0, 0, "file:///a%20b/c"), Referred("/a b/c", 0, 1)),
+        "below a local base path": ((3, 0, 0, 7, "x/a b"), Referred("/base/x/a b", 0, 1)),
+        "below a base path in a store": ((3, 0, 0, 8, "x/a b?"), Referred("s3://base/p/x/a%20b%3F", 0, 1)),
+        "a base path that is not there": (
+            (3, 0, 0, 9, "x"),
+            Referred("x", 0, 1, "The version has no base path 9, below which it is."),
+        ),
+        "a signed address": (
+            (3, 0, 0, 0, "https://me:secret@host/k?signature=secret"),
+            Referred("https://host/k", 0, 1, "Objects at https: are not looked for."),
+        ),
+    }.values(),
+)
+def test_what_a_description_refers_to(row, found):
+    assert referred_objects([described(row, None, (0, 0, 6, 0, ""), (1, 0, 6, 1, ""))], BASES) == [found]
+
+
+BASES = {7: "/base", 8: "s3://base/p"}
+
+
+def test_ranges_of_one_object_are_looked_for_at_once():
+    parts = [described((3, 10, 5, 0, "file:///base/x"), (3, 90, 10, 0, "file:///base/x")), described((3, 0, 0, 7, "x"))]
+    assert referred_objects(parts, BASES) == [Referred("/base/x", 100, 3)]
+    assert referred_objects([described(None), pa.array([{"position": 1, "size": 2}])], BASES) == []
+
+
+def test_objects_that_are_gone_too_short_or_out_of_reach():
+    wanted = [
+        Referred("/a", 0, 1),
+        Referred("/b", 10, 2),
+        Referred("/c", 10, 3),
+        Referred("/d", 0, 4),
+        Referred("e", 0, 5, "No."),
+    ]
+    found = list(referred_problems(wanted, {"/a": 0, "/b": 10, "/c": 9, "/d": None, "/e": None}))
+    assert [(row["code"], row["path"], row["rows"], row["detail"]) for row in found] == [
+        ("object-too-short", "/c", 3, "9 bytes instead of at least 10"),
+        ("object-missing", "/d", 4, ""),
+        ("file-unreachable", "e", 5, "No."),
+    ]
+
+
+def test_of_a_million_lost_objects_a_thousand_are_named():
+    wanted = [Referred(f"/{number}", 0, 2) for number in range(1_500)]
+    found = list(referred_problems(wanted, dict.fromkeys(one.path for one in wanted)))
+    assert (len(found), found[-1]["files"], found[-1]["rows"]) == (1_001, 500, 1_000)
