@@ -53,6 +53,8 @@ from lance_spark.lake.reflog import lake_reflog
 from lance_spark.lake.report import Publish, report
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
 from lance_spark.merge.option_rules import Prefer, PublishOptions
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.refs import spec_of
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
 
+@tells(at_server_rules.CATALOG)
 class LanceCatalog(Shown, Hinting):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 

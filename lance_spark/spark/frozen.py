@@ -30,6 +30,8 @@ from lance_spark.frozen.frozen import (
     tasks_of,
     unfreeze,
 )
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Collection, Handle
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 _HINT = f"{START_ONE} Without Spark, t.frozen.batches(...) reads."
 
 
+@tells(at_server_rules.FROZEN)
 @dataclass(frozen=True, repr=False)
 class FrozenSets(Handle, Shown, Collection["Lineage"]):
     """The frozen sets of a dataset; ``create`` freezes rows of the version to which the handle points."""

@@ -17,6 +17,8 @@ from lance_spark.lake import branches
 from lance_spark.lake.report import LakeDiff, Publish
 from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.session.caches import refresh
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Collection
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def published(lake: LakeHandle, found: branches.PublishReport) -> Publish:
     return found.report
 
 
+@tells(at_server_rules.LAKE_TAGS)
 @dataclass(frozen=True, repr=False)
 class LakeTags(Shown, Collection[LakeRef]):
     """The tags of a whole lake: ``for tag in lake.tags``, ``"2026-11-23" in lake.tags``."""
@@ -87,6 +90,7 @@ class LakeTags(Shown, Collection[LakeRef]):
         return _card(type(self).__name__, self.catalog, TAG, self.list())
 
 
+@tells(at_server_rules.LAKE_BRANCHES)
 @dataclass(frozen=True, repr=False)
 class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
     """The branches of a whole lake: ``for branch in lake.branches``, ``"etl/nightly" in lake.branches``."""

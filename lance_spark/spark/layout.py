@@ -14,6 +14,8 @@ from lance_spark.layout.declaring import declare, look
 from lance_spark.layout.facts import layout_bounds
 from lance_spark.layout.layout_rules import TableLayout, parse
 from lance_spark.optimize.by_layout import complete_facts
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Handle
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.versions import read_contents
@@ -49,6 +51,7 @@ class LayoutInfo(Shown):
         return Card("Layout", facts=tuple(facts))
 
 
+@tells(at_server_rules.LAYOUT)
 @dataclass(frozen=True, repr=False)
 class LayoutVerbs(Handle, Shown):
     """Declares the layout of a handle's branch, for what is written from now on; each verb commits a version.

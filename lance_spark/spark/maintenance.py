@@ -37,6 +37,8 @@ from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.mem_wal import WalResult, compact_wal
 from lance_spark.optimize.optimize import optimize
 from lance_spark.session.caches import refresh
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Collection, Handle, RefVerbs
 from lance_spark.storage.datasets import locate
 
@@ -233,6 +235,7 @@ class OptimizeVerb(Handle):
 # --- ``table.indexes``
 
 
+@tells(at_server_rules.INDEXES)
 @dataclass(frozen=True, repr=False)
 class Indexes(Handle, Shown, Collection[IndexInfo]):
     """The indexes of a dataset at a ref: ``"id_idx" in t.indexes``, ``t.indexes["id_idx"].columns``.

@@ -30,6 +30,8 @@ from lance_spark.remotes.push import PushOptions, push
 from lance_spark.remotes.reset import check_reset
 from lance_spark.remotes.reset import reset as reset_to_remote
 from lance_spark.session.caches import refreshing
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.storage import refs
 from lance_spark.storage.commits import ORIGIN, known_remotes, unchanged
 from lance_spark.storage.resolving import dataset_at
@@ -78,6 +80,7 @@ class Collection(ABC, Generic[Item]):
         return named[name]
 
 
+@tells(at_server_rules.BRANCHES)
 @dataclass(frozen=True, repr=False)
 class Branches(Shown, Collection[Branch]):
     """The branches of a dataset except for main: ``for branch in t.branches``, ``"exp" in t.branches``."""
@@ -198,6 +201,7 @@ class Branches(Shown, Collection[Branch]):
         return look_at_branches(type(self).__name__, self.location)
 
 
+@tells(at_server_rules.TAGS)
 @dataclass(frozen=True, repr=False)
 class Tags(Shown, Collection[Tag]):
     """The tags of a dataset: ``for tag in t.tags``, ``"v1" in t.tags``, ``t.tags["v1"].version``."""
@@ -365,6 +369,7 @@ class RefVerbs(Handle):
 # --- ``table.remotes``: exchanging versions with other places that have the same history
 
 
+@tells(at_server_rules.REMOTES)
 @dataclass(frozen=True, repr=False)
 class Remotes(Handle, Shown, Collection[Remote]):
     """The remotes of a dataset: iterating gives those that it was ever fetched from.

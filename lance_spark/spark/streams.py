@@ -11,6 +11,8 @@ from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.session.caches import refresh
+from lance_spark.spark import at_server_rules
+from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
 from lance_spark.storage.commits import check_writable, overtaken
@@ -92,6 +94,7 @@ class UpsertBatches:
         settle(self.location, batch, made.version, alone=True)
 
 
+@tells(at_server_rules.STREAMS)
 class Streams(Handle):
     """Structured streaming into a table's branch, beyond ``df.writeStream.format("lance")``."""
 

@@ -37,7 +37,7 @@ from lance_spark.engine.session_spark import (
     session_or_none,
 )
 from lance_spark.engine.types_spark import to_spark
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.errors import InvalidOption, Refused, StorageFailure
 from lance_spark.format.schema import ROW_ID
 from lance_spark.log.log import HISTORY, history, look_at_table, recent, shown_diff
 from lance_spark.merge import merge
@@ -50,7 +50,8 @@ from lance_spark.remotes.fetch_rules import CloneKind, CloneOptions, is_deep
 from lance_spark.scan import fragment_reads
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
-from lance_spark.spark import maintenance
+from lance_spark.spark import at_server_rules, maintenance
+from lance_spark.spark.at_server import is_served, tells
 from lance_spark.spark.columns import ColumnVerbs
 from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.layout import LayoutVerbs
@@ -84,6 +85,7 @@ Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
 
 
+@tells(at_server_rules.TABLE)
 @dataclass(frozen=True, repr=False)
 class LanceTable(
     RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown, Hinting, metaclass=HintingType
@@ -111,8 +113,12 @@ class LanceTable(
         """
         check_path(uri, "LanceTable.for_path(uri, spark=spark)")
         location = dataset_of(spark, uri, storage_options)
-        datasets.open_latest(location)
         table = LanceTable(spark, location)
+        try:
+            datasets.open_latest(location)
+        except StorageFailure:
+            if not is_served(spark):
+                raise
         refs = (branch, tag, version, as_of)
         return table if refs == (None,) * 4 else table.checkout(*refs)
 
@@ -164,7 +170,12 @@ class LanceTable(
     @property
     def schema(self) -> StructType:
         """The schema, in Spark's types."""
-        read = PinnedRead(self.location, self._pin(), ReadOptions())
+        try:
+            read = PinnedRead(self.location, self._pin(), ReadOptions())
+        except StorageFailure:
+            if not is_served(self.spark):
+                raise
+            return self.to_df().schema
         return to_spark(read_schema(read), blob_names(read))
 
     def checkout(
@@ -180,7 +191,12 @@ class LanceTable(
         resolved now. Raises InvalidOption for two refs at once, NotFound.
         """
         spec = from_handle(self.ref, spec_of(branch=branch, tag=tag, version=version, as_of=as_of), branch is not None)
-        pin = resolve_ref(self.location, spec)
+        try:
+            pin = resolve_ref(self.location, spec)
+        except StorageFailure:
+            if not is_served(self.spark):
+                raise
+            return LanceTable(self.spark, self.location, spec)
         moving = spec.tag is None and spec.version is None and spec.as_of is None
         return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
 
@@ -192,8 +208,7 @@ class LanceTable(
         """
         spark = needed_session(self.spark, f"{START_ONE} Without Spark, pylance reads: lance.dataset(uri).to_table().")
         register_handle(spark)
-        pin = self._pin()
-        given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
+        given: dict[str, object] = {**options, **self._read_at()}
         if columns is not None:
             given["columns"] = ",".join(names_of(columns))
         if filter is not None:
@@ -204,6 +219,18 @@ class LanceTable(
         if hasattr(reader, "follows"):
             reader.follows = self.ref.is_branch
         return reader.load(self.location.uri)
+
+    def _read_at(self) -> dict[str, object]:
+        """The options of a read at this handle's version; of its ref, if only the server can find the version."""
+        try:
+            pin = self._pin()
+        except StorageFailure:
+            if not is_served(self.spark):
+                raise
+            at, ref = self.ref.as_of, self.ref
+            given = {"branch": ref.branch, "tag": ref.tag, "version": ref.version, "as_of": at and at.isoformat()}
+            return {name: value for name, value in given.items() if value is not None}
+        return {"branch": pin.branch or MAIN, "version": pin.version}
 
     def query(self, query: Query) -> DataFrame:
         """``query(self.to_df())``, reading only the columns and rows that the query needs, on every kind of session.
@@ -217,10 +244,10 @@ class LanceTable(
         from lance_spark.session.narrow_query import needs, read_options, with_all_columns
 
         register_handle(spark)
-        pin = self._pin()
-        pinned = LanceTable(spark, self.location, RefSpec(pin.branch, version=pin.version))
         if capabilities(spark).native:
             return query(self.to_df())
+        pin = self._pin()
+        pinned = LanceTable(spark, self.location, RefSpec(pin.branch, version=pin.version))
         own, seen = read_schema(PinnedRead(self.location, pin, ReadOptions())), pinned.schema
         found = needs(spark, query, seen, own)
         return query(with_all_columns(pinned.to_df(**read_options(found, seen)), found, seen))  # type: ignore[arg-type]
@@ -231,7 +258,12 @@ class LanceTable(
         Without a session, this process counts.
         """
         if filter is None or session_or_none(self.spark) is None:
-            return fragment_reads.count_rows(self.location, self._pin(), filter)
+            try:
+                return fragment_reads.count_rows(self.location, self._pin(), filter)
+            except StorageFailure:
+                if not is_served(self.spark):
+                    raise
+                return self.to_df().count()
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def head(self, count: int = 5, columns: Columns = None) -> pa.Table:
@@ -242,7 +274,12 @@ class LanceTable(
         if count < 0:
             raise InvalidOption(f"{count} rows cannot be read.", hint="Give 0 or more.")
         names = None if columns is None else names_of(columns)
-        return fragment_reads.head(self.location, self._pin(), count, names)
+        try:
+            return fragment_reads.head(self.location, self._pin(), count, names)
+        except StorageFailure:
+            if not is_served(self.spark):
+                raise
+            return self.to_df(names).limit(count).toArrow()
 
     def diff(self, ref: str, rows: bool = False, limit: int = 20) -> TableDiff:
         """The differences from another ref to this handle, or of a range ``A..B``, as ``lance-git diff`` shows them.
