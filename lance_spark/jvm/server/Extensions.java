@@ -22,6 +22,7 @@ import scala.runtime.BoxedUnit;
  */
 public class Extensions extends AbstractFunction1 {
   public Object apply(Object extensions) {
+    Served.load();
     ((SparkSessionExtensions) extensions).injectParser((Function2) new Parsers());
     return BoxedUnit.UNIT;
   }

@@ -19,6 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public abstract class Served {
   private static Properties build;
+  private static boolean loaded;
   private String name;
   private Map options;
   private WeakReference session;
@@ -26,6 +27,7 @@ public abstract class Served {
   private Object servedBy;
 
   public void initialize(String name, CaseInsensitiveStringMap options) {
+    load();
     this.name = name;
     this.options = new HashMap(options.asCaseSensitiveMap());
     this.session = new WeakReference(SparkSession.active());
@@ -86,6 +88,36 @@ public abstract class Served {
       throw new IllegalStateException("lance_spark's process beside Spark did not start with " + python
           + ", in which lance-spark and pyspark have to be installed (set spark.lance.python to another one): "
           + problem.getMessage(), problem);
+    }
+  }
+
+  /**
+   * Load all classes of the jar at once.
+   *
+   * A session of the Thrift server that ends closes the class loader of spark.jars: classes that it has not loaded by
+   * then cannot be found any more, by no session.
+   */
+  static synchronized void load() {
+    if (loaded) return;
+    loaded = true;
+    try {
+      File file = new File(Served.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+      java.util.jar.JarFile jar = new java.util.jar.JarFile(file);
+      Enumeration entries = jar.entries();
+      while (entries.hasMoreElements()) {
+        String entry = ((java.util.jar.JarEntry) entries.nextElement()).getName();
+        if (!entry.startsWith("lance_spark/") || !entry.endsWith(".class")) continue;
+        String found = entry.substring(0, entry.length() - 6).replace('/', '.');
+        try {
+          Class.forName(found, false, Served.class.getClassLoader());
+        } catch (LinkageError problem) {
+          continue; // this Spark lacks what it needs: said by whoever uses it
+        }
+      }
+      jar.close();
+      build();
+    } catch (Exception problem) {
+      System.err.println("lance_spark: not all classes of its jar could be loaded: " + problem);
     }
   }
 
