@@ -84,7 +84,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan,
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
     newest = open_newest(location, plan.ours.pin, alone=True) if alone else None
     ours = open_pinned(location, plan.ours.pin) if newest is None else newest
-    operation = _operation(location, (ours, source), plan)
+    operation = _operation(location, (ours, source), plan, alone)
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}
@@ -180,7 +180,7 @@ class _Fragments(NamedTuple):
 
 
 def _operation(
-    location: DatasetLocation, sides: tuple[lance.LanceDataset, lance.LanceDataset], plan: ReplayPlan
+    location: DatasetLocation, sides: tuple[lance.LanceDataset, lance.LanceDataset], plan: ReplayPlan, alone: bool
 ) -> Any:
     import lance
 
@@ -199,13 +199,13 @@ def _operation(
         return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
     if schema is not None:
         return _merge(ours, schema, plan, changes)
-    if not changes.replaced and not changes.removed:
-        # pylance combines concurrent appends: two simultaneous merges of one branch would add its rows twice. Recording
-        # an unchanged fragment as changed makes the second merge a conflict.
-        untouched = next(plan.ours.contents.fragments(), None)
-        if untouched is None:
+    if alone or not (changes.replaced or changes.removed):
+        # pylance combines changes of different fragments: two merges of one branch at once would add its rows twice,
+        # and two pushes would both get through. So each records the same fragment as changed, unless it is anyway.
+        if (first := next(plan.ours.contents.fragments(), None)) is None:
             return _merge(ours, ours.lance_schema, plan, changes)
-        changes = changes._replace(replaced=[fragment_json(ours, untouched)])
+        if first.id not in {*changes.removed, *(entry["id"] for entry in changes.replaced)}:
+            changes = changes._replace(replaced=[*changes.replaced, fragment_json(ours, first)])
     return lance.LanceOperation.Update(
         removed_fragment_ids=changes.removed,
         updated_fragments=fragments_from(changes.replaced),

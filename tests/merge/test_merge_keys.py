@@ -7,6 +7,7 @@ from support.cleanup_datasets import place
 from support.merge_datasets import assert_sound, error_of, head, ids, run
 
 from lance_spark.errors import Conflict
+from lance_spark.merge import replay_commits
 
 KEY = "lance-schema:unenforced-primary-key"
 DECLARED = {
@@ -52,6 +53,30 @@ def test_new_rows_of_both_sides_keep_the_key_unique(make, how):
     run(uri)
     assert ids(head(uri)) == [0, 1, 2, 3, 8, 9]
     assert_sound(head(uri))
+
+
+def test_two_merges_at_once_keep_the_key_unique_although_they_change_different_fragments(make, monkeypatch):
+    uri = make({KEY: "true"})
+    for number in (4, 5):
+        add(uri, None, number)
+    for branch, gone in (("one", 4), ("two", 5)):
+        head(uri).create_branch(branch)
+        head(uri, branch).delete(f"id = {gone}")
+        add(uri, branch, 9)
+    real, left = replay_commits.open_newest, ["two"]
+
+    def early(*given, **more):
+        found = real(*given, **more)
+        if left:
+            run(uri, left.pop())
+        return found
+
+    monkeypatch.setattr(replay_commits, "open_newest", early)
+    refusal = error_of(uri, "one")
+    assert not left
+    assert isinstance(refusal, Conflict)
+    assert "both sides have new rows with the same key" in str(refusal)
+    assert ids(head(uri)) == [0, 1, 2, 3, 4, 9]
 
 
 @pytest.mark.parametrize("side", [None, "exp"], ids=["ours", "theirs"])

@@ -24,7 +24,17 @@ from support.remote_datasets import (
     read,
     refused,
 )
-from test_remotes_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, unprotected, updated
+from test_remotes_fetching import (
+    CHANGES,
+    appended,
+    column_dropped,
+    compacted,
+    deleted,
+    emptied,
+    overwritten_otherwise,
+    unprotected,
+    updated,
+)
 
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log
@@ -508,6 +518,71 @@ def just_before_the_commit(monkeypatch, event):
         return real(*given, **more)
 
     monkeypatch.setattr(replay_commits, "open_newest", late)
+
+
+def just_after_the_look(monkeypatch, event):
+    """The event happens after the last look at the remote, before the commit."""
+    real, left = replay_commits.open_newest, [event]
+
+    def early(*given, **more):
+        found = real(*given, **more)
+        while left:
+            left.pop()()
+        return found
+
+    monkeypatch.setattr(replay_commits, "open_newest", early)
+
+
+def a_row_less(dataset):
+    dataset.delete("id = 3")
+
+
+def a_row_less_elsewhere(dataset):
+    dataset.delete("id = 23")
+
+
+def a_value_elsewhere(dataset):
+    dataset.update({"v": "-1"}, "id = 12")
+
+
+def a_fragment_less(dataset):
+    dataset.delete("id >= 20")
+
+
+def a_row_more(dataset):
+    add(dataset.uri, 700, 701)
+
+
+MEANWHILE = (a_row_less, a_row_less_elsewhere, a_value_elsewhere, a_fragment_less, a_row_more, column_dropped)
+
+
+@pytest.mark.parametrize(
+    ("mine", "meanwhile"),
+    [
+        pytest.param(
+            mine,
+            meanwhile,
+            id=f"{mine.__name__}-{meanwhile.__name__}",
+            marks=[] if (mine, meanwhile) == (a_row_less, a_value_elsewhere) else pytest.mark.when(day=0),
+        )
+        for mine in (*MEANWHILE, emptied)
+        for meanwhile in MEANWHILE
+    ],
+)
+def test_of_two_pushes_at_once_one_gets_through(source, local, other, monkeypatch, mine, meanwhile):
+    """pylance combines changes of different fragments. An index is no change: it may come in between."""
+    mine(head(local))
+    meanwhile(head(other))
+    through = []
+    just_after_the_look(monkeypatch, lambda: through.append(pushed(other, source)))
+    with pytest.raises((Refused, Conflict)):
+        pushed(local, source)
+    assert len(through) == 1
+    assert_same(other, None, source, None)
+    with suppress(Conflict):  # both changed one row or column
+        pulled(local, source)
+        pushed(local, source)
+        assert_same(local, None, source, None)
 
 
 def replaced(source):
