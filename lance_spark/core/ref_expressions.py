@@ -28,6 +28,7 @@ _SUFFIX = re.compile(r"(?P<name>[^@~]*)(?:@(?P<version>[^@~]*))?(?P<steps>(?:~\d
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _LARGEST = 2**63 - 1
 _FORMS = "A ref is a branch, a tag, branch@7, @7, main~2 or HEAD."
+_RANGE = f"lance-git diff {{}} compares the two. {_FORMS}"
 
 Kind = Literal["branch", "tag"]
 
@@ -85,7 +86,7 @@ def parse_expression(text: str) -> RefExpression:
     """One ref. Raises InvalidOption for any other text, including a range."""
     typed = text.strip()
     if ".." in typed:
-        raise InvalidOption(f"'{typed}' is a range, but one ref is needed.", hint=_FORMS)
+        raise InvalidOption(f"'{typed}' is a range, but one ref is needed.", hint=_RANGE.format(typed))
     match = _SUFFIX.fullmatch(typed)
     if not typed or match is None:
         raise InvalidOption(f"'{typed}' is not a ref.", hint=_FORMS)

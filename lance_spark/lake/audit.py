@@ -25,7 +25,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
 from lance_spark.lake import manifest_rules
 from lance_spark.merge.merge import merge
-from lance_spark.merge.option_rules import MergeOptions
+from lance_spark.merge.option_rules import MergeOptions, Prefer
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import pin_latest
@@ -71,7 +71,7 @@ def _merged(catalog: Catalog, ref: LakeRef, table: JournalTable, prefer: str, en
     if made is not None and made.fork == PinnedVersion(None, head.version):
         return Pin(table.version, table.branch)
     create_branch_at(location, ref.table_branch, head)
-    merge(location, table.source, ref.table_branch, MergeOptions(prefer=prefer), engine)
+    merge(location, table.source, ref.table_branch, MergeOptions(prefer=replace(Prefer.of(prefer), many=True)), engine)
     return Pin(pin_latest(location, ref.table_branch).version, ref.table_branch)
 
 

@@ -147,8 +147,8 @@ class LogContext:
     def heads(self, pin: PinnedVersion) -> tuple[str, ...]:
         """Branches whose newest version this is: its own branch, and forks known to have no versions of their own."""
         names = [pin.branch or MAIN] if self.newest(pin.branch) == pin.version else []
-        names += [name for name in self.forks(pin) if name in self._manifests and self.newest(name) == pin.version]
-        return tuple(names)
+        forks = (name for name in self.forks(pin) if name != pin.branch and name in self._manifests)
+        return (*names, *(name for name in forks if self.newest(name) == pin.version))
 
 
 class BranchLog:

@@ -65,8 +65,13 @@ _HINTS = {
 }
 
 
-def hint_for(conflicts: Sequence[MergeConflict], again: Again | None = None, prefer: Prefer | None = None) -> str:
-    """What to do about the first conflict that has a hint of its own: first about what no preference settles."""
+def hint_for(
+    conflicts: Sequence[MergeConflict], again: Again | None = None, prefer: Prefer | None = None, on: Sequence[str] = ()
+) -> str:
+    """What to do about the first conflict that has a hint of its own: first about what no preference settles.
+
+    ``on`` are the columns that the caller matched rows by: without them the same call would fail in another way.
+    """
     rows = [conflict for conflict in conflicts if conflict.count and may_settle([conflict])]
     unmatched = [conflict for conflict in conflicts if not conflict.count and may_settle([conflict])]
     by_key = any(AMBIGUOUS in conflict.reason for conflict in unmatched)  # a preference takes the key at its word
@@ -80,12 +85,12 @@ def hint_for(conflicts: Sequence[MergeConflict], again: Again | None = None, pre
     matched = next((conflict.on for conflict in unmatched if conflict.on), ())
     if unmatched and not matched and not by_key:
         return _UNMATCHED
-    return _preferring(again, prefer or Prefer(), matched)
+    return _preferring(again, prefer or Prefer(), matched, on)
 
 
-def _preferring(again: Again | None, prefer: Prefer, on: Sequence[str]) -> hints.Hint:
+def _preferring(again: Again | None, prefer: Prefer, found: Sequence[str], given: Sequence[str]) -> hints.Hint:
     """A hint that prefers a side, in one of two ways."""
-    first = "Rows are the same if a column says so. " if on else ""
+    first, on = "Rows are the same if a column says so. " if found else "", found or given
     if again is None:
         return hints.of(
             f"{first}Choose whose rows are taken: ", hints.PREFER, *((", ", hints.MERGE_ON) if on else ()), "."
@@ -98,4 +103,8 @@ def _preferring(again: Again | None, prefer: Prefer, on: Sequence[str]) -> hints
 
 def _with_rest(prefer: Prefer, side: str) -> str:
     """The preference, and a side for what it leaves open."""
-    return ", ".join([*([prefer.text] if prefer.columns else []), f"{EVERY}={side}"]) if prefer.columns else side
+    return (
+        ", ".join([*(f"{name}={chosen}" for name, chosen in prefer.columns), f"{EVERY}={side}"])
+        if prefer.columns
+        else side
+    )

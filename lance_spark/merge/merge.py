@@ -26,6 +26,7 @@ from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import VersionSpan
+from lance_spark.format.schema import unknown_column
 from lance_spark.merge import change_rules, replay_commits, result_rules
 from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
@@ -255,6 +256,7 @@ def plan_replay(request: Request) -> ReplayPlan:
     plan, _ = _planned(request, sides, Matching(request.on))
     if not may_settle(plan.conflicts):
         return plan
+    _check_names(request, sides)
     open_sides = replace(sides, settling=True, prefer=request.prefer, by_cells=request.settles_cells)
     chosen, matching = bool(request.prefer or request.resolve), Matching(request.on, asks=bool(request.resolve))
     try:
@@ -274,6 +276,17 @@ def plan_replay(request: Request) -> ReplayPlan:
         return compared
     rows = 0 if compared.cells is None else compared.cells.rows
     return replace(plan, conflicts=with_contested(plan.conflicts, compared.conflicts, rows))
+
+
+def _check_names(request: Request, sides: change_rules.Sides) -> None:
+    """Raise NotFound for a column that no side has: without its entry, ``*`` would decide about the column meant."""
+    snapshots = (sides.base_ours, sides.ours, sides.base_theirs, sides.theirs)
+    fields = (field for snapshot in snapshots for field in snapshot.contents.fields if field.parent_id == -1)
+    known = [*dict.fromkeys(field.name for field in fields)]
+    preferred = () if request.prefer.many else (name for name, _ in request.prefer.columns)
+    for name in (*request.on, *preferred):
+        if name not in known:
+            raise unknown_column(name, known)
 
 
 def _planned(request: Request, sides: change_rules.Sides, matching: Matching) -> tuple[ReplayPlan, Addresses]:
@@ -688,7 +701,7 @@ def check_plan(plan: ReplayPlan, request: Request) -> None:
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
         problem = Conflict(
             f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
-            hint=hint_for(plan.conflicts, request.again, request.prefer),
+            hint=hint_for(plan.conflicts, request.again, request.prefer, request.on),
         )
         problem.conflicts = plan.conflicts
         raise problem
@@ -705,7 +718,7 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
         up_to_date=plan.is_up_to_date,
         summary=plan.summary(),
         conflicts=plan.conflicts,
-        hint=hint_for(plan.conflicts, request.again, request.prefer) if plan.conflicts else "",
+        hint=hint_for(plan.conflicts, request.again, request.prefer, request.on) if plan.conflicts else "",
         notes=(*plan.change.notes, *plan.notes_on_cells),
         dry_run=dry_run,
     )

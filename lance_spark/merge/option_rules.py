@@ -35,6 +35,8 @@ class Prefer:
     """By column; a column without an entry goes with the rest."""
     rest: Side | None = None
     """None: what is not named stays a conflict."""
+    many: bool = field(default=False, compare=False)
+    """Whether it is for many tables, of which some may lack a column that it names."""
 
     @classmethod
     def of(cls, given: object, typed: str = "prefer") -> Prefer:
@@ -135,6 +137,11 @@ class MergeOptions:
     def __post_init__(self) -> None:
         """Raises InvalidOption."""
         checked(self.conflicts)
+        if self.resolve is not None and not callable(self.resolve):
+            raise InvalidOption(
+                f"resolve must be a function of the contested rows, not {self.resolve!r}.",
+                hint="To take one side everywhere: prefer='theirs' or prefer='ours'.",
+            )
         chosen = Prefer.of(self.prefer)
         if sum((bool(chosen), self.ours, self.theirs)) > 1:
             raise InvalidOption(

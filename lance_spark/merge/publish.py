@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lance_spark.core.location import DatasetLocation
@@ -103,7 +103,7 @@ def check_evidence(location: DatasetLocation, since: int, publish_id: str) -> No
 
 def publish_requests(publish: TablePublish) -> Callable[[], Request]:
     """Makes requests for the change, each for main's newest version. Raises Refused or NotFound."""
-    options = MergeOptions(message=publish.message, prefer=publish.prefer)
+    options = MergeOptions(message=publish.message, prefer=replace(publish.prefer, many=True))
     return merge_requests(publish.location, publish.source, None, options, publish.publish_id)
 
 

@@ -47,7 +47,7 @@ def transaction(
             merge(location, pin_latest(location, name), target.branch, options, engine)
         except Conflict as problem:
             if problem.conflicts:
-                again = hint_for(problem.conflicts, hints.transaction, options.preferred)
+                again = hint_for(problem.conflicts, hints.transaction, options.preferred, options.on)
                 problem.hint = hints.of(
                     "What the block wrote is gone. Run the block again: it begins with what the branch has now. ", again
                 )

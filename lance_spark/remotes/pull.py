@@ -8,6 +8,7 @@ from functools import partial
 
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.tracking import following_name
 from lance_spark.engine.local import Engine
@@ -60,12 +61,14 @@ def pull(
     except (Conflict, Refused) as problem:
         again = partial(_again, remote, branch)
         if isinstance(problem, Conflict) and problem.conflicts:
-            problem.hint = hint_for(problem.conflicts, again, options.preferred)
+            problem.hint = hint_for(problem.conflicts, again, options.preferred, names_of(options.on))
         if not options.ff_only:
             problem.hint = _with_way_out(problem.hint, remote, branch)
         raise
     if merged.conflicts:
-        merged = replace(merged, hint=hint_for(merged.conflicts, partial(_again, remote, branch), options.preferred))
+        again = partial(_again, remote, branch)
+        hint = hint_for(merged.conflicts, again, options.preferred, names_of(options.on))
+        merged = replace(merged, hint=hint)
     if merged.up_to_date and not options.dry_run:
         _note_held(local, into, head)
     return PullResult(fetched, merged)

@@ -69,7 +69,8 @@ def push(
         with suppress(Refused, NotCommittable, NotFound):  # a full look comes next: then it succeeds, or says why not
             return _push_on_top(local, remote, known, options, engine)
     latest = find_latest(remote.location, None)
-    if latest is None or _is_half_made(local, remote, latest):
+    begins = latest is None or _is_half_made(local, remote, latest)
+    if begins:
         _check_never_fetched(local, remote)
         if options.dry_run:
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
@@ -92,7 +93,7 @@ def push(
         remote=remote.name,
         uri=remote.location.uri,
         branch=branch or MAIN,
-        created=not exists,
+        created=begins or not exists,
         replayed=result,
         notes=fetched.notes,
         dry_run=options.dry_run,

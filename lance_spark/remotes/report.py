@@ -151,7 +151,7 @@ class PushResult(show.ShownInLines, show.Recorded):
     uri: str
     branch: str
     created: bool
-    """Whether the branch is new at the remote."""
+    """Whether the branch is new at the remote; for main, whether the dataset is."""
     replayed: MergeResult | None
     """None for a dry run that would create the branch."""
     notes: tuple[str, ...] = ()
@@ -169,7 +169,8 @@ class PushResult(show.ShownInLines, show.Recorded):
         """What the remote has now, or would have."""
         done = self.replayed
         if self.created:
-            yield show.said_of_places(f"Branch '{self.branch}' {self._made} at {self.remote} ({self.uri}).")
+            what = "The dataset" if self.branch == MAIN else f"Branch '{self.branch}'"
+            yield show.said_of_places(f"{what} {self._made} at {self.remote} ({self.uri}).")
         if done is None:
             yield show.said("Its rows and files are counted when it is pushed.")
         elif done.up_to_date:

@@ -384,20 +384,21 @@ class LanceTable(
         audit: Audit | None = None,
         conflicts: str = CELLS,
         *,
+        on: str | Sequence[str] = (),
         prefer: str | Mapping[str, str] | None = None,
         resolve: Callable[[Any], Any] | None = None,
     ) -> Iterator[LanceTable]:
         """Everything written through the handle of the ``with`` block becomes one version, or nothing.
 
-        ``prefer`` and ``resolve`` are those of a merge, if another commit changed the same rows meanwhile; *theirs* is
-        the block.
+        ``on``, ``prefer`` and ``resolve`` are those of a merge, if another commit changed the same rows meanwhile;
+        *theirs* is the block.
 
         It is a handle on a temporary branch, which is merged at the end of the block and deleted in any case. After an
         exception, or if ``audit`` returns False for that handle (Refused), nothing is published.
         """
         check = None if audit is None else lambda ref: audit(replace(self, ref=ref))
         target, engine = self._begun("write to").ref, engine_of(self.spark)
-        options = MergeOptions(message=message, conflicts=conflicts, prefer=prefer, resolve=resolve)
+        options = MergeOptions(message=message, conflicts=conflicts, on=names_of(on), prefer=prefer, resolve=resolve)
         with transaction(self.location, target, engine, check, options) as ref:
             yield replace(self, ref=ref)
         refresh(session_or_none(self.spark), self.location)

@@ -29,6 +29,13 @@ def test_a_dry_run_deletes_nothing_and_a_run_what_was_said(flights):
     assert ids(flights, "exp") == [10, 20, 31, 32]
 
 
+def test_with_nothing_to_delete_nobody_is_asked(flights):
+    """A schedule without --yes ended with exit code 3 on each night that had nothing to do."""
+    done = call(flights, "gc", "--older-than", "999d", "--execute", "--json")
+    assert (done.code, done.json["totals"]["deleted"]["files"]) == (0, 0)
+    assert versions(flights) == [1, 2, 3, 4]
+
+
 def test_a_branch_can_be_cleaned_alone(flights):
     planned = call(
         flights, "gc", "--branch", "exp", "--older-than", "0s", *AT_ONCE, "--execute", "--yes", "--json"

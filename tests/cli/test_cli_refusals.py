@@ -356,3 +356,15 @@ def test_a_session_in_the_place_of_options_is_answered(uri):
     with pytest.raises(InvalidOption, match="must be a dict") as refused:
         LanceTable.for_path(uri, object())
     assert "spark=spark" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("log", "main..exp"), "hint: lance-git diff main..exp compares the two."),
+        (("merge", "exp", "--continue"), "--dry-run lists the conflicts"),
+    ],
+)
+def test_what_git_has_and_lance_git_has_not_names_what_does_it(shared, arguments, words):
+    done = call(shared, *arguments)
+    assert (done.code, words in done.error) == (2, True), done.error

@@ -115,6 +115,7 @@ def test_a_new_branch_is_at_the_version_it_was_created_from(uri):
     (only,) = entries(uri, "a")
     assert (str(only.pin), only.heads, only.forks) == ("main@1", ("main", "a"), ("a",))
     detail = show(locate(uri), PinnedVersion("a", 1))
+    assert detail.entry.heads == ("a",)
     assert (detail.entry.words, detail.entry.stat.rows_added) == ("clone", 0)
     assert detail.bases == (uri,)
 

@@ -117,6 +117,19 @@ def test_a_hint_names_the_call_that_settles_it(conflicts, prefer, words):
     assert words in hint_for(conflicts, again, Prefer.of(prefer))
 
 
+@pytest.mark.parametrize("prefer", ["", "name=ours", "name=ours, *=theirs"])
+def test_a_hint_keeps_what_the_caller_said(prefer):
+    """Without the column that matched rows the call failed in another way; a rest that stood twice was refused."""
+    said = []
+
+    def again(side, on):
+        said.append((Prefer.of(side).columns, tuple(on)))
+        return hints.merge("exp", None, side, on)
+
+    assert "on='id'" in hint_for([CELL], again, Prefer.of(prefer), ("id",))
+    assert said == [(Prefer.of(prefer).columns, ("id",))] * 2
+
+
 @pytest.mark.parametrize(
     ("verb", "python", "sql", "shell"),
     [

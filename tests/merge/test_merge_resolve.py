@@ -9,7 +9,7 @@ from support.merge_datasets import head
 from test_merge_settled import Layout, append, compact, content, delete, goes_on, made, update
 
 from lance_spark import LanceTable
-from lance_spark.errors import Conflict, InvalidOption
+from lance_spark.errors import Conflict, InvalidOption, NotFound
 from lance_spark.merge.cell_rules import CellColumn, Cells, Form
 from lance_spark.merge.resolve_rules import asked, given_cells
 
@@ -206,3 +206,37 @@ def test_a_data_frame_of_pandas_is_taken(tmp_path):
 
     LanceTable.for_path(uri).branches.merge("exp", resolve=resolve)
     assert content(uri)[2]["price"] == 82
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"prefer": {"prize": "theirs", "*": "ours"}}, NotFound, "There is no column 'prize'"),
+        ({"on": "idd"}, NotFound, "There is no column 'idd'"),
+        ({"resolve": "theirs"}, InvalidOption, "resolve must be a function"),
+    ],
+)
+def test_a_typing_error_decides_about_no_row(tmp_path, given, error, words):
+    """The misspelled column was passed over, and ``*`` decided about the one that was meant."""
+    uri = clashing(str(tmp_path / "t.lance"))
+    before = content(uri)
+    with pytest.raises(error, match=words):
+        LanceTable.for_path(uri).branches.merge("exp", **given)
+    assert content(uri) == before
+
+
+def test_the_hint_of_a_transaction_leads_out(tmp_path):
+    """It named ``on=``, which a transaction did not take."""
+    uri = made(str(tmp_path / "t.lance"), Layout(False, False))
+    t = LanceTable.for_path(uri)
+
+    def both(**took):
+        with t.transaction(**took) as work:
+            update("id = 2", price=77)(uri, None)
+            update("id = 2", price=88)(uri, work.branch)
+
+    with pytest.raises(Conflict) as caught:
+        both()
+    assert "with t.transaction(on='id', prefer='theirs')" in caught.value.hint
+    both(on="id", prefer="theirs")
+    assert content(uri)[2]["price"] == 88

@@ -266,7 +266,9 @@ def test_a_push_to_an_empty_place_creates_it(source, local, tmp_path):
     backup = str(tmp_path / "backup.lance")
     refused(NotFound, lambda: pushed(local, backup, "exp", "backup"), local, source, backup)
     merged(local, "origin/exp")
-    pushed(local, backup, name="backup")
+    first = pushed(local, backup, name="backup")
+    assert (first.created, str(first).splitlines()[0]) == (True, f"The dataset was created at backup ({backup}).")
+    assert not pushed(local, backup, name="backup").created
     assert_same(local, None, backup, None)
     for change in (updated, deleted, appended):
         change(head(local))

@@ -51,7 +51,8 @@ def gc(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: An
         return 0
     files, size = planned.to_delete
     what = f"{counted(files, 'file')} of {session.location.uri}, {readable(size)}, will be deleted."
-    confirm(what, yes, str(planned))
+    if files:  # with nothing to delete there is nothing to ask, and a schedule without --yes does not fail
+        confirm(what, yes, str(planned))
     report = plan.apply()
     _show_cleanup(session.output, report)
     return report.exit_code
