@@ -121,6 +121,15 @@ def bool_of_nothing(_):
     return False
 
 
+@pytest.mark.when(day=0)
+def test_a_preference_for_many_tables_may_name_a_column_that_some_lack(lake):
+    for name in ("a", "c"):
+        lake.head(name, OWN).delete("id = 1")
+        lake.head(name).delete("id = 1")
+    publish(lake, audit=lambda _: True, options=PublishOptions(prefer=Prefer.of("elsewhere=ours, *=theirs")))
+    assert lake.state() != BEFORE
+
+
 @pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("dies", [False, True], ids=["at once", "ended by another process"])
 def test_a_preference_settles_rows_of_all_tables(lake, dies):
