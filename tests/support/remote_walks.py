@@ -43,6 +43,7 @@ _ALL = CleanupPolicy(
 )
 _UNKNOWN = ("no longer has any of its files", "picked, reverted or restored")
 """Conflicts of a merge where nothing can tell what is right."""
+_SAME_ROWS = "both sides deleted or updated the same rows"
 
 
 class Died(BaseException):
@@ -151,8 +152,13 @@ class Walk:
         try:
             merge(location, pin_latest(location, source), into, MergeOptions(), _RUNNER)
         except Conflict as problem:
-            if self.moves is TAME or not any(told in str(problem) for told in _UNKNOWN):
+            if self.moves is TAME:
                 raise
+            if not any(told in str(problem) for told in _UNKNOWN):
+                if _SAME_ROWS not in str(problem):
+                    raise
+                # A pick brought the change before: the hint leads out.
+                merge(location, pin_latest(location, source), into, MergeOptions(on=("id",), prefer="theirs"), _RUNNER)
             self.loose.add(name)
 
     def _pick(self, name: str, branch: str | None) -> None:
