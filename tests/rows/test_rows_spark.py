@@ -212,7 +212,7 @@ def test_on_a_branch_nothing_is_written_elsewhere(spark, uri):
     ).when_matched_update_all().when_not_matched_insert_all().execute()
     assert all(path.startswith("tree/exp/") for path in written_since(before, uri))
     main = rows_of(location, None)
-    table.branches.merge("exp")
+    LanceTable.for_path(uri, spark=spark).branches.merge("exp")
     gone, new = [1, 2, 4], [{"id": 2, "x": 100, "day": "mon"}, {"id": 4, "x": 4, "day": "m"}]
     of_branch = [{"id": key, "x": 100 if key == 25 else 2, "day": "wed"} for key in range(20, 30)]
     expected = [row for row in main if row["id"] not in gone] + new + of_branch + [{"id": 90, "x": 9, "day": "m"}]
