@@ -16,12 +16,6 @@ unexport PYTHONDONTWRITEBYTECODE
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-# Tests make thousands of small datasets: in memory they cost less CPU time than on a disk, and disks of CI are slow.
-roomy := $(shell df --output=avail -k /dev/shm 2>/dev/null | awk 'END { print ($$1 > 8000000) }')
-ifeq ($(roomy),1)
-export PYTEST_DEBUG_TEMPROOT ?= /dev/shm
-endif
-
 # The test files with a mark: to collect all others takes longer than the pure tests.
 marked = $$(grep -rl 'pytest.mark.$(1)' --include='test_*.py' tests)
 
