@@ -27,6 +27,7 @@ def newest(uri, branch=None):
     return next(iter(log(locate(uri), branch)))
 
 
+@pytest.mark.when(day=0)
 def test_each_version_has_the_author_of_its_process(spark, table, uri, tmp_path, monkeypatch):
     parquet.write_table(numbers(2, 10), tmp_path / "more.parquet")
     assert call(uri, "import", tmp_path / "more.parquet", "-m", "more").code == 0
